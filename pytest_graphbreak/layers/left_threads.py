@@ -82,7 +82,7 @@ class LeftThreads:
         return next(iter(self._tests), None)
 
     def of(self, stack: Iterable[Line]) -> threading.Thread | None:
-        """Whose a stack is, from the outermost frame inwards: by the function of the thread."""
+        """Return the thread that a stack, outermost frame first, is of, by the thread's frames."""
         found = tuple((line.file, line.name) for line in stack)
         return next(
             (

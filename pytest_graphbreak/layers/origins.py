@@ -1,8 +1,8 @@
-"""The line that sets what code is compiled again for, as far as the source says it.
+"""Finds the line that sets what code is compiled again for, as far as the source says it.
 
 A compiler names a variable of the function that is compiled again: an argument, whose value comes
 from its callers, or an attribute, an item or a list that some line changes. Files are parsed and
-never run. Pure: source text in, a place out.
+never run. Pure: it takes source text and returns a place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SETTING: Final = {
     "requires_grad": ("requires_grad_",),
     "grad": ("requires_grad_",),
 }
-"""The methods that set an attribute, also of what their object holds."""
+"""The methods that set an attribute, including those of the objects that theirs holds."""
 _CHANGING: Final = frozenset(
     {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault"}
 )
@@ -45,7 +45,7 @@ _METHODS: Final = ("forward", "__call__")
 
 
 def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) -> Line | None:
-    """The line that sets what an expression of the function ``code`` refers to, or None.
+    """Return the line that sets what an expression of the function ``code`` refers to, or None.
 
     ``callers`` are the user's frames above it, outermost first.
     """
@@ -67,7 +67,7 @@ def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) ->
 
 
 def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Line | None:
-    """The line nearest to the calls that has one of these names: of an option, or what sets it."""
+    """Return the line nearest to the calls that has one of these names, of options or setters."""
     for file in dict.fromkeys(line.file for line in reversed(callers)):
         named = (
             node
@@ -81,7 +81,7 @@ def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Li
 
 
 def called(caller: Line, source: Source) -> Line | None:
-    """The line that sets the function that a line calls, where that is a variable."""
+    """Return the line that sets the function that a line calls, if that is a variable."""
     for node in _calls(caller, source):
         if isinstance(node.func, ast.Name):
             for scope in (around(caller, source), tree_of(caller.file, source)):
@@ -93,7 +93,7 @@ def called(caller: Line, source: Source) -> Line | None:
 
 
 def calling(function: str, near: Line, source: Source) -> Line | None:
-    """The line of a function, ``near`` in it, that calls another one; None if several do."""
+    """Return the line near ``near``, in its function, that calls another; None if several do."""
     lines = {
         node.lineno
         for node in ast.walk(around(near, source))
@@ -104,10 +104,10 @@ def calling(function: str, near: Line, source: Source) -> Line | None:
 
 
 def uncompiled(function: str, test: Line, source: Source) -> Line | None:
-    """The line of a test by which a function or a method of a class goes on to be called.
+    """Return the line of a test by which a function or a method of a class comes to be called.
 
-    That is the one that turns the compiler off, the last that only gives it another name, as
-    ``run = model`` does, or the last that sets what is made of it.
+    That is the line that turns the compiler off, the last that only gives the function another
+    name, as ``run = model`` does, or the last that sets what is made of it.
     """
     off = [one.lineno for one in ast.walk(around(test, source)) if _turns_off(one)]
     if off:
@@ -127,9 +127,9 @@ def uncompiled(function: str, test: Line, source: Source) -> Line | None:
 
 
 def compiles(test: Line, source: Source) -> Line | None:
-    """The line that says what a test, else its file, compiles: the head of the loop around that.
+    """Return the line that compiles in a test, else in its file, or the head of its loop.
 
-    None where several lines do.
+    Returns None if several lines do.
     """
     for scope in (around(test, source), tree_of(test.file, source)):
         calls = _compiling(scope)
@@ -140,7 +140,7 @@ def compiles(test: Line, source: Source) -> Line | None:
 
 
 def _compiling(scope: ast.AST) -> set[int]:
-    """The lines that call ``compile``, of torch or of a module."""
+    """Return the lines that call ``compile``, of torch or of a module."""
     return {
         node.lineno
         for node in ast.walk(scope)
@@ -152,17 +152,17 @@ def _compiling(scope: ast.AST) -> set[int]:
 
 
 def _inner(scope: ast.AST) -> Iterator[Set]:
-    """The functions that a function defines, each as a line that makes it of what it reads."""
+    """Yield the functions that a function defines, each as a line that sets it by what it reads."""
     for node in ast.walk(scope):
         if isinstance(node, ast.FunctionDef) and node is not scope:
             yield Set(node.lineno, node.lineno, frozenset((node.name,)), names_in(node), False)
 
 
 def replaced(place: Line, source: Source) -> Line | None:
-    """What took the place of a line that a function had, which is known by its code.
+    """Return what took the place of a line that a function had, which is known by its code.
 
-    That is what sets the same variable now; where the line is still there, what sets or defines the
-    function that it calls.
+    That is the line that sets the same variable now; if the line still exists, the line that sets
+    or defines the function that it calls.
     """
     name = next((part for part in reversed(place.name.split(".")) if "<" not in part), "")
     named = (one for one in ast.walk(tree_of(place.file, source)) if _is_named(one, name))
@@ -181,9 +181,9 @@ def replaced(place: Line, source: Source) -> Line | None:
 
 
 def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
-    """What says how often a line runs: the head of its loop, and what the test passes for that.
+    """Yield what says how often a line runs: its loop's head, and what the test passes for it.
 
-    That is the line that sets the argument, else the call.
+    The latter is the line that sets the argument, else the call.
     """
     loops = _loops(around(line, source), line.line)
     if not loops:
@@ -199,7 +199,7 @@ def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
 
 
 def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None:
-    """The line that differs from step to step of a loop, which a line at its end has computed.
+    """Return the line that differs at each step of a loop, and on which a line at its end depends.
 
     ``reads``: the line reads a value, and only what that was made of is looked at.
     """
@@ -207,7 +207,8 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
         scope = around(caller, source)
         names = names_in(statement_at(scope, caller.line)) if reads else None
         varying = [one for one in slice_of(scope, caller.line, names) if one.varies]
-        # What reads another value at each step comes after what counts the steps, or grows.
+        # A line that reads another value at each step comes after one that counts the steps, or
+        # grows.
         if varying:
             counting = counters(scope)
             counted = (one for one in varying if one.reads & (counting | one.names))
@@ -217,7 +218,7 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
 
 
 def _turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
-    """Whether it is ``disable=`` of a call, ``config.disable`` or ``set_stance``."""
+    """Return whether a node is ``disable=`` of a call, ``config.disable`` or ``set_stance``."""
     if isinstance(node, ast.Attribute):
         parent = getattr(node.value, "attr", getattr(node.value, "id", ""))
         return node.attr == "set_stance" or (node.attr, parent) == ("disable", "config")
@@ -227,14 +228,14 @@ def _turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
 
 
 def _loops(scope: ast.AST, line: int) -> list[Loop]:
-    """The loops that a line is in, the innermost last."""
+    """Return the loops that a line is in, the innermost last."""
     loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))
     holding = (node for node in loops if node.lineno < line <= (node.end_lineno or 0))
     return sorted(holding, key=lambda node: node.lineno)
 
 
 def _defined(caller: Line, source: Source) -> Line | None:
-    """The line that defines a function of the file which a line calls."""
+    """Return the line that defines the function of the file that a line calls."""
     names = {getattr(node.func, "id", "") for node in _calls(caller, source)}
     nodes = ast.walk(tree_of(caller.file, source))
     lines = (one.lineno for one in nodes if isinstance(one, ast.FunctionDef) and one.name in names)
@@ -242,14 +243,14 @@ def _defined(caller: Line, source: Source) -> Line | None:
 
 
 def _is_named(node: ast.AST, name: str) -> bool:
-    """Whether it is a function of that name, or the module where there is none."""
+    """Return whether a node is a function of that name, or the module if there is no name."""
     if isinstance(node, ast.Module):
         return not name
     return isinstance(node, FUNCTIONS) and getattr(node, "name", "") == name != ""
 
 
 def _targets(code: str) -> frozenset[str]:
-    """The variables that a statement sets."""
+    """Return the variables that a statement sets."""
     try:
         return frozenset().union(*(one.names for one in sets_of(ast.parse(code))))
     except (SyntaxError, ValueError):
@@ -257,7 +258,7 @@ def _targets(code: str) -> frozenset[str]:
 
 
 def _parameters(line: Line, source: Source) -> list[str]:
-    """The parameters of a function, without ``self``; those by keyword only come last."""
+    """Return the parameters of a function, without ``self``; keyword-only ones come last."""
     function = around(line, source)
     if not isinstance(function, FUNCTIONS):
         return []
@@ -267,7 +268,7 @@ def _parameters(line: Line, source: Source) -> list[str]:
 
 
 def _root(subject: ast.expr) -> ast.expr:
-    """The argument in an expression: ``x``, ``args[0]``, ``kwargs['x']``."""
+    """Return the argument in an expression: ``x``, ``args[0]``, ``kwargs['x']``."""
     while isinstance(subject, ast.Attribute | ast.Subscript):
         inner = subject.value
         if isinstance(inner, ast.Name) and inner.id in ("args", "kwargs"):
@@ -279,7 +280,7 @@ def _root(subject: ast.expr) -> ast.expr:
 def _nearest(
     file: str, nodes: Iterable[ast.stmt | ast.expr], callers: Sequence[Line], source: Source
 ) -> Line | None:
-    """The line of a file, of those of some nodes, that is nearest to the callers."""
+    """Return the line of a file, among those of some nodes, that is nearest to the callers."""
     calls = [line.line for line in callers if line.file == file]
     lines = [node.lineno for node in nodes]
     lines.sort(key=lambda line: min((abs(line - call) for call in calls), default=0))
@@ -287,12 +288,12 @@ def _nearest(
 
 
 def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
-    """What changes an attribute, an item or a list, except what sets it first."""
+    """Yield what changes an attribute, an item or a list, except what sets it first."""
     setting = _SETTING.get(getattr(subject, "attr", ""), ())
     for node in nodes_of(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if not isinstance(node, ast.AugAssign):  # a name alone may be another variable
+            if not isinstance(node, ast.AugAssign):  # a bare name may be another variable
                 targets = [one for one in targets if not isinstance(one, ast.Name)]
             changes = any(_is_same(target, subject) for target in targets)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -307,7 +308,7 @@ def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.exp
 
 
 def _replaced(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
-    """What puts another object, at each step of a loop, where one is that holds the subject."""
+    """Yield what replaces, at each step of a loop, an object that holds the subject."""
     holders = []
     while isinstance(subject, ast.Attribute | ast.Subscript):
         subject = subject.value
@@ -324,7 +325,7 @@ def _replaced(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.ex
 
 
 def _is_same(node: ast.expr, subject: ast.expr) -> bool:
-    """Whether both end in the same name or key."""
+    """Return whether both end in the same name or key."""
     if isinstance(node, ast.Attribute) and isinstance(subject, ast.Attribute):
         return node.attr == subject.attr
     if isinstance(node, ast.Subscript) and isinstance(subject, ast.Subscript):
@@ -336,7 +337,7 @@ def _is_same(node: ast.expr, subject: ast.expr) -> bool:
 
 
 def _first_set(tree: ast.Module, node: ast.AST) -> bool:
-    """Whether it is a module's or a constructor's own line, which runs once."""
+    """Return whether a line is a module's or a constructor's own, which runs once."""
     within = [one for one in functions_of(tree) if any(part is node for part in ast.walk(one))]
     return not within or getattr(within[-1], "name", "") == "__init__"
 
@@ -344,9 +345,10 @@ def _first_set(tree: ast.Module, node: ast.AST) -> bool:
 def _argument(
     subject: ast.expr, code: Line, callers: Sequence[Line], source: Source
 ) -> Line | None:
-    """The line that sets an argument, in the nearest caller that does not just hand it on.
+    """Return the line that sets an argument, in the nearest caller that does not just pass it on.
 
-    A line of a step of the test's loop goes before one that only goes on from what is there.
+    In the test's loop, a line that counts with the steps is preferred to one that only continues
+    from an earlier value.
     """
     for at, caller in reversed([*enumerate(callers)]):
         value = _passed(subject, _parameters(code, source), caller, source)
@@ -367,7 +369,7 @@ def _argument(
 
 
 def _counted(callers: Sequence[Line], source: Source) -> Line | None:
-    """The line that changes what a call in a loop takes, by what counts the steps of the loop."""
+    """Return the line by which a call in a loop depends on the count of the loop's steps."""
     for caller in reversed(callers):
         scope = around(caller, source)
         counting = counters(scope)
@@ -386,9 +388,9 @@ def _counted(callers: Sequence[Line], source: Source) -> Line | None:
 def _passed(
     subject: ast.expr, parameters: Sequence[str], caller: Line, source: Source
 ) -> ast.expr | None:
-    """What a line passes for a parameter, ``args[0]`` or ``kwargs['x']``.
+    """Return what a line passes for a parameter, ``args[0]`` or ``kwargs['x']``.
 
-    Nothing where the line calls a function twice: which call it was is not known.
+    Returns None if the line calls a function twice: which call it was is not known.
     """
     key: object = subject.id if isinstance(subject, ast.Name) else None
     if isinstance(subject, ast.Subscript) and isinstance(subject.slice, ast.Constant):
@@ -406,7 +408,7 @@ def _passed(
 
 
 def _calls(caller: Line, source: Source) -> Iterator[ast.Call]:
-    """The calls of a line, the outermost first."""
+    """Yield the calls of a line, the outermost first."""
     for node in ast.walk(around(caller, source)):
         if isinstance(node, ast.Call) and node.lineno <= caller.line <= (node.end_lineno or 0):
             yield node

@@ -1,6 +1,6 @@
-"""The statements of a source file: the function around a line, what sets a name, which loop.
+"""The statements of a source file: the function around a line, what sets a name, the loops.
 
-Files are parsed and never run. Pure.
+Files are parsed and never run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Loop = ast.For | ast.AsyncFor | ast.While
 _HANDING_ON: Final = ("enumerate", "zip", "iter", "reversed", "list", "tuple")
 
 Source = Callable[[str], Sequence[str]]
-"""The lines of a file; none where it cannot be read."""
+"""A function that returns the lines of a file; none if it cannot be read."""
 
 
 @lru_cache(16)
@@ -37,7 +37,7 @@ def tree_of(file: str, source: Source) -> ast.Module:
 
 @lru_cache(16)
 def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """All nodes of a file. Each recompile asks for them, and files of a library are long."""
+    """Return all nodes of a file. Each recompile asks for them, and library files are long."""
     return tuple(ast.walk(tree))
 
 
@@ -47,7 +47,7 @@ def functions_of(tree: ast.Module) -> tuple[Function, ...]:
 
 
 def around(line: Line, source: Source) -> ast.AST:
-    """The innermost function of that name around a line, else the whole file."""
+    """Return the innermost function of that name around a line, else the whole file."""
     tree = tree_of(line.file, source)
     name = function_name(line.name)
     found = [
@@ -77,9 +77,9 @@ class Set(NamedTuple):
 
 
 def slice_of(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[Set]:
-    """The statements that names are set by when a line runs, the latest first.
+    """Return the statements that set names for a line that runs, the latest first.
 
-    Those of the step before come last. Without names, all of the loops around the line.
+    Those of the step before come last. Without names, all in the loops around the line.
     """
     loops = [
         range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -107,7 +107,7 @@ def slice_of(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[Se
 
 
 def sets_of(scope: ast.AST) -> list[Set]:
-    """The statements of a function or a module, without those of functions within."""
+    """Return the statements of a function or a module, without those of inner functions."""
     found: list[Set] = []
     counted: set[str] = set()
     todo = [*ast.iter_child_nodes(scope)]
@@ -130,7 +130,7 @@ def sets_of(scope: ast.AST) -> list[Set]:
 
 
 def counters(scope: ast.AST) -> frozenset[str]:
-    """The variables that count the steps of the loops of a function."""
+    """Return the variables that count the steps of the loops of a function."""
     found = set[str]()
     for node in ast.walk(scope):
         match node:
@@ -146,7 +146,7 @@ def counters(scope: ast.AST) -> frozenset[str]:
 
 
 def _pair(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
-    """What a statement sets, and to what."""
+    """Return what a statement sets, and to what."""
     match node:
         case ast.Assign(targets=targets, value=value):
             return targets, value
@@ -166,7 +166,7 @@ def _pair(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
 def names_in(
     node: ast.AST | None, kind: type[ast.expr_context] = ast.expr_context
 ) -> frozenset[str]:
-    """The variables in an expression, all or those that it sets."""
+    """Return the variables in an expression, all or those that it sets."""
     found = ast.walk(node) if node is not None else ()
     return frozenset(
         one.id for one in found if isinstance(one, ast.Name) and isinstance(one.ctx, kind)
@@ -174,7 +174,7 @@ def names_in(
 
 
 def _hands_on(value: ast.expr) -> bool:
-    """Whether a value is one that another line made, or a part of it."""
+    """Return whether a value is one that another line made, or a part of it."""
     match value:
         case ast.Name():
             return True
@@ -190,7 +190,7 @@ def _hands_on(value: ast.expr) -> bool:
 
 
 def statement_at(scope: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost statement at a line."""
+    """Return the innermost statement at a line."""
     found = [
         node
         for node in ast.walk(scope)

@@ -1,8 +1,9 @@
-"""Settings of torch and JAX that decide what is compiled: read, compared, put back.
+"""The settings of torch and JAX that decide what is compiled: read, compared, put back.
 
-The configs of Dynamo, inductor, functorch, fx and the compiler (``configs``), the state that
-torch keeps beside them (``Mode``): stance, grad mode, autocast, default dtype and default device;
-and ``jax.config`` (``jax``).
+These are the configs of Dynamo, inductor, functorch, fx and the compiler (``configs``), the state
+that torch keeps beside them (``Mode``): stance, grad mode, autocast, default dtype and default
+device; and ``jax.config``.
+
 Nothing is imported by this: what is not loaded has its defaults.
 """
 
@@ -33,7 +34,7 @@ Key = tuple[str, Any]
 
 
 class SettingsError(Exception):
-    """Settings could not be read or put back; the text is for the record."""
+    """Settings that could not be read or put back; the text is for the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Snapshot:
     modes: dict[str, Any] = field(default_factory=dict)
 
     def adopt(self, other: Snapshot, keys: Iterable[Key]) -> None:
-        """Have this say of some settings what ``other`` says."""
+        """Take over some settings from ``other``."""
         for module, at in keys:
             if not module:
                 self.modes[at] = other.modes[at]
@@ -80,7 +81,7 @@ def take() -> Snapshot:
 
 
 def _is_loaded(name: str) -> bool:
-    """While a module is imported it is there, and has next to nothing in it yet."""
+    """Return whether a module is imported to its end: before that it is nearly empty."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     return module is not None and not getattr(spec, "_initializing", False)
@@ -88,7 +89,7 @@ def _is_loaded(name: str) -> bool:
 
 @cache
 def entries(module: ModuleType) -> ConfigEntries | configs.JaxEntries:
-    """The settings of one module of configs."""
+    """Return the settings of one module of configs."""
     return (
         configs.JaxEntries(module)
         if module.__name__ == configs.JAX_CONFIG
@@ -97,7 +98,7 @@ def entries(module: ModuleType) -> ConfigEntries | configs.JaxEntries:
 
 
 def differing(before: Snapshot, after: Snapshot) -> list[Key]:
-    """The settings that differ in ``after``. Raises ``SettingsError``."""
+    """Return the settings that differ in ``after``. Raises ``SettingsError``."""
     with _settings_errors("could not be compared"):
         return list(_differing(before, after))
 
@@ -116,7 +117,7 @@ def _differing(before: Snapshot, after: Snapshot) -> Iterator[Key]:
 
 
 def deleted(snapshot: Snapshot) -> Iterator[Key]:
-    """Entries that were deleted: the monkeypatch of pytest 9.2 does that where it puts back."""
+    """Yield entries that were deleted: the monkeypatch of pytest 9.2 deletes to put back."""
     for module, look in snapshot.configs.items():
         for at, value in enumerate(look.values):
             if value is DELETED:
@@ -124,7 +125,7 @@ def deleted(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def changes(before: Snapshot, after: Snapshot, keys: Iterable[Key]) -> list[Setting]:
-    """Settings by name, with both values. Raises ``SettingsError``."""
+    """Return settings by name, with both values. Raises ``SettingsError``."""
     with _settings_errors("could not be compared"):
         return [_change(before, after, *key) for key in keys]
 
@@ -150,9 +151,9 @@ def put_back(snapshot: Snapshot, key: Key) -> None:
 
 
 def unusual(snapshot: Snapshot) -> Plain:
-    """The settings that are not the default, by name. Raises ``SettingsError``.
+    """Return the settings that are not the default, by name. Raises ``SettingsError``.
 
-    What torch reads from the environment while it is imported is a default of that process, but
+    What torch reads from the environment while it is imported is a default of that process, except
     for the entries that name their variable.
     """
     with _settings_errors("could not be read"):
@@ -166,7 +167,7 @@ def unusual(snapshot: Snapshot) -> Plain:
 
 
 class _settings_errors:
-    """Whatever stops the reading of settings becomes a ``SettingsError`` that says so."""
+    """A context that turns any exception into a ``SettingsError`` that says what went wrong."""
 
     def __init__(self, what: str, module: str = "") -> None:
         self._what = what
@@ -204,7 +205,7 @@ class Mode:
 
 @cache
 def modes() -> dict[str, Mode]:
-    """Every mode by name. Called only where torch is loaded."""
+    """Return every mode by name. Called only if torch is loaded."""
     import torch
 
     return {
@@ -218,7 +219,7 @@ def modes() -> dict[str, Mode]:
 
 @dataclass(frozen=True, slots=True)
 class _Autocast:
-    """For each device whether it is on, and its dtype; ``depth`` is how often it is entered."""
+    """For each device, whether it is on, and its dtype; ``depth`` is how often it is entered."""
 
     devices: tuple[tuple[bool, Any], ...]
     caches: bool = True
@@ -252,7 +253,7 @@ def _set_autocast(value: _Autocast) -> None:
     torch.set_autocast_cache_enabled(value.caches)
     while _autocast().depth > value.depth:
         torch.autocast_decrement_nesting()
-    torch.clear_autocast_cache()  # casts of weights; they are kept until the outermost ends
+    torch.clear_autocast_cache()  # casts of weights are kept until the outermost autocast ends
 
 
 def _autocast_words(value: _Autocast) -> str:
@@ -262,7 +263,7 @@ def _autocast_words(value: _Autocast) -> str:
 
 
 def _device() -> Any:
-    """What ``set_default_device`` was given last in this thread."""
+    """Return what ``set_default_device`` was given last in this thread."""
     import torch
 
     context = getattr(private.attribute(torch, private.DEVICE), "device_context", None)
@@ -273,7 +274,7 @@ def _set_device(device: Any) -> None:
     import torch
 
     torch.set_default_device(device)
-    if device is None:  # torch 2.9 asks this one for its device as long as it is there
+    if device is None:  # torch 2.9 takes its device from this one as long as it exists
         del private.attribute(torch, private.DEVICE).device_context
 
 
@@ -281,7 +282,7 @@ _NO_STANCE: Final = ("default", False, None)
 
 
 def _stance() -> tuple[str, bool, Any]:
-    """The stance, whether guards are skipped, and the backend that it forces."""
+    """Return the stance, whether guards are skipped, and the backend that it forces."""
     frame = sys.modules.get(private.STANCE.module)
     if frame is None:
         return _NO_STANCE

@@ -20,17 +20,17 @@ from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.model.forms import Plain
 
-# Values of settings: compared, copied, and as JSON has them.
+# Values of settings: compared, copied, and as JSON.
 
 CONTAINERS: Final = (list, dict, set)
 LONGEST: Final = 200
-"""Characters of a value that is neither a number nor a flag; what is over is cut."""
+"""The longest text of a value that is neither a number nor a flag; the rest is cut off."""
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]+")
 
 
 def spell(value: Any) -> Any:
-    """A value as JSON has it: a flag, a number, text; of all else words that no address is in."""
+    """Return a value for JSON: a flag, a number or a text, else words without any address."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float) and abs(value) < float("inf"):
@@ -53,7 +53,7 @@ def _words(value: Any) -> str:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two values are of one type and equal; those that cannot be compared are not."""
+    """Return whether two values have one type and are equal; False if they cannot be compared."""
     if one is other:
         return True
     try:
@@ -63,7 +63,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """A container with copies of the containers in it; all else is itself."""
+    """Return a copy of a container and of the containers in it; any other value as it is."""
     if type(value) in (list, set):
         return type(value)(map(copied, value))
     if type(value) is dict:
@@ -72,7 +72,7 @@ def copied(value: Any) -> Any:
 
 
 def refill(container: Any, value: Any) -> None:
-    """Give a container its content back: others may hold it."""
+    """Give a container its content back, in place: others may refer to it."""
     container.clear()
     if type(container) is list:
         container.extend(copied(value))
@@ -90,7 +90,7 @@ CONFIGS: Final = (
 
 
 class Deleted:
-    """What ``del`` makes of an entry: torch raises then where it reads it."""
+    """The state of an entry after ``del``: torch raises when it reads the entry."""
 
     def __repr__(self) -> str:
         return "deleted"
@@ -101,7 +101,7 @@ DELETED: Final = Deleted()
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was set in one config module, entry by entry.
+    """The values that were set in one config module, entry by entry.
 
     ``overrides`` are the objects themselves, ``values`` the same with copies of the
     containers, which are changed in place as well; ``containers`` says where these are.
@@ -113,7 +113,7 @@ class Look:
 
 
 class ConfigEntries:
-    """One config module: its entries in their order, without aliases."""
+    """The entries of one config module in their order, without aliases."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -134,7 +134,7 @@ class ConfigEntries:
         return f"{self._module.__name__}.{self._keys[at]}"
 
     def unset(self) -> Look:
-        """Nothing is set, as before the module was loaded."""
+        """Return a look with nothing set, as before the module was loaded."""
         unset = [self._unset] * len(self._keys)
         return Look(unset, unset.copy())
 
@@ -174,7 +174,7 @@ class ConfigEntries:
             return
         if type(override) in CONTAINERS:
             refill(override, look.values[at])
-        # Through the module, which then knows that its hash has changed.
+        # Set it through the module, which then knows that its hash has changed.
         is_unset = override is self._unset
         setattr(self._module, self._keys[at], self._default(at) if is_unset else override)
         if is_unset:
@@ -198,7 +198,7 @@ class ConfigEntries:
 
     @cached_property
     def _by_environment(self) -> frozenset[int]:
-        """The entries that name a variable of the environment, where it is there."""
+        """The entries that name a variable of the environment which is set."""
         fields = ("env_value_force", "env_value_default")
         return frozenset(
             at
@@ -207,7 +207,7 @@ class ConfigEntries:
         )
 
     def _default(self, at: int) -> Any:
-        """The value of an entry that nobody has set."""
+        """Return the value of an entry that nobody has set."""
         if at not in self._defaults:
             entry = self._entries[at]
             before, hidden = entry.user_override, entry.hide
@@ -229,7 +229,7 @@ class ConfigEntries:
             self._entries[at].user_override = value
 
 
-# JAX's settings, ``jax.config``: what is set in them, for all threads and for this one.
+# The settings of JAX, ``jax.config``: what is set in them, for all threads and for this one.
 #
 # A setting of a context manager that was entered and not left holds for its thread alone.
 # Source: ``Config``, ``State`` and ``Flag`` of jax/_src/config.py; jax 0.7.1, 0.10.2 and 0.12.0.1.
@@ -241,7 +241,7 @@ JAX_CONFIG: Final = "jax._src.config"
 class JaxEntries:
     """The settings of JAX in the order in which they were defined; each is a pair.
 
-    It has what ``ConfigEntries`` has. Raises ``MissingName`` where JAX keeps them elsewhere.
+    It has the methods of ``ConfigEntries``. Raises ``MissingName`` if JAX keeps them elsewhere.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -261,7 +261,7 @@ class JaxEntries:
         return next(islice(self._holders, at, None))
 
     def unset(self) -> Look:
-        """As they were when somebody looked first."""
+        """Return the settings as they were at the first look."""
         return self._first
 
     def look(self) -> Look:
@@ -269,12 +269,12 @@ class JaxEntries:
         return Look(pairs, pairs)
 
     def value(self, look: Look, at: int) -> Any:
-        """What holds in this thread."""
+        """Return the value that holds in this thread."""
         everywhere, here = look.values[at]
         return everywhere if _is_unset(here) else here
 
     def differing(self, before: Look, after: Look) -> Iterator[int]:
-        # A module that is imported may define more of them.
+        # A module that is imported later may define more of them.
         for at, (was, now) in enumerate(zip(before.values, after.values, strict=False)):
             if not equal(was, now):
                 yield at
@@ -295,13 +295,13 @@ class JaxEntries:
 
 
 def _pair(holder: Any) -> tuple[Any, Any]:
-    """What holds in all threads, and in this one; a flag has no value of its own for a thread."""
+    """Return the value for all threads, and the one for this thread, which a flag does not have."""
     if hasattr(holder, "get_local"):
         return holder.get_global(), holder.get_local()
     return holder.value, None
 
 
 def _is_unset(value: Any) -> bool:
-    """Whether a thread has no value of its own: then it holds a sentinel of JAX's extension."""
+    """Return whether a thread has no value of its own, but a sentinel of JAX's extension."""
     extension = getattr(sys.modules[JAX_CONFIG], "config_ext", None)
     return value is None or value is getattr(extension, "unset", None)

@@ -1,4 +1,4 @@
-"""The tt layer: programs that the TT compiler began to lower. It has the causes of xla's graphs."""
+"""The tt layer: programs that the TT compiler began to lower. Its causes are those of xla."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The files that the TT plugin writes its headers to, and what was added to them meanwhile.
 
-Which file that is, the plugin reads from a variable when it is loaded, and it keeps to it. The
+The plugin reads the name of the file from a variable when it is loaded, and keeps to it. The
 variable may change afterwards, and be put back (``--log-pid`` of tt-xla's suite does so in each
 test), so each file that it has named in this process is followed from then on.
 """
@@ -20,7 +20,7 @@ from pytest_graphbreak.text.scan import scan
 LEVEL: Final = "TTXLA_LOGGER_LEVEL"
 FILE: Final = "TTXLA_LOGGER_FILE"
 ENOUGH: Final = ("DEBUG", "VERBOSE")
-"""Levels at which headers are printed; the plugin knows them in capitals only."""
+"""Levels at which headers are printed; the plugin knows them only in capitals."""
 
 _BEGIN: Final = b"File verbosity level:"
 _DESCRIPTORS: Final = Path("/proc/self/fd")
@@ -30,7 +30,7 @@ _named: set[Path] = set()
 
 
 def followed(environ: Mapping[str, str]) -> Path | None:
-    """The file that the plugin writes headers to, as these variables have it."""
+    """Return the file that the plugin writes headers to, according to these variables."""
     name = environ.get(FILE)
     if not name or environ.get(LEVEL) not in ENOUGH:
         return None
@@ -38,7 +38,7 @@ def followed(environ: Mapping[str, str]) -> Path | None:
 
 
 class LogFiles:
-    """What is added to the plugin's log from here on, whichever file that is."""
+    """The parts that are added to the plugin's log from here on, whichever file that is."""
 
     def __init__(self) -> None:
         file = followed(os.environ)
@@ -49,12 +49,12 @@ class LogFiles:
         _named.update(known)
 
     def __bool__(self) -> bool:
-        """Whether any file is followed."""
+        """Return whether any file is followed."""
         return bool(self._starts)
 
     @contextlib.contextmanager
     def excluded(self) -> Iterator[None]:
-        """What is added inside is left out."""
+        """Leave out what is added inside."""
         self._follow()
         before = {file: _size(file) for file in self._starts}
         try:
@@ -66,7 +66,7 @@ class LogFiles:
                 self._excluded.setdefault(file, []).append((left, _size(file)))
 
     def read(self, seen: TTLines, errors: list[str]) -> bool:
-        """Hand all that was added to ``seen``; whether it was anything."""
+        """Pass all that was added to ``seen``; return whether there was anything."""
         self._follow()
         grown = False
         for file, start in self._starts.items():
@@ -81,7 +81,7 @@ class LogFiles:
         return grown
 
     def _follow(self) -> None:
-        """Begin with the file that the variable names now, if it changed."""
+        """Begin to follow the file that the variable names now, if it changed."""
         file = followed(os.environ)
         if file is not None and file not in self._starts:
             start = self._open.get(os.path.realpath(file))
@@ -90,9 +90,9 @@ class LogFiles:
 
 
 def _opened() -> dict[str, int]:
-    """The size of each file that this process has open: the plugin writes to one, once loaded.
+    """Return the size of each file that this process has open: a loaded plugin writes to one.
 
-    Empty where the system does not say (TT's own is Linux).
+    The result is empty if the system does not say (TT's own is Linux).
     """
     sizes = {}
     with contextlib.suppress(OSError):
@@ -110,10 +110,9 @@ def _size(file: Path) -> int:
 
 
 def _loaded_at(file: Path) -> int:
-    """Where this process's lines begin in a file that was not open when the window opened.
+    """Return where this process's lines begin in a file that was not open with the window.
 
-    The plugin appends to the file, and says at what level it does as the first
-    thing when it is loaded.
+    The plugin appends to the file, and says its level as the first thing when it is loaded.
     """
     try:
         return max(file.read_bytes().rfind(_BEGIN), 0)
@@ -124,7 +123,7 @@ def _loaded_at(file: Path) -> int:
 def _read(
     file: Path, start: int, seen: TTLines, errors: list[str], until: int | None = None
 ) -> bool:
-    """Count what was added to a file since it had ``start`` bytes; whether it was anything.
+    """Count what was added to a file since it had ``start`` bytes; return whether anything was.
 
     ``until``: only what was added before it had that many.
     """

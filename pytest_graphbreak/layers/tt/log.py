@@ -1,7 +1,7 @@
 """Follows the TT compiler through a log: headers, END markers, errors.
 
-``TTLines`` gives the needles that are searched for and keeps what they say.
-Counting needs nothing else, and costs two finds over each block.
+``TTLines`` provides the needles that are searched for and keeps what they say. Counting needs
+nothing else, and costs two finds over each block.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pytest_graphbreak.text import scan
 from pytest_graphbreak.text.blocks import Block, Source
 from pytest_graphbreak.text.scan import ANSI, Group, Needle
 
-# Distinguishes a header line that a log has twice from that of another graph.
+# Telling a header line that a log has twice from the header of another graph.
 #
-# Where standard error and ``TTXLA_LOGGER_FILE`` go to one file, or were put into one afterwards,
-# each header is there twice: one after the other, as loguru writes to both under one lock, or in
-# a block, where one file was appended to the other. In either order: only the lines of standard
-# error have the text of a module behind them.
+# If standard error and ``TTXLA_LOGGER_FILE`` go to one file, or were put into one afterwards, each
+# header is there twice: one after the other, as loguru writes to both under one lock, or in a
+# block, if one file was appended to the other, in either order. Only the lines of standard error
+# are followed by the text of a module.
 
 _STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(")
 REMEMBERED: Final = 200_000
-"""Lines remembered, by hash: those of about 20,000 graphs. Later ones are taken as new."""
+"""The most lines that are remembered, by hash: about 20,000 graphs. Later ones count as new."""
 
 
 @dataclass(slots=True)
 class _HeaderThread:
-    """``latest``: the time stamp of its last new line.
+    """The state of one thread. ``latest`` is the time stamp of its last new line.
 
     ``copying``: its lines are copies now, ``telling``: with the text that the first ones lack.
     """
@@ -43,13 +43,13 @@ class _HeaderThread:
 
 
 class Copies:
-    """Follows the header lines of one log.
+    """The header lines of one log that are there twice.
 
-    ``count`` were copies, ``adjacent`` of them right behind their line; ``unsure`` may have been.
-    Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for
-    a copy if it follows itself at once, or if time went back in its thread and a module follows
-    only one of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``announced`` is the graph
-    that the line of the last copy has begun, where the text of its module comes only with the copy.
+    ``count`` were copies, ``adjacent`` of them directly after their line; ``unsure`` may have been.
+    Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for a copy
+    if it follows itself at once, or if time went back in its thread and a module follows only one
+    of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``announced`` is the graph that the
+    line of the last copy has begun, if the text of its module comes only with the copy.
     """
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ class Copies:
         self._last = 0
 
     def between(self) -> None:
-        """Something of another kind was printed: the next line does not follow the last."""
+        """Note that something else was printed: the next line does not follow the last."""
         self._last = 0
 
     def is_copy(self, rank: str, thread: str, line: bytes, alone: bool) -> bool:
-        """Whether this header is in the log already; False if it has no time stamp to compare.
+        """Return whether this header is in the log already; False without a time stamp to compare.
 
         ``alone``: no text of a module follows it.
         """
@@ -96,7 +96,7 @@ class Copies:
         return False
 
     def begins(self, program: Program) -> None:
-        """The line that was new begins this graph."""
+        """Note that the line that was new begins this graph."""
         if self._last in self._alone:
             self._alone[self._last] = program
 
@@ -104,31 +104,31 @@ class Copies:
 _ERRORS: Final = ("ERR", "FATL")
 _LOAD: Final = b"Codegen load:"
 _DEBUG_BUILD: Final = b"ModuleBuilder::buildModule"
-"""Printed by DLOG_F: a Release build of tt-xla has no such line."""
+"""A line printed by DLOG_F: a Release build of tt-xla has no such line."""
 _DIAGNOSTIC: Final = b": error: "
 
 
 class Watcher:
-    """Receive what is found, where more than counts is needed. The base does nothing."""
+    """A receiver of what is found, if more than counts is needed. The base does nothing."""
 
     def begun(self, program: Program) -> None:
-        """A graph begins."""
+        """Handle the beginning of a graph."""
 
     def again(self, program: Program) -> None:
-        """A graph that was over without a text: its header is there again, and the text comes."""
+        """Handle the header of a graph that ended without a text, again: now the text comes."""
 
     def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
-        """A part of the text of a graph's first module."""
+        """Handle a part of the text of a graph's first module."""
 
     def closed(self, program: Program) -> None:
-        """The first module of a graph is over."""
+        """Handle the end of the first module of a graph."""
 
 
 class TTLines:
-    """What the TT compiler printed, rank by rank and thread by thread.
+    """The lines that the TT compiler printed, rank by rank and thread by thread.
 
-    Without a ``watcher`` it only counts: then END markers are passed over as
-    soon as there was a header, since headers say more.
+    Without a ``watcher`` it only counts: then END markers are passed over as soon as there was a
+    header, since headers say more.
     """
 
     def __init__(self, watcher: Watcher | None = None) -> None:
@@ -151,7 +151,7 @@ class TTLines:
         self._said = ""
 
     def group(self, block: Block) -> Group:
-        """What to search for in this block."""
+        """Return what to search for in this block."""
         preamble = Needle(programs.FILE, self._preamble)
         if self._counts_only and self.headers and not self.bare:
             return Group([preamble])
@@ -162,11 +162,11 @@ class TTLines:
         return Group([Needle(programs.BARE, self._bare), end])
 
     def begin(self, block: Block) -> None:
-        """Called before a block is scanned."""
+        """Begin a block, before it is scanned."""
         self._mark = block.start
 
     def end(self, block: Block) -> None:
-        """Called after a block was scanned: text at its end belongs to what is open."""
+        """End a block after it was scanned: text at its end belongs to what is open."""
         self._said = self._diagnostic(block, block.end)
         if self._open is not None:
             self._text(block, block.end)
@@ -174,20 +174,20 @@ class TTLines:
             self._headless(self._rank).feed(block.data, self._mark, block.end)
 
     def finish(self) -> None:
-        """The log is over."""
+        """End the log."""
         self._close()
         self.programs.finish()
 
     @property
     def damaged(self) -> int:
-        """Headers that another writer cut in two, as far as it shows."""
+        """The number of headers that another writer cut in two, as far as it shows."""
         return max(self.torn, self.orphans, self.programs.lost)
 
     @property
     def unsure_copies(self) -> int:
-        """Header lines that the log has twice, which may be copies or other graphs.
+        """The number of header lines that the log has twice: copies, or other graphs.
 
-        Only standard error has END markers: where each header has one, no other line is a copy.
+        Only standard error has END markers: if each header has one, no other line is a copy.
         """
         copies = self.copies
         if self.ends < self.headers:
@@ -196,7 +196,7 @@ class TTLines:
         return copies.adjacent if self.ends > self.headers + appended else 0
 
     def guesses(self) -> dict[str, Guess]:
-        """By rank, what markers mean where there was no header; empty where there were."""
+        """Return what markers mean, by rank, if there was no header; empty if there was one."""
         if self.headers:
             return {}
         return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
@@ -287,7 +287,7 @@ class TTLines:
             self._headless(rank).error()
 
     def _diagnostic(self, block: Block, upto: int) -> str:
-        """What MLIR said since the last module; it prints that raw, above the compiler's line."""
+        """Return what MLIR printed since the last module: a raw text above the compiler's line."""
         low = max(self._mark, upto - scan.REACH)
         at = block.data.rfind(_DIAGNOSTIC, low, upto)
         if at < 0:
@@ -296,7 +296,7 @@ class TTLines:
         return scan.text(bytes(block.data[at : scan.finish(block.data, at, upto)]))
 
     def _text(self, block: Block, upto: int) -> None:
-        """Give the text since the last mark to the program whose module is open."""
+        """Pass the text since the last mark to the program whose module is open."""
         program = self._open
         if program is None or upto <= self._mark:
             return
@@ -305,7 +305,7 @@ class TTLines:
         self._watcher.text(program, block.data, self._mark, upto)
 
     def _close(self) -> None:
-        """The module that is open is over."""
+        """End the module that is open."""
         if self._open is not None:
             self._watcher.closed(self._open)
         self._open = None

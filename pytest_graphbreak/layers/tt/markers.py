@@ -1,10 +1,9 @@
 """Counts graphs in a log that has END markers and no headers.
 
-One marker follows each stage, and how many stages a graph has depends on the
-version and on how far the graph came. So the number is worked out from what
-comes between the markers: the dialect of each module (a graph begins with
-``vhlo.`` and ends with ``ttnn.``), its name, the compiler's errors. Where none
-of these is there, only the number of markers is left, and ``sure`` says so.
+One marker follows each stage, and how many stages a graph has depends on the version and on how far
+the graph came. So the number is worked out from what comes between the markers: the dialect of each
+module (a graph begins with ``vhlo.`` and ends with ``ttnn.``), its name, the compiler's errors. If
+there is none of these, only the number of markers is left, and ``sure`` says so.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 USUAL: Final = range(5, 10)
-"""Stages that a whole graph has had in any version; used where the log does not say."""
+"""The stages that a whole graph has had in any version; used if the log does not say."""
 
 KEPT: Final = 5_000
 
@@ -34,7 +33,7 @@ _NAME: Final = re.compile(rb'"[^"\r\n]{0,256}"|[^\s{(]{1,256}')
 
 
 class Found(NamedTuple):
-    """One graph: the name of its modules, how many there are, whether it came to the end."""
+    """A graph: the name of its modules, how many there are, and whether it was completed."""
 
     name: str
     stages: int
@@ -43,7 +42,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How many graphs the markers mean.
+    """The number of graphs that the markers stand for.
 
     ``stages`` is the number of stages of a whole graph (0 if none can be determined),
     ``sure`` is one of ``sure``, ``likely`` and ``guess``; the number of graphs
@@ -62,7 +61,7 @@ class Guess:
 
 
 class Markers:
-    """The markers of one process, in order. What is kept does not grow with their number."""
+    """The markers of one process, in order. The memory does not grow with their number."""
 
     def __init__(self) -> None:
         self._module = _Module()
@@ -76,11 +75,11 @@ class Markers:
         return self._count
 
     def feed(self, data: bytearray, start: int, end: int) -> None:
-        """Text before the next marker; in parts, where it is long."""
+        """Take text before the next marker, in parts if it is long."""
         self._module.look(data, start, end)
 
     def mark(self) -> None:
-        """A marker: the text fed since the last one was one module."""
+        """Take a marker: the text fed since the last one was one module."""
         module, self._module = self._module, _Module()
         begins = self._failed or module.dialect == _VHLO
         self._by_dialect.add(module, begins)
@@ -90,20 +89,20 @@ class Markers:
         self._count += 1
 
     def error(self) -> None:
-        """The compiler reported an error: the graph of the last marker ends with it."""
+        """Take an error of the compiler: the graph of the last marker ends with it."""
         self._failed = True
         self._by_dialect.fail()
         self._by_evidence.fail()
 
     def guess(self) -> Guess:
-        """What the markers so far mean."""
+        """Return what the markers so far mean."""
         if self._vhlo:
             return _whole_graphs(self._by_dialect)
         return _periods(self._by_evidence)
 
 
 class _Module:
-    """What has been seen of one module."""
+    """The findings in one module."""
 
     __slots__ = ("dialect", "name")
 
@@ -123,7 +122,7 @@ class _Module:
 
 
 def module_name(data: bytearray, start: int, end: int) -> str:
-    """The name of the first named module in a stretch of text (``SyncTensorsGraph.12``)."""
+    """Return the name of the first named module in a text (``SyncTensorsGraph.12``)."""
     at = data.find(b"module @", start, end)
     if at < 0:
         return ""
@@ -132,7 +131,7 @@ def module_name(data: bytearray, start: int, end: int) -> str:
 
 
 class _MarkerRun(NamedTuple):
-    """Markers in a row that no evidence parts.
+    """Markers in a row that no evidence separates.
 
     ``begun``: the first is of a vhlo module; ``lowered``: one is of a ttnn
     module; ``failed``: an error follows the last.
@@ -145,7 +144,7 @@ class _MarkerRun(NamedTuple):
 
 
 class _Runs:
-    """Runs in order: how many there are of each kind, and the first of them with their names."""
+    """Runs in order: how many there are of each kind, and the first ones with their names."""
 
     def __init__(self) -> None:
         self.kinds: Counter[_MarkerRun] = Counter()
@@ -155,7 +154,7 @@ class _Runs:
         self._open: _MarkerRun | None = None
 
     def add(self, module: _Module, begins: bool) -> None:
-        """One more marker, which begins a run or goes on with the last."""
+        """Add a marker, which begins a run or continues the last one."""
         if self._open is None or begins:
             self._shut()
             self._open, self._name = (
@@ -171,7 +170,7 @@ class _Runs:
             self._open = self._open._replace(failed=True)
 
     def all(self) -> tuple[Counter[_MarkerRun], list[tuple[str, _MarkerRun]], _MarkerRun | None]:
-        """The kinds and the first runs, with the one that is still open; that one."""
+        """Return the kinds and the first runs, with the one that is still open; and that one."""
         if self._open is None:
             return self.kinds, self.first, None
         return (
@@ -188,7 +187,7 @@ class _Runs:
 
 
 def _goes_back(last: _Module | None, module: _Module) -> bool:
-    """Whether a module cannot be a later stage of the graph of the last one."""
+    """Return whether a module cannot be a later stage of the last one's graph."""
     if last is None:
         return False
     if last.name and module.name and last.name != module.name:
@@ -197,7 +196,7 @@ def _goes_back(last: _Module | None, module: _Module) -> bool:
 
 
 def _whole_graphs(runs: _Runs) -> Guess:
-    """Each graph begins with a vhlo module. What comes before the first began before the log."""
+    """Count vhlo modules, which begin graphs. What comes before the first began before the log."""
     kinds, first, _ = runs.all()
     begun = {run: number for run, number in kinds.items() if run.begun}
     lengths: Counter[int] = Counter()
@@ -215,7 +214,7 @@ def _whole_graphs(runs: _Runs) -> Guess:
 
 
 def _periods(runs: _Runs) -> Guess:
-    """The number of stages that parts all runs best."""
+    """Guess by the number of stages that divides all runs best."""
     kinds, first, last = runs.all()
     if last is None:
         return Guess(0, 0, 0, SURE, 0, 0, "no marker")
@@ -234,12 +233,12 @@ def _periods(runs: _Runs) -> Guess:
 
 
 def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int], int]:
-    """The numbers of stages that can be, the best first, and the runs that do not fit it.
+    """Return the possible numbers of stages, the best first, and the runs that do not fit that.
 
-    Whole graphs fill a run; a graph that failed stops before its last stage.
-    The best number makes few graphs and few runs that do not fit; a misfit
-    weighs more than a graph, except for the last, which the end of the log may
-    have cut. Others can be only if no more runs do not fit them.
+    Whole graphs fill a run; a graph that failed stops before its last stage. The best number makes
+    few graphs and few runs that do not fit; a misfit weighs more than a graph, except for the last,
+    which the end of the log may have cut. Other numbers are possible only if no more runs do not
+    fit them.
     """
     misfits = {
         stages: sum(number for run, number in kinds.items() if not _fits(run, stages))
@@ -261,7 +260,7 @@ def _fits(run: _MarkerRun, stages: int) -> bool:
 
 
 def _count(kinds: Counter[_MarkerRun], stages: int) -> int:
-    """Graphs in all runs, the last of a run perhaps not whole."""
+    """Return the number of graphs in all runs; the last of a run may not be whole."""
     return sum(-(-run.length // stages) * number for run, number in kinds.items())
 
 

@@ -49,7 +49,7 @@ WANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "full": {LEVEL: "DEBUG", "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG", "XLA_HLO_DEBUG": "1"},
     "off": {},
 }
-"""What is set beside the file, by how much of the log is asked for (``graph_budget_tt_log``).
+"""The variables that are set, besides the file, for each value of ``graph_budget_tt_log``.
 
 ``XLA_HLO_DEBUG`` also changes what runs: tt_torch takes another executor in its
 legacy flow, and torch_xla hashes every graph again. So no gate sets it.
@@ -59,17 +59,17 @@ _LIBRARY: Final = "pjrt_plugin_tt"
 _MAPS: Final = Path("/proc/self/maps")
 _SHAPES: Final = 3
 _OURS: Final = "graphbreak-tt-"
-"""How the directories of our own log files begin."""
+"""The beginning of the names of our own log directories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What ``prepare_environment`` did. ``file`` is the log that the plugin will write.
+    """The result of ``prepare_environment``. ``file`` is the log that the plugin will write.
 
-    ``added`` are the variables that were set, ``before`` what those of them had
-    that were set already (to the file of the process that started this one).
-    ``notes`` say what keeps tt graphs from being counted, if something does.
-    ``directory`` is what we made for the file, if we did.
+    ``added`` are the variables that were set, ``before`` the earlier values of those that were set
+    already (to the file of the process that started this one). ``notes`` say what keeps tt graphs
+    from being counted, if something does. ``directory`` is the one that we made for the file, if we
+    did.
     """
 
     file: Path | None
@@ -97,14 +97,13 @@ def prepare_environment(
     directory: Path | None = None,
     log: str = "headers",
 ) -> Prepared:
-    """Turn on the plugin's log, in the variables that it reads when it is loaded.
+    """Turn on the plugin's log, by the variables that it reads when it is loaded.
 
-    ``log`` is a key of ``WANTED``. To be called before the TT device is used in
-    this process. A file of ours goes to ``directory`` (default: a new temporary
-    one, which ``restore`` removes) and is named by this process, so that the
-    workers of pytest-xdist do not share one, though they inherit the variable; a
-    forked child goes on with its parent's. Where the user's own level prints no
-    headers nothing is set.
+    ``log`` is a key of ``WANTED``. To be called before the TT device is used in this process. A
+    file of ours goes to ``directory`` (default: a new temporary one, which ``restore`` removes) and
+    is named by this process, so that the workers of pytest-xdist do not share one, though they
+    inherit the variable; a forked child goes on with its parent's. If the user's own level prints
+    no headers, nothing is set.
     """
     target = os.environ if environ is None else environ
     notes = []
@@ -135,7 +134,7 @@ def prepare_environment(
 
 
 def _inherited(file: str) -> Path | None:
-    """The directory of a log of ours that the process that started this one has; else None."""
+    """Return the directory of our log if the process that started this one made it; else None."""
     path = Path(file)
     if path.parent.name.startswith(_OURS) and path.name != f"tt-{os.getpid()}.log":
         return path.parent
@@ -143,7 +142,7 @@ def _inherited(file: str) -> Path | None:
 
 
 class _Switch:
-    """The log of this process, on while anybody needs it."""
+    """The log of this process, which is on while anybody needs it."""
 
     def __init__(self) -> None:
         self.prepared: Prepared | None = None
@@ -164,7 +163,7 @@ class _Switch:
             self.end()
 
     def end(self) -> None:
-        """Put everything back; in a forked child nothing, since it is all its parent's."""
+        """Put everything back, except in a forked child, where it is all the parent's."""
         prepared, self.prepared = self.prepared, None
         if prepared is not None and os.getpid() == self._process:
             prepared.restore()
@@ -174,7 +173,7 @@ _switch = _Switch()
 
 
 def turn_on(log: str = "headers") -> Callable[[], None]:
-    """Have the plugin write its log from now on; returns what turns it off again, once.
+    """Have the plugin write its log from now on; return a function that turns it off, once.
 
     ``log`` is a key of ``WANTED``. Calls nest, and the first one decides. What is
     left on at the end of the process is put back there.
@@ -190,14 +189,14 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
 
 
 def plugin_loaded() -> bool:
-    """Whether the TT plugin's library is in this process. Linux only; elsewhere there is none."""
+    """Return whether the TT plugin's library is in this process. It exists only on Linux."""
     with contextlib.suppress(OSError):
         return _LIBRARY in _MAPS.read_text(errors="replace")
     return False
 
 
 def in_use(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether torch_xla works for the TT device, or will; opens nothing."""
+    """Return whether torch_xla works for the TT device, or will; this opens nothing."""
     known = os.environ if environ is None else environ
     return native.loaded() and known.get("PJRT_DEVICE", "").upper() == "TT"
 
@@ -212,19 +211,19 @@ class TTObserver(Observer):
         return TTWindow()
 
     def isolate(self, key: str) -> None:
-        """Nothing is kept between windows: what the plugin caches, it caches below torch_xla."""
+        """Do nothing: nothing is kept between windows; the plugin's caches are below torch_xla."""
 
     def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
-        """Its graphs are those of xla: they have their causes and places."""
+        """Return the record with the causes and places of the xla graphs, which are the same."""
         return reconcile(own, others["xla"]) if "xla" in others else own
 
     def completed(self, record: Record) -> Record:
-        """Counted through xla, where the plugin's log is not on."""
+        """Return the record, counted through xla if the plugin's log is not on."""
         return through_xla(record)
 
 
 class TTWindow:
-    """One stretch of time on the tt layer: what was added to the plugin's log meanwhile."""
+    """One stretch of time on the tt layer: what was added to the plugin's log in it."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -267,7 +266,7 @@ class TTWindow:
         )
 
     def _own(self, programs: Sequence[Program]) -> tuple[list[Program], Counter[Thread]]:
-        """The programs of this window, and how many threads of earlier tests made.
+        """Return the programs of this window, and how many each thread of earlier tests made.
 
         The log names a thread by the lower 32 bits of its identity, in hexadecimal digits.
         """
@@ -279,13 +278,12 @@ class TTWindow:
 
 
 def reconcile(tt: Record, xla: Record) -> Record:
-    """The tt graphs with the causes and places of the xla graphs that they are.
+    """Return the tt graphs with the causes and places of the xla graphs that they are.
 
-    torch_xla hands each of its graphs to the TT compiler, in order. Where the
-    numbers agree, each tt graph is explained by its xla graph. Where they do not,
-    nothing is claimed, and the test says so: by an error where the log has
-    nothing of what torch_xla compiled, or what others compiled (then the layer
-    was not seen), else by a note, since both layers are judged by themselves.
+    torch_xla passes each of its graphs to the TT compiler, in order. If the numbers agree, each tt
+    graph is explained by its xla graph. If they do not, nothing is claimed, and the test says so:
+    by an error if the log has nothing of what torch_xla compiled, or has what others compiled (then
+    the layer was not seen), else by a note, since both layers are judged by themselves.
     """
     begun, compiled = tt.graphs.get(LAYER, 0), xla.graphs.get("xla", 0)
     if in_use() and begun != compiled and not (tt.errors or xla.errors):
@@ -312,11 +310,10 @@ def reconcile(tt: Record, xla: Record) -> Record:
 
 
 def through_xla(record: Record) -> Record:
-    """The record with tt graphs, where torch_xla works for TT and the log has no headers.
+    """Return the record with tt graphs if torch_xla works for TT and the log has no headers.
 
-    torch_xla hands each graph that it compiles to the TT compiler, so its count
-    is taken, with its causes and places; a note says so. What another framework
-    compiles there (jax) is not in it.
+    torch_xla passes each graph that it compiles to the TT compiler, so its count is taken, with its
+    causes and places; a note says so. What another framework compiles there (jax) is not in it.
     """
     if LAYER in record.layers or "xla" not in record.layers:
         return record
@@ -361,7 +358,7 @@ def _is_ours(file: str | None) -> bool:
 
 
 def _graph(program: Program) -> Graph:
-    """A program; the log of headers has no names, and says why only of failures."""
+    """Return a program's graph; a log of headers has no names, and reasons only for failures."""
     why = ""
     if not program.complete:
         why = f"stopped after {program.last}" + (f": {program.error}" if program.error else "")
@@ -370,18 +367,18 @@ def _graph(program: Program) -> Graph:
 
 
 def _stages(programs: Programs) -> str:
-    """How far graphs came, and through which stages, the most frequent lists of them."""
+    """Return how far graphs came, and their most frequent lists of stages."""
     listed = "; ".join(
         f"{count} x {' '.join(stages)}" for stages, count in programs.shapes.most_common(_SHAPES)
     )
     return f"tt: {programs.completed} of {programs.attempted} graphs completed; stages: {listed}"
 
 
-# What ``doctor`` tries the tt layer on.
+# The function that ``doctor`` tries the tt layer with.
 
 
 class TTProbe(XlaProbe):
-    """The function of xla on the TT device, with its plugin's log on until the process ends."""
+    """The function of xla on the TT device, with the plugin's log on until the process ends."""
 
     backend = "tt"
 

@@ -1,9 +1,9 @@
 """Puts the stages that the TT compiler printed together into graphs.
 
-A thread compiles one graph at a time, so a header belongs to the last graph of
-its thread. Where several processes print with the same thread id and no rank,
-stages of two graphs overlap; then a stage goes to the last graph that still
-lacks it, and ``overlapped`` says that the failed graph is a guess.
+A thread compiles one graph at a time, so a header belongs to the last graph of its thread. If
+several processes print with the same thread id and no rank, stages of two graphs overlap; then a
+stage goes to the last graph that still lacks it, and ``overlapped`` says that the failed graph is a
+guess.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pytest_graphbreak.model.record import NOWHERE, Frame
 # 6, 7, 8 and 9 stages; nothing here counts on a number.
 
 FIRST: Final = "vhlo"
-"""Every compilation begins with this stage: one of them is one graph attempted."""
+"""The stage that every compilation begins with: each such stage is one graph attempted."""
 
 COMPLETE: Final = "ttnn"
-"""With this stage printed, the compiler has lowered the graph."""
+"""The stage that is printed when the compiler has lowered the graph."""
 
 LOWERED: Final = frozenset((COMPLETE, "ttnn_runtime"))
 """The stages of a graph that was lowered; the header of one may be damaged."""
@@ -49,10 +49,10 @@ ORDER: Final = {
 }
 
 END: Final = b"------------------ END OF MLIR MODULE ------------------"
-"""Printed raw after the text of each module, since 2025-10-13; never in TTXLA_LOGGER_FILE."""
+"""The raw text after each module, since 2025-10-13; never in TTXLA_LOGGER_FILE."""
 
 FILE: Final = b"module_builder.cc:"
-"""In the preamble of every header, old and new: the longest needle that finds them all."""
+"""The part of the preamble of every header, old and new, that finds them all."""
 
 BARE: Final = b"MLIR Module "
 """A header whose preamble was cut away (by ``cut``, ``sed``, a log collector)."""
@@ -75,10 +75,10 @@ _OLD: Final = {
 
 
 def read_header(data: bytearray, at: int, limit: int) -> tuple[str, str, int] | None:
-    """What the loguru line says whose file name begins at ``at``.
+    """Return what the loguru line says whose file name begins at ``at``.
 
-    Level, stage (empty if the line is not the header of a module), and where
-    the message begins; None if this is not such a line.
+    These are level, stage (empty if the line is not the header of a module), and where the message
+    begins; None if this is not such a line.
     """
     found = _LINE.match(data, at, limit)
     if found is None:
@@ -92,13 +92,13 @@ def read_header(data: bytearray, at: int, limit: int) -> tuple[str, str, int] | 
 
 
 def is_torn(data: bytearray, message: int, limit: int) -> bool:
-    """Whether a message is a part of a header that another writer cut in two."""
+    """Return whether a message is a part of a header that another writer cut in two."""
     text = bytes(data[message : min(message + len(BARE), limit)]).partition(b"\n")[0].rstrip(b"\r")
     return text.startswith(BARE[:4]) or (len(text) > 1 and BARE.startswith(text))
 
 
 def bare_header(data: bytearray, at: int, limit: int) -> str:
-    """The stage of a header that has lost its preamble; empty for other text with these words."""
+    """Return the stage of a header that has lost its preamble; empty for other such text."""
     before = bytes(data[max(0, at - 8) : at])
     if before and not before.endswith((b"\n", b"| ", b">:", b"]:", b"Z ", b"m")):
         return ""
@@ -107,20 +107,20 @@ def bare_header(data: bytearray, at: int, limit: int) -> str:
 
 
 def follows(stage: str, last: str) -> bool:
-    """Whether ``stage`` can come after ``last`` in one compilation; unknown names can."""
+    """Return whether ``stage`` can come after ``last`` in one compilation; unknown names can."""
     if stage in ORDER and last in ORDER:
         return ORDER[stage] > ORDER[last]
     return stage != FIRST
 
 
 KEPT: Final = 5_000
-"""Graphs kept one by one. All are counted; memory must not grow with the log."""
+"""The most graphs kept one by one. All are counted; memory must not grow with the log."""
 
 WAITING: Final = 64
-"""Unfinished graphs of one thread that later stages may still belong to."""
+"""The most unfinished graphs of one thread that later stages may still belong to."""
 
 RESHARD: Final = "ReplicateShardedData"
-"""Module name of the graphs with which torch_xla gathers a sharded tensor."""
+"""The module name of the graphs with which torch_xla gathers a sharded tensor."""
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ class _Thread:
 
 
 class Programs:
-    """Collects the programs of one log, in the order of their first headers.
+    """The programs of one log, in the order of their first headers.
 
     ``headless``: stages of graphs that began before the log; ``lost``: graphs whose first header
     is missing in the middle of it. They are counted: nothing else begins with a later stage.
@@ -194,7 +194,7 @@ class Programs:
         self._sequences: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def stage(self, rank: str, thread: str, name: str, offset: int) -> Program | None:
-        """A module was printed: the program that it is of, None if its beginning is not here."""
+        """Add a printed module; return its program, or None if that began before the log."""
         key = (rank, thread)
         known = self._threads.get(key)
         if name == FIRST:
@@ -211,19 +211,19 @@ class Programs:
         return program
 
     def error(self, rank: str, thread: str, message: str) -> None:
-        """The compiler reported an error: of the last graph of that thread, if it is not done."""
+        """Take an error: it belongs to the last graph of that thread, if that is not done."""
         known = self._threads.get((rank, thread))
         if known and not known.current.complete and not known.current.error:
             known.current.error = message
 
     def load(self, rank: str, thread: str) -> None:
-        """Codegen's load mode found the graph saved: it ends here, without ttir and ttnn."""
+        """Note that codegen loaded a saved graph: it ends here, without ttir and ttnn."""
         known = self._threads.get((rank, thread))
         if known:
             known.current.loaded = True
 
     def finish(self) -> None:
-        """The log is over: whatever is not complete has failed, or is cut off by its end."""
+        """End the log: whatever is not complete has failed, or is cut off by the end."""
         for thread in self._threads.values():
             for program in thread.waiting:
                 self._close(program, "failed")

@@ -23,7 +23,7 @@ SETS = (
     ("torch._dynamo.config.specialize_float", True),
     ("torch._functorch.config.view_replay_for_aliased_outputs", True),
 )
-"""Source: __init__.py of torch_xla 2.9."""
+"""The settings of torch that torch_xla changes. Source: __init__.py of torch_xla 2.9."""
 
 LAYER = Layer(
     name="xla",

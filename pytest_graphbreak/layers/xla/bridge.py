@@ -1,8 +1,8 @@
-"""What is done when Dynamo, torch_xla's bridge and autograd call the functions that are watched.
+"""The hooks around functions that Dynamo, torch_xla's bridge and autograd call.
 
-Each pair of hooks runs before and after one function; what the first returns
-goes to the second. The bridge is torch_xla/_dynamo/dynamo_bridge.py; its names
-are those of torch_xla 2.9 and of Tenstorrent's fork of it.
+Each pair of hooks runs before and after one function; what the first returns goes to the second.
+The bridge is torch_xla/_dynamo/dynamo_bridge.py; its names are those of torch_xla 2.9 and of
+Tenstorrent's fork of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bridge:
         recorder.owner = self.lazy.owner
 
     def forget(self) -> None:
-        """No window is open any more: graphs are not compared with those of later ones."""
+        """Forget graphs once no window is open: later windows do not compare with them."""
         self._signatures.clear()
         self.lazy.forget()
 
@@ -61,7 +61,7 @@ class Bridge:
         return output, env
 
     def compiled(self, token: Any, result: Any) -> None:
-        """Dynamo has dropped unused inputs by now: name those that are left."""
+        """Name the inputs that are left: Dynamo has dropped the unused ones by now."""
         if token is None or result is None:
             return
         output, env = token
@@ -83,7 +83,7 @@ class Bridge:
         return graph
 
     def _compiled_from(self, gm: Any) -> Compiled | None:
-        """The graph of Dynamo's that this one was made from, if it was."""
+        """Return the graph of Dynamo's that this one was made from, if any."""
         env = xla_fx.shape_env(gm)
         return self._compiled.get(env) if env is not None else None
 
@@ -94,7 +94,7 @@ class Bridge:
         return self._describe(gm, inputs, compiled) if compiled is not None else None
 
     def _bridging(self, gm: Any) -> bool:
-        """Whether a graph is run by the bridge, which lowers it."""
+        """Return whether a graph is run by the bridge, which lowers it."""
         return self._graph is not None or gm in self._pieces
 
     def extracted(self, outer: FxGraph | None, result: Any) -> None:
@@ -104,7 +104,7 @@ class Bridge:
         self._recorder.settle_counters()
 
     def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
-        """Why Dynamo compiled this graph again; empty for the first of its frame."""
+        """Return why Dynamo compiled this graph again; empty for the first of its frame."""
         frame, _, number = graph.source.rpartition("/")
         if not number.isdigit():
             return ""
@@ -140,7 +140,7 @@ class Bridge:
         if graph is None or graph.cuts:
             return
         for event in self._recorder.events[start:]:
-            # With dynamic shapes the bridge tries no nodes: a CPU op is met only here.
+            # With dynamic shapes the bridge tries no nodes: a CPU op is seen only here.
             if event.fallbacks and event.report and not event.report.lowers:
                 node = xla_fx.find_op(gm, event.fallbacks)
                 if node is not None:
@@ -154,7 +154,7 @@ class Bridge:
         if graph is not None and not graph.settled:
             graph.settled = True
             self._recorder.quick(LoweringContext("inputs", graph))
-        # A list that run_node appends to (torch_xla/_dynamo/dynamo_bridge.py of 2.9).
+        # run_node appends to this list (torch_xla/_dynamo/dynamo_bridge.py of 2.9).
         return collector, node, len(collector._unsupported_nodes)
 
     def tried(self, token: tuple[Any, Any, int] | None, result: Any) -> None:
@@ -165,7 +165,7 @@ class Bridge:
         refused = len(collector._unsupported_nodes) > before or self._recorder.debug.grown()
         if not refused or node.op == "placeholder":
             return
-        # The bridge has cleared the counters before the node: what they say is of this node.
+        # The bridge has cleared the counters before the node: their values are this node's.
         cut = xla_fx.describe_cut(collector, node, native.fallbacks(), self._graph)
         if cut is not None:
             self._graph.cuts.append(cut)
@@ -184,7 +184,7 @@ class Bridge:
             if cut.position == position:
                 self._recorder.quick(LoweringContext("cut", self._graph, cut=cut))
 
-    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or somebody calls.
+    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or other code calls it.
 
     def settling(self, args: tuple[Any, ...]) -> LoweringContext | None:
         frame = caller()
@@ -211,7 +211,7 @@ class Bridge:
 
     def backward_begins(self, args: tuple[Any, ...]) -> tuple[Line, ...]:
         self._recorder.quick()
-        self._recorder.settle_counters()  # what runs on the CPU from here on is the pass's own
+        self._recorder.settle_counters()  # from here on, what runs on the CPU belongs to the pass
         stack = python_stack()
         self._recorder.backward.append(stack)
         return stack

@@ -28,11 +28,11 @@ from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile
 from pytest_graphbreak.model.stacks import Line
 
-# How many graphs the PJRT client compiled: the ``CompileTime`` metric, kept honest.
+# The number of graphs that the PJRT client compiled: the corrected ``CompileTime`` metric.
 #
-# The metric is read, never cleared. When the user's code clears it inside a
-# window, what it had counted is kept; when it was cleared behind our back, that
-# is noticed by its samples, and said.
+# The metric is read, never cleared. When the user's code clears it inside a window, what it had
+# counted is kept; when it was cleared without our notice, its samples show that, and it is
+# reported.
 
 CLEARED = (
     "torch_xla's metrics were cleared by a way that could not be followed, "
@@ -41,20 +41,20 @@ CLEARED = (
 
 
 class Meter:
-    """The count of this process. One for all windows, since the metric is one for all."""
+    """The count of this process. There is one for all windows, since there is one metric."""
 
     def __init__(self, cleared: Callable[[], None] = lambda: None) -> None:
-        """``cleared`` is called before the user's code clears the metrics."""
+        """Begin to count; ``cleared`` is called before the user's code clears the metrics."""
         self._cleared = cleared
         self._kept = 0
         self._own = 0
         self._seen = native.Compiles(0, ())
         self._patch: Patch | None = None
         self.gaps = 0
-        """How often the metric was cleared without our seeing how much it had counted."""
+        """How often the metric was cleared before its last value could be read."""
 
     def total(self) -> int:
-        """Graphs compiled so far, without our own. Only differences have a meaning."""
+        """Return the graphs compiled so far, without our own. Only differences have a meaning."""
         after = native.compiles()
         if not _continues(self._seen, after):
             self.gaps += 1
@@ -62,13 +62,13 @@ class Meter:
         return after.graphs + self._kept - self._own
 
     def latest(self, number: int) -> list[float | None]:
-        """The seconds of the latest compilations at the last count; None where none is known."""
+        """Return the seconds of the latest compilations at the last count; None if unknown."""
         known = [took / 1e9 for _, took in self._seen.samples[-number:]]
         return [*[None] * (number - len(known)), *known]
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """What is compiled inside is our own doing."""
+        """Leave out of the count what is compiled inside, since we cause it."""
         before = self.total()
         try:
             yield
@@ -103,7 +103,7 @@ class Meter:
 
 
 def _continues(before: native.Compiles, after: native.Compiles) -> bool:
-    """Whether ``now`` can have come from ``before`` by compiling alone.
+    """Return whether ``after`` can have come from ``before`` by compiling alone.
 
     The metric keeps its latest 1024 samples, each with a time of its own: the
     last one seen must still be where it was.
@@ -117,21 +117,20 @@ def _continues(before: native.Compiles, after: native.Compiles) -> bool:
 
 
 _OURS = "/".join(Path(hooks.__file__).parts[-3:])
-"""Where a function that is watched is called from: no part of the stack."""
+"""The file that calls watched functions, whose frames are left out of stacks."""
 
 
 @dataclass(slots=True, eq=False)
 class LoweringContext:
-    """What was going on: ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or
-    ``backward``.
+    """The work during which something was compiled.
 
-    ``inputs``: the bridge settles the inputs of ``graph``. ``piece``: it lowers
-    ``piece``, for the reason ``change`` if it had been lowered before. ``cut``:
-    it runs a node that XLA cannot take. ``run``: the inputs of a compiled
-    ``piece``, named by ``pending``, are settled before it runs. ``lazy``: a backend
-    computes what it had noted of ``graph``. ``backward``: a backward pass of eager
-    code. ``within`` is the file and name of a function of the backend's that is on
-    the stack of all that belongs here; without it the bridge has to be.
+    ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or ``backward``. ``inputs``: the
+    bridge settles the inputs of ``graph``. ``piece``: it lowers ``piece``, for the reason
+    ``change`` if it had been lowered before. ``cut``: it runs a node that XLA cannot take. ``run``:
+    the inputs of a compiled ``piece``, named by ``pending``, are settled before it runs. ``lazy``:
+    a backend computes what it had noted of ``graph``. ``backward``: a backward pass of eager code.
+    ``within`` is the file and name of a function of the backend that is on the stack of all
+    compilations that belong here; without it the bridge has to be on the stack.
     """
 
     kind: str
@@ -145,14 +144,13 @@ class LoweringContext:
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """One compilation. Stacks run from the innermost frame outwards.
+    """A compilation. Stacks run from the innermost frame outwards.
 
-    ``backward`` is the stack that called ``backward()``, if that was running.
-    What was not reported has no report, but the Python stack of its context,
-    and ``off``: why nothing is reported, if nothing is. ``fallbacks`` are aten
-    ops that ran on the CPU at about that time, and how often. ``lowering`` is the
-    FX graph that Dynamo made last, for a log: there no context is known. ``pending`` is
-    what torch_xla printed of the graph that a sync had to compute, where it was asked.
+    ``backward`` is the stack that called ``backward()``, if that was running. An event without a
+    report has the Python stack of its context, and ``off``: why nothing is reported, if nothing is.
+    ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often. ``lowering``
+    is the FX graph that Dynamo made last, for a log: there no context is known. ``pending`` is what
+    torch_xla printed of the graph that a sync had to compute, if it was asked.
     """
 
     report: CompileReport | None
@@ -168,14 +166,14 @@ class Event:
 
 
 Owner = Callable[[CompileReport, Iterable[str]], LoweringContext | None]
-"""What a compilation belongs to by its stack, whenever it is noted; None if that is open.
+"""A function that returns what a compilation belongs to by its stack; None if that is open.
 
-Called with the report, and the aten ops that ran on the CPU at about that time.
+It is called with the report, and the aten ops that ran on the CPU at about that time.
 """
 
 
 class Recorder:
-    """Notes compilations while it is running. One for the process."""
+    """The recorder of the process, which notes compilations while it is running."""
 
     def __init__(self) -> None:
         self.executions = DeviceRuns()
@@ -184,7 +182,7 @@ class Recorder:
         self.events: list[Event] = []
         self.errors: list[str] = []
         self.backward: list[tuple[Line, ...]] = []
-        """Who called the backward passes that are running."""
+        """The stacks that called the backward passes that are running."""
         self.owner: Owner = lambda report, ops: None
         self.graphs = 0
         """The count at the last ``drain``; each graph since the first one is an event."""
@@ -193,7 +191,7 @@ class Recorder:
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
         self.loaded = 0
-        """Graphs that the persistent cache had, up to the last ``drain``. They are not counted."""
+        """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
         if hasattr(os, "register_at_fork"):  # not on Windows
             os.register_at_fork(after_in_child=self._in_child)
@@ -207,7 +205,7 @@ class Recorder:
         self.settle_counters()
 
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call one of ours. A fault is kept as an error and never reaches the user's code."""
+        """Call a function of ours. A fault is kept as an error, and never gets to user code."""
         try:
             return call(*args)
         except MissingName as error:
@@ -223,13 +221,13 @@ class Recorder:
             self.guard(self._drain, context)
 
     def quick(self, context: LoweringContext | None = None) -> None:
-        """``drain`` if something was reported, or if nothing ever is."""
+        """Call ``drain`` if something was reported, or if nothing ever is."""
         if self.debug.off or self.debug.grown():
             self.drain(context)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """What is compiled inside is our own doing, and nobody's graph."""
+        """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
         with self.lock:
             self.drain()
             with self.meter.uncounted():
@@ -238,7 +236,7 @@ class Recorder:
             self.settle_counters()
 
     def settle_counters(self) -> None:
-        """What the CPU counters say now is known; only what comes after is news."""
+        """Take the CPU counters as they are now as known; only what is added counts as new."""
         self._fallbacks = native.fallbacks()
         self._resharded = native.resharded()
 
@@ -286,17 +284,17 @@ class Recorder:
             self.errors.append(error)
 
     def _in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+        """Replace the lock after a fork: another thread of the parent may have held it."""
         self.lock = threading.RLock()
 
 
 def without_hooks(frames: Iterable[Line]) -> tuple[Line, ...]:
-    """The frames of a stack that would be there if nobody watched."""
+    """Return the frames of a stack that would be there if nobody watched."""
     return tuple(frame for frame in frames if not frame.file.endswith(_OURS))
 
 
 def python_stack() -> tuple[Line, ...]:
-    """The Python frames of this thread, the innermost first."""
+    """Return the Python frames of this thread, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     found = []
     while frame is not None:
@@ -306,5 +304,5 @@ def python_stack() -> tuple[Line, ...]:
 
 
 def _since(before: int, after: int) -> int:
-    """How much a counter grew. One that went down was cleared: the bridge does so at each node."""
+    """Return how much a counter grew. If it went down it was cleared: the bridge does so."""
     return after - before if after >= before else after

@@ -1,20 +1,20 @@
-"""How often graphs ran on the device, how often the host waited for a value, and which lines asked.
+"""Counts how often graphs ran on the device and the host waited for values, and for which lines.
 
 The numbers are torch_xla's own metrics, read and never cleared: ``ExecuteTime`` and
-``ExecuteReplicatedTime`` (SPMD), ``TransferFromDeviceTime``. Graphs run in threads of torch_xla's:
-who reads the numbers waits for the devices first.
+``ExecuteReplicatedTime`` (SPMD), ``TransferFromDeviceTime``. Graphs run in threads of torch_xla's,
+so the devices are waited for before the numbers are read.
 
 The lines come from functions that are watched: of a sync, of a compiled graph that runs, of a value
-that is read. Reads call no Python; so, while a window is open, Python kernels replace those
-of torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
+that is read. Reads call no Python; so, while a window is open, Python kernels replace those of
+torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
 (``cpu()``, ``tolist()``, ``print``, a copy to another device) and ``_to_cpu`` (an operation that
-runs on the host), and pass on to them (``torch.library.get_kernel``, torch 2.9). Other reads have
-no line.
+runs on the host), and call them (``torch.library.get_kernel``, torch 2.9). Other reads have no
+line.
 
 What ran is counted in operations. A compiled graph has those of its FX graph. Lazy tensors have
 those that torch_xla noted since the last run: its counters ``xla::add`` and so on, without those
-that only move values. While the bridge lowers a graph it notes operations that do not run; they
-are left out.
+that only move values. While the bridge lowers a graph it notes operations that do not run; they are
+left out.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ LAYER: Final = "xla"
 _RAN: Final = ("ExecuteTime", "ExecuteReplicatedTime")
 _READ: Final = ("TransferFromDeviceTime",)
 _LOOKED_UP: Final = ("CachedCompile", "UncachedCompile")
-"""Counters of lookups of graphs that are about to run; the bridge may clear them."""
+"""The counters of lookups of graphs that are about to run; the bridge may clear them."""
 _DEPTH: Final = 6
-"""Frames of a stack that are kept, without those of torch and torch_xla."""
+"""The most frames of a stack that are kept, without those of torch and torch_xla."""
 _THEIRS: Final = ("/torch/", "/torch_xla/", "/pytest_graphbreak/layers/")
 
 _KERNELS: Final = {"_local_scalar_dense": "item", "_to_copy": "copy", "_to_cpu": "fallback"}
-"""Operators that read, and what a read by them is called."""
+"""The operators that read, and the cause of a read by each."""
 
 Stack = tuple[tuple[int, int], ...]
 """Frames from the innermost outwards: the ``id`` of the code object, and the instruction."""
 
 
 class Asked(NamedTuple):
-    """Why something ran or was read, and where."""
+    """The cause of a run or a read, and its place."""
 
     cause: str
     stack: Stack
 
 
 class Totals(NamedTuple):
-    """What the metrics counted so far, and the lines that asked."""
+    """The numbers of the metrics so far, and the lines that asked."""
 
     executions: int
     reads: int
     ran: Counter[Asked]
     read: Counter[Asked]
     ops: Counter[Asked]
-    """Operations that ran, of those in ``ran`` of which they are known."""
+    """The operations that ran, for those in ``ran`` for which they are known."""
 
     def since(self, before: Totals) -> Totals:
         return Totals(
@@ -91,14 +91,14 @@ NOTHING: Final = Totals(0, 0, Counter(), Counter(), Counter())
 
 
 class _Doing(threading.local):
-    """What torch_xla does in this thread. A function that lowers calls others that do."""
+    """The state of torch_xla in this thread. A function that lowers calls others that do."""
 
     reads = False
     lowers = 0
 
 
 class DeviceRuns:
-    """The runs and reads of this process. One for all windows, since the metrics are."""
+    """The runs and reads of this process. There is one for all windows, as of the metrics."""
 
     def __init__(self) -> None:
         self._kept = [0, 0]
@@ -106,7 +106,7 @@ class DeviceRuns:
         self._read: Counter[Asked] = Counter()
         self._ops: Counter[Asked] = Counter()
         self._noted = 0
-        """What the counters of operations said when they were last looked at."""
+        """The value of the counters of operations when they were last looked at."""
         self._waiting = 0
         """Operations that were noted before that, and have not run."""
         self._of_graph: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -116,7 +116,7 @@ class DeviceRuns:
         self._local = _Doing()
 
     def keep(self) -> None:
-        """The metrics are about to be cleared by the user's code."""
+        """Keep the values of the metrics before the user's code clears them."""
         with suppress(Exception):  # the user's call must go through
             native.wait()
             self._kept[0] += _sum(_RAN)
@@ -125,12 +125,12 @@ class DeviceRuns:
             self._noted = 0
 
     def begin(self) -> None:
-        """Whatever waits was noted by an earlier test, or while nobody looked."""
+        """Drop the operations that wait: an earlier test noted them, or nobody was watching."""
         self._newly_noted()
         self._waiting = 0
 
     def totals(self) -> Totals:
-        """Everything up to now. Waits for the devices. Only differences have a meaning."""
+        """Return everything up to now, once devices are done. Only differences have a meaning."""
         if native.client_open():
             native.wait()
         with self._lock:
@@ -168,7 +168,7 @@ class DeviceRuns:
         self._note(self._ops, asked, ops)
 
     def lowering(self, args: tuple[Any, ...]) -> bool:
-        """The bridge lowers a graph: what is noted meanwhile does not run."""
+        """Note that the bridge lowers a graph: operations noted meanwhile do not run."""
         if not self._local.lowers:
             self._waiting += self._newly_noted()
         self._local.lowers += 1
@@ -180,13 +180,13 @@ class DeviceRuns:
             self._local.lowers -= 1
 
     def _newly_noted(self) -> int:
-        """Operations noted since the last call. The bridge and the user may clear the counters."""
+        """Return operations noted since the last call. Counters may be cleared in between."""
         now = native.operations()
         before, self._noted = self._noted, now
         return now - before if now >= before else now
 
     def _reading(self, cause: str) -> tuple[Asked, int] | None:
-        """None inside of another read, which one kernel of torch_xla is for another."""
+        """Return None inside of another read: one kernel of torch_xla may call another."""
         if self._local.reads:
             return None
         self._local.reads = True
@@ -203,13 +203,13 @@ class DeviceRuns:
             counter[asked] += count
 
     def _stack(self) -> Stack:
-        """The innermost frames that are not torch's, nor ours."""
+        """Return the innermost frames that are not torch's, nor ours."""
         found: list[tuple[int, int]] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and len(found) < _DEPTH:
             code = frame.f_code
             if code is COUNTING and frame.f_back is not None:
-                frame = frame.f_back.f_back  # not the code that Dynamo made, but what called it
+                frame = frame.f_back.f_back  # take the caller of the code that Dynamo made
                 continue
             known = self._codes.get(id(code))
             if known is None:
@@ -251,14 +251,14 @@ class DeviceRuns:
             self._library._destroy()
             self._library = None
 
-    # What it is called in a record.
+    # What runs and reads are in a record.
 
     def runs(self, ran: Totals, places: Naming) -> Iterator[LineRuns]:
-        """The lines that ran graphs."""
+        """Yield the lines that ran graphs."""
         yield from self._asked(ran.ran, ran.executions, places, ran.ops)
 
     def reads(self, ran: Totals, places: Naming) -> Iterator[LineRuns]:
-        """The lines that read values."""
+        """Yield the lines that read values."""
         yield from self._asked(ran.read, ran.reads, places)
 
     def _asked(
@@ -268,7 +268,7 @@ class DeviceRuns:
         places: Naming,
         ops: Mapping[Asked, int] | None = None,
     ) -> Iterator[LineRuns]:
-        """The lines that asked, ``total`` in all; what nobody noted has no line."""
+        """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
         left = total
         for asked, noted in counter.items():
             count = min(noted, left)
@@ -278,7 +278,7 @@ class DeviceRuns:
                 where = self._where(asked.stack, places)
                 yield LineRuns(LAYER, asked.cause, count=count, ops=known, where=where)
         if left > 0:
-            # What it computed is among the operations of the next one that somebody asked for.
+            # What it computed counts with the operations of the next one that has a line.
             yield LineRuns(LAYER, "other", count=left, ops=None if ops is None else 0)
 
     def _where(self, stack: Stack, places: Naming) -> Frame:
@@ -288,7 +288,7 @@ class DeviceRuns:
 
 
 def _goes_through_the_host(args: tuple[Any, ...], device: Any) -> bool:
-    """Whether a copy reads: to the CPU, or to another device. Another dtype is no read."""
+    """Return whether a copy reads: to the CPU, or to another device, not to another dtype."""
     if device is None or not args:
         return False
     own = args[0].device
@@ -315,7 +315,7 @@ def _looked_up() -> int:
 
 @contextmanager
 def _without_warning() -> Iterator[None]:
-    """torch warns once in a process that a kernel replaces another one: ours gives way."""
+    """Suppress torch's warning, once in a process, that a kernel replaces another one."""
     show = warnings._showwarnmsg  # type: ignore[attr-defined]
     thread = threading.get_ident()
 
@@ -325,7 +325,7 @@ def _without_warning() -> Iterator[None]:
 
     warnings._showwarnmsg = shown  # type: ignore[attr-defined]
     try:
-        with suppress(UserWarning):  # made an error by the user's filters; the kernel is in
+        with suppress(UserWarning):  # the user's filters may make it an error; the kernel is in
             yield
     finally:
         warnings._showwarnmsg = show  # type: ignore[attr-defined]
