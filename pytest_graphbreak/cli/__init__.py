@@ -1,7 +1,7 @@
-"""The ``graphbreak`` command: finds the subcommand and hands over.
+"""The ``graphbreak`` command: finds the subcommand and runs it.
 
-Each subcommand is a module of ``cli`` with ``add_arguments`` and ``run``; it is
-imported only when it is typed.
+Each subcommand is a module of ``cli`` with ``add_arguments`` and ``run``; it is imported only if it
+is used.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ COMMANDS: Final = {
 
 
 REST: Final = ("upgrade", "bisect")
-"""Commands that start pytest: what follows ``--`` is pytest's, and no option of theirs."""
+"""Commands that start pytest: the arguments after ``--`` belong to pytest."""
 LONGEST: Final = 1000
-"""Characters of the line that says what went wrong."""
+"""The largest number of characters in an error line."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code. A usage error exits with 2."""
+    """Run the command line and return the exit code. A usage error exits with 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and arguments[0] in _present() else None
     rest: list[str] = []
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _guarded(parsed)
     except BrokenPipeError:
-        code = 0  # the reader of our output went away (`| head`); that is its right
+        code = 0  # the reader of our output went away (`| head`), which is fine
     except KeyboardInterrupt as stop:
         from pytest_graphbreak.cli.elsewhere import exit_code
 
@@ -72,9 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _turn_away() -> None:
-    """What is left for a reader that went away goes nowhere: Python would end with 120."""
+    """Discard output that nobody reads any more, since Python would otherwise exit with 120."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(ValueError, AttributeError):  # it is closed, or there is none
+        with contextlib.suppress(ValueError, AttributeError):  # closed, or missing
             try:
                 stream.flush()
             except OSError:
@@ -82,10 +82,9 @@ def _turn_away() -> None:
 
 
 def _guarded(parsed: argparse.Namespace) -> int:
-    """Run the command. What it refuses, or could not foresee in its input, ends in a line and 2.
+    """Run the command, and turn expected and unexpected errors into a message and exit code 2.
 
-    Never in 1, which is Python's code for a traceback: to `check` that means
-    "over budget".
+    The code is never 1, Python's code for a traceback, which means "over budget" for `check`.
     """
     from pytest_graphbreak.cli.messages import UNUSABLE, complain
     from pytest_graphbreak.text.output import UserError
@@ -107,7 +106,7 @@ def _guarded(parsed: argparse.Namespace) -> int:
 
 
 def _words(error: Exception) -> str:
-    """What went wrong, on one line of a bearable length."""
+    """Return the error as one line of limited length."""
     if isinstance(error, RecursionError):
         return "the input is nested too deeply"
     if isinstance(error, MemoryError):
@@ -124,7 +123,7 @@ def _module(name: str) -> str:
 
 
 def _present() -> dict[str, str]:
-    """The commands of this version, those whose module is there."""
+    """Return the commands of this version, whose modules exist."""
     return {
         name: text
         for name, text in COMMANDS.items()
@@ -133,7 +132,7 @@ def _present() -> dict[str, str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse's, whose errors are broken at words on a terminal, as all that we print."""
+    """A parser that wraps error messages to the terminal, like all other output."""
 
     def error(self, message: str) -> NoReturn:
         from pytest_graphbreak.cli.messages import complain
@@ -144,7 +143,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """A parser that knows every command's name, and the arguments of the chosen one only."""
+    """Return a parser with the names of all commands, and the arguments of the chosen one only."""
     from pytest_graphbreak.config.device import version
 
     parser = _Parser(

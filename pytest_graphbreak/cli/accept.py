@@ -1,7 +1,6 @@
-"""``graphbreak accept``: the counts of JSON reports become the baselines of the checkout.
+"""``graphbreak accept``: writes the counts of JSON reports to the baselines of the checkout.
 
-The reports come from machines that the person who accepts does not have. What
-would change is shown first.
+The reports come from machines that the user does not have. The changes are shown first.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from pytest_graphbreak.text.output import UserError, labelled, plural
 
 OK, DECLINED = 0, 1
 IN_FULL: Final = 500
-"""Changes that are shown with their places; further ones on one line each."""
+"""The number of changes that are shown with their places; further ones get one line each."""
 _Filter = Callable[[str], bool]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_writing(parser: argparse._ActionsContainer) -> None:
-    """The options that say what is written, and whether it is asked before."""
+    """Add the options for what is written, and whether the user is asked before."""
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--dry-run", action="store_true", help="show the changes, and stop")
     parser.add_argument(
@@ -93,7 +92,7 @@ def add_writing(parser: argparse._ActionsContainer) -> None:
 
 @dataclass(slots=True)
 class Collected:
-    """What reports offer: measurements to write, and how many tests are left out, and why."""
+    """The measurements in reports that can be written, and the tests left out, by reason."""
 
     take: list[Measured] = field(default_factory=list)
     blind: list[str] = field(default_factory=list)
@@ -103,7 +102,7 @@ class Collected:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Accept. 0 written or nothing to write, 1 declined, 2 where the reports cannot be accepted."""
+    """Accept reports. Returns 0 if written or nothing to write, 1 if declined, 2 if not usable."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
     with uncollected():
         together = union(_reports(args))
@@ -112,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reports(args: argparse.Namespace) -> list[RunReport]:
-    """The reports that were named, or those of a run. Raises ``ReportError``."""
+    """Return the named reports, or those of a CI run. Raises ``ReportError``."""
     if (args.run is None) == (not args.reports):
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
@@ -124,7 +123,7 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What reports would write to the baselines of a checkout: ``gone`` are entries to drop."""
+    """The changes that reports make to a checkout's baselines; ``gone`` are dropped entries."""
 
     together: Union
     collected: Collected
@@ -137,7 +136,7 @@ class Offer:
 
 
 def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
-    """What the reports would write; nothing is written. Raises ``BaselineError``."""
+    """Return the changes that the reports make, without writing them. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
     wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
     collected = gather(together, baselines, wanted, args.base_profile)
@@ -153,7 +152,7 @@ def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Of
 
 
 def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
-    """Show what would change; how much that is, empty for nothing."""
+    """Show the changes, and return a summary of their number, or "" if there are none."""
     for line in difference(offer.moved, checkout.root):
         say(line)
     _show_left_out(offer.collected, offer.together, offer.changes, pruning=args.prune)
@@ -166,7 +165,10 @@ def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> 
 
 
 def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
-    """Show what would change, ask, and write it. 0, 1 declined; ``UserError``: nobody to ask."""
+    """Show the changes, ask, and write them. Returns 0, or 1 if declined.
+
+    Raises ``UserError`` if there is no terminal to ask on.
+    """
     question = show_changes(args, checkout, offer)
     if not question:
         return OK
@@ -190,7 +192,7 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
 
 
 def refuse(together: Union, base_profile: str | None) -> None:
-    """Raise ``ReportError`` where reports contradict each other or name what no test is."""
+    """Raise ``ReportError`` if reports contradict each other or contain impossible test names."""
     problems = [str(item) for item in together.contradictions]
     if problems:
         raise ReportError(
@@ -215,10 +217,10 @@ def refuse(together: Union, base_profile: str | None) -> None:
 
 
 def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
-    """The filter of ``--tests``. Square brackets are text: node ids are full of them.
+    """Return the filter of ``--tests``. Square brackets are literal, as node ids often have them.
 
-    The whole id of a test of the reports (``known``) means this test alone, so
-    that the line which a failure prints takes no other along.
+    The whole id of a test in the reports (``known``) selects only this test, so that the command
+    which a failure prints does not include others.
     """
     if text is None:
         return lambda nodeid: True
@@ -233,7 +235,7 @@ def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
 def gather(
     together: Union, baselines: Baselines, wanted: _Filter, base_profile: str | None
 ) -> Collected:
-    """Every test that was measured, the base profile's first."""
+    """Return every test that was measured, those of the base profile first."""
     collected = Collected()
     ordered = sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile)
     for seen in ordered:
@@ -259,7 +261,7 @@ def gather(
 
 
 def difference(moved: Sequence[Change], root: Path) -> Iterator[str]:
-    """What would change, file by file."""
+    """Yield the changes, file by file."""
     path = None
     for number, change in enumerate(sorted(moved, key=lambda item: str(item.path))):
         if change.path != path:
@@ -285,7 +287,7 @@ def _line(change: Change) -> str:
 
 
 def _places(change: Change) -> Iterator[str]:
-    """The places that came and went."""
+    """Yield the places that were added and removed."""
     if change.kind == "pruned":
         return
     old, new = change.old or Values(), change.new or Values()
@@ -300,7 +302,7 @@ def _places(change: Change) -> Iterator[str]:
 
 
 def _causes(old: Values, new: Values) -> Iterator[str]:
-    """The causes of graphs that came and went, that no break and no recompile explains."""
+    """Yield the added and removed causes of graphs that no break and no recompile explains."""
     before, after = ({item.key: item for item in values.causes} for values in (old, new))
     for sign, items, others in (("+", after, before), ("-", before, after)):
         for key, item in items.items():
@@ -321,7 +323,7 @@ def _place_line(item: BaselinePlace) -> str:
 def _show_left_out(
     collected: Collected, together: Union, changes: Changes, *, pruning: bool
 ) -> None:
-    """What is left out, and what cannot be determined from these reports."""
+    """Show what is left out, and what cannot be determined from these reports."""
     listing("not seen", collected.blind)
     listing("failed", collected.failed, 20)
     listing("xfailed", collected.xfailed, 20)

@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Analyse all logs. 0 when they could be read, 2 when one could not."""
+    """Analyse all logs. Returns 0 if all could be read, else 2."""
     if args.root and not Path(args.root).is_dir():
         raise UserError(f"--root {args.root}: is no directory")
     with _reading(args.build):
@@ -93,10 +93,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _found(path: str) -> list[str]:
-    """Return the logs that a path names: itself, or the models of a directory of dumps.
+    """Return the logs that a path names: itself, or the models in a directory of dumps.
 
-    Raises ``OSError`` where one is not there: hours later is too late to hear that the next one is
-    not. Nothing is opened: what a pipe has been asked for once is gone from it.
+    Raises ``OSError`` if it does not exist, so that a missing log is reported before the others are
+    read, which may take hours. Nothing is opened: data that was read from a pipe is gone from it.
     """
     if path == "-":
         return [path]
@@ -109,7 +109,7 @@ def _found(path: str) -> list[str]:
 
 
 def _build(directory: str | None) -> str | None:
-    """The build type of the plugin, where it can be known."""
+    """Return the build type of the plugin, or None if it is not known."""
     if directory is not None:
         found = build_type(Path(directory))
         if found is None:
@@ -123,7 +123,7 @@ def _build(directory: str | None) -> str | None:
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Raise ``UserError`` where what is read from ``path`` cannot be read."""
+    """Raise ``UserError`` if ``path`` cannot be read."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -132,7 +132,10 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
-    """Return the id of the test of each dump. Raises where ``--test`` gives none, or one twice."""
+    """Return the id of the test of each dump.
+
+    Raises if ``--test`` gives none, or the same twice.
+    """
     if args.test is None:
         return {}
     check_template(args.test, ("name",))
@@ -154,7 +157,7 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
 def _write(
     args: argparse.Namespace, found: list[tuple[Reading, Completeness]], names: dict[str, str]
 ) -> bool:
-    """Write the files that were asked for."""
+    """Write the requested files; return False if one could not be written."""
     readings = [reading for reading, _ in found]
     written = True
     if args.json:
@@ -177,7 +180,7 @@ _GUESS: Final = ("graphs", "completed", "stages", "sure", "least", "most", "why"
 
 
 def entry(reading: Reading, completeness: Completeness) -> Plain:
-    """The record of a log, with ``gaps`` (what it lacks), ``run`` (commands) and ``log``."""
+    """Return the record of a log, with ``gaps`` (what it lacks), ``run`` (commands) and ``log``."""
     return {
         **entry_json(TestReport(reading.path, "passed", record=reading.record)),
         "gaps": list(completeness.gaps),
@@ -187,19 +190,19 @@ def entry(reading: Reading, completeness: Completeness) -> Plain:
 
 
 def counted(nodeid: str, reading: Reading) -> Plain:
-    """Return the number of graphs as that of a test; why they exist, a dump does not say."""
+    """Return the number of graphs as that of a test; a dump does not say why they exist."""
     record = record_of("tt", graphs=reading.record.graphs.get("tt", 0))
     return entry_json(TestReport(nodeid, "passed", record=record))
 
 
 def environment(readings: list[Reading]) -> RunEnvironment:
-    """Where logs come from is not known: the profile says that they are logs."""
+    """Return an environment with the profile ``log``, since the origin of logs is not known."""
     device = "tt" if any("tt" in reading.record.layers for reading in readings) else None
     return RunEnvironment(profile="log", device=device)
 
 
 def _log(reading: Reading) -> Plain:
-    """What only a log has: stages, failures, how sure the counts are, origins."""
+    """Return what only a log has: stages, failures, certainty of the counts, origins."""
     programs = reading.programs
     return {
         "bytes": reading.size,
@@ -231,7 +234,7 @@ def _log(reading: Reading) -> Plain:
 
 
 def _source(program: Program) -> Plain:
-    """The lines that most of a graph comes from; ``ops`` is the number of kinds of ops of each."""
+    """Return the lines that most of a graph comes from; ``ops`` is their number of kinds of ops."""
     return {
         "graph": program.number,
         "name": program.name,

@@ -1,4 +1,4 @@
-"""``graphbreak bisect``: the commit, or the release of a package, that moved a test."""
+"""``graphbreak bisect``: finds the commit, or the release of a package, that changed a test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_graphbreak.text.output import labelled
 
 FOUND: Final = 0
 UNSURE: Final = 1
-"""It is one of several, since those between could not be tried."""
+"""The answer is one of several, since those between could not be tried."""
 
 _COMMITS_ONLY: Final = ("setup", "path", "first_parent")
 
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Search. 0 where one was found, 1 where it is one of several, 2 where none was."""
+    """Search. Returns 0 if one was found, 1 if it is one of several, 2 if none was found."""
     with directory(args.timeout) as work, Progress() as progress:
         return _bisect(args, work, progress)
 

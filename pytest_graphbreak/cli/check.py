@@ -1,4 +1,4 @@
-"""``graphbreak check``: one verdict over the reports of all shards, profiles and retries."""
+"""``graphbreak check``: gives one verdict over the reports of all shards, profiles and retries."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from pytest_graphbreak.text.output import TextLine, indented, labelled, plural
 
 OK, FAILS = 0, 1
 LONGEST: Final = 120
-"""Characters of report names that are printed to be typed again; of more, the words say which."""
+"""The length up to which report names are printed in a command; longer ones are described."""
 FULL: Final = 20
-"""Failing tests that are shown with their reasons, one for each cause; all are on one line each."""
+"""The number of failing tests that are shown with their reasons; all are on one line each."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,12 +79,12 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
 
 @dataclass(slots=True)
 class Result:
-    """What a check found. ``unusable`` says why reports cannot be judged.
+    """The result of a check. ``unusable`` says why reports cannot be judged.
 
-    ``missing`` are tests that were collected and ran nowhere, and ``lost`` the
-    shards that would have run them; with ``allow_missing`` they are only listed.
-    ``disbelieved`` are tests that a report alone calls ungated. ``loosened`` is
-    what the gate sees less of since ``base``; ``baseless`` says why that is not known.
+    ``missing`` are tests that were collected but did not run, and ``lost`` the shards that would
+    have run them; with ``allow_missing`` they are only listed. ``disbelieved`` are tests that only
+    a report calls ungated. ``loosened`` is what the gate sees less of since ``base``; ``baseless``
+    says why that is not known.
     """
 
     judged: list[Judged] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Result:
 
     @property
     def no_verdict(self) -> str:
-        """Why there is no verdict; empty where there is one."""
+        """The reason why there is no verdict, or "" if there is one."""
         if self.unusable:
             return "the reports cannot be judged"
         if self.allow_missing:
@@ -131,7 +131,7 @@ class Result:
 
 @uncollected()
 def run(args: argparse.Namespace) -> int:
-    """Judge and say so: 0 within budget, 1 not, 2 where the reports cannot be judged."""
+    """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
     made_by = run_of(args) or accepting.this_run()
     other = union(load_all(args.against)) if args.against else None
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _accept(reports: Sequence[str], made_by: accepting.GitHubRun | None) -> str:
-    """What accepts the counts of these reports; in words where the command is too long to read."""
+    """Return the command that accepts these reports, or a description if it is too long to read."""
     typed = shlex.join(reports)
     if made_by is None and len(typed) > LONGEST:
         return "`graphbreak accept` with these reports"
@@ -160,7 +160,7 @@ def check(
     other: Union | None = None,
     made_by: accepting.GitHubRun | None = None,
 ) -> Result:
-    """Judge everything that was measured."""
+    """Judge all measured tests."""
     result = Result(strict=checkout.strict)
     result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
     result.lost = [f"group {group} of {of} on {at}" for at, group, of in together.lost_shards]
@@ -179,7 +179,7 @@ def check(
     for seen in together.seen.values():
         try:
             judged = judge.judge(seen)
-        except BaselineError as error:  # a node id that no test has
+        except BaselineError as error:  # an impossible node id
             result.unusable.append(f"{seen.report.name}: {error}")
             continue
         if judged is not None:
@@ -191,7 +191,7 @@ def check(
 
 
 def _compare(result: Result, checkout: Checkout, asked: str | None, other: Union | None) -> None:
-    """What the gate sees less of than the branch that this is compared with."""
+    """Find what the gate sees less of than on the branch that this is compared with."""
     try:
         found = base(checkout.root, asked)
         if found is not None:
@@ -222,7 +222,7 @@ def _notes(result: Result) -> CheckNotes:
 
 
 def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
-    """Whether a test was measured on a profile when its baseline was written."""
+    """Return whether a test was measured on a profile when its baseline was written."""
     try:
         entry = baselines.entry(nodeid)
     except BaselineError:
@@ -231,13 +231,13 @@ def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
 
 
 def unusable(together: Union) -> Iterator[str]:
-    """Why these reports are no ground for a verdict."""
+    """Yield why these reports do not allow a verdict."""
     yield from (f"contradiction: {item}" for item in together.contradictions)
     yield from (f"incomplete: {item}" for item in together.incomplete)
 
 
 def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
-    """Entries whose test is gone, as far as the reports together show."""
+    """Return the entries whose test is gone, as far as the reports together show."""
     found: dict[str, Entry] = {}
     for profile in together.whole:
         for item in _stale_on(profile, checkout, baselines, together):
@@ -248,10 +248,10 @@ def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> 
 def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
 ) -> Iterator[Entry]:
-    """What the reports of one profile say is gone, and those of no other have."""
+    """Yield entries that are gone by the reports of one profile and that no other report has."""
     root, whole = checkout.root, together.whole[profile]
     files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}
-    # A directory of which a file was collected whole and is here: this is the right checkout.
+    # If a collected file exists in a directory, this is the right checkout for it.
     known = {Path(file).parent for file in files & whole if os.path.isfile(root / file)}
     gone = {
         file
@@ -264,7 +264,7 @@ def _stale_on(
 
 
 def _is_below(file: str) -> bool:
-    """Whether a report may name this test file: a path below the root, and no other."""
+    """Return whether a report may name this test file, which must be a path below the root."""
     try:
         split_nodeid(f"{file}::test")
     except BaselineError:
@@ -276,7 +276,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failing}
     found = root_causes((name, item.test) for name, item in failing.items())
     say_all(explained.lines(found))
-    # A test without a baseline has nothing that grew; a line says all.
+    # A test without a baseline has no growth to explain; one line is enough.
     shown = [name for name in found.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:
         say(name)
@@ -298,7 +298,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
 
 
 def _show_left_out(result: Result, together: Union) -> None:
-    """What is not judged, what the gate sees less of, and what is missing."""
+    """Show what is not judged, what the gate sees less of, and what is missing."""
     for outcome, count in _by_themselves(together).items():
         verb = "is" if count == 1 else "are"
         say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
@@ -325,13 +325,13 @@ def _show_left_out(result: Result, together: Union) -> None:
 
 
 def _by_themselves(together: Union) -> Counter[str]:
-    """How many tests failed by themselves, as they were expected to and otherwise."""
+    """Return the number of tests that failed without the gate, by ``xfailed`` and ``failed``."""
     left = (seen.test.outcome for seen in together.seen.values() if seen.level == FAILED)
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
 def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
-    """The number of tests by verdict, and what to do next."""
+    """Return the number of tests by verdict, and the next step."""
     counts = counted(item.test for item in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
@@ -350,7 +350,7 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
 
 
 def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
-    """The reports with the verdicts of this check in place of those of their runs."""
+    """Return the reports with the verdicts of this check in place of those of their runs."""
     verdicts: dict[int, TestReport] = {id(item.seen.test): item.test for item in result.judged}
     return [
         structs.replace(

@@ -1,4 +1,4 @@
-"""``graphbreak compare``: what changed between two sets of runs, by cause first."""
+"""``graphbreak compare``: shows what changed between two sets of runs, by cause first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_pages(parser: argparse.ArgumentParser) -> None:
-    """Where a comparison is written, and whether it makes the exit code."""
+    """Add the options for the output files of a comparison and its exit code."""
     parser.add_argument("--json", metavar="F", help="write the comparison as JSON")
     parser.add_argument("--markdown", metavar="F", help="write a comment for a pull request")
     parser.add_argument("--html", metavar="F", help="write a page with both sides of each test")
@@ -57,9 +57,9 @@ def add_pages(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare. 0 whatever is found (1 with ``--exit-code``), 2 for reports that cannot be used.
+    """Compare. Returns 0 (or 1 for a difference with ``--exit-code``), 2 if reports are unusable.
 
-    Where baselines are to be written: 1 where that was declined.
+    If baselines are to be written, returns 1 if that was declined.
     """
     with uncollected():
         before, after = (load_all(side) for side in _sides(args))
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The reports of either side. Raises ``ReportError``."""
+    """Return the reports of both sides. Raises ``ReportError``."""
     if args.before and args.after and not args.reports:
         return args.before, args.after
     if len(args.reports) == 2 and not args.before and not args.after:
@@ -80,7 +80,7 @@ def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def show(args: argparse.Namespace, found: Comparison) -> bool:
-    """Say it, or write the pages that were asked for; False where one could not be written."""
+    """Print the comparison, or write the requested files; return False if one cannot be written."""
     written = []
     if args.json:
         written.append(write_report(args.json, comparison.document(found)))
@@ -94,7 +94,7 @@ def show(args: argparse.Namespace, found: Comparison) -> bool:
 
 
 def _settled(args: argparse.Namespace, after: list[RunReport], found: Comparison) -> int:
-    """Write the baselines, or a patch of them, and the message that says why they moved."""
+    """Write the baselines, or a patch of them, and the message that says why they changed."""
     if not args.update_baselines and not args.patch:
         return SAME
     checkout = find(Path.cwd(), args.graph_budget_dir)
@@ -114,7 +114,7 @@ def _settled(args: argparse.Namespace, after: list[RunReport], found: Comparison
 
 
 def _patched(args: argparse.Namespace, checkout: Checkout, offer: Offer, note: str) -> int:
-    """Write the patch; nothing of the checkout."""
+    """Write the patch, without changing the checkout."""
     much = show_changes(args, checkout, offer)
     files = offer.changes.files
     if not much or args.dry_run:
@@ -127,9 +127,9 @@ def _patched(args: argparse.Namespace, checkout: Checkout, offer: Offer, note: s
 
 
 def _names(checkout: Checkout, files: Iterable[FileChange]) -> list[str]:
-    """The paths of files from the root of the repository, or of the checkout where there is none.
+    """Return the paths of files relative to the repository, or to the checkout if there is none.
 
-    Raises ``ReportError`` where baselines lie outside of it.
+    Raises ``ReportError`` if baselines are outside of it.
     """
     try:
         prefix = git(checkout.root, "rev-parse", "--show-prefix").decode("utf-8", "surrogateescape")

@@ -1,7 +1,7 @@
-"""``graphbreak doctor``: what works here and what does not, and what to do about it.
+"""``graphbreak doctor``: reports what works on this machine, what does not, and what to do.
 
-Nothing of torch is imported in this process. What has to be tried is tried in a process of its
-own (``probe``), which may hang or crash.
+Nothing of torch is imported in this process. Tests of the observers run in a process of their own
+(``probe``), which may hang or crash.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from pytest_graphbreak.watching.measure import Measurement
 
 OK: Final = "ok"
 NOTE: Final = "note"
-"""Worth knowing; the gate runs."""
+"""Worth knowing, but the gate can run."""
 PROBLEM: Final = "problem"
-"""The gate could not run here, or not see all that it should."""
+"""The gate could not run here, or would not see everything that it should."""
 
 OLDEST_TORCH: Final = (2, 6)
 OLDEST_JAX: Final = (0, 7, 1)
 PROBE: Final = "pytest_graphbreak.cli.doctor:tried"
 PATIENCE: Final = 600.0
-"""Seconds that a probe may take: the first import of torch on a busy machine is slow."""
+"""The time for a probe in seconds: the first import of torch on a busy machine is slow."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say each finding as it is found. 1 if the gate could not run here, else 0."""
+    """Print each finding as it is found. Returns 1 if the gate could not run here, else 0."""
     found = []
     for finding in examine(args.graph_budget_dir):
         found.append(finding)
@@ -82,9 +82,9 @@ def _show(finding: CheckResult) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the report. ``about`` is its first word, ``what`` what is so, ``do`` the step.
+    """A line of the report: ``about`` is its first word, ``what`` the finding, ``do`` the step.
 
-    ``command`` is what a shell takes of the step, behind it.
+    ``command`` is the shell command of this step, printed after it.
     """
 
     about: str
@@ -95,7 +95,7 @@ class CheckResult:
 
 
 def examine(directory: str | None = None) -> Iterator[CheckResult]:
-    """Everything, in the order in which it matters. ``directory`` is where baselines live."""
+    """Yield all findings, the most important first. ``directory`` is that of the baselines."""
     here = this_machine()
     yield from packages(here)
     yield from devices(here)
@@ -107,7 +107,7 @@ def examine(directory: str | None = None) -> Iterator[CheckResult]:
 
 
 def packages(here: Machine) -> Iterator[CheckResult]:
-    """What is installed, and whether it fits together."""
+    """Yield what is installed, and whether the versions fit together."""
     python = ".".join(map(str, sys.version_info[:3]))
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
@@ -134,7 +134,7 @@ def packages(here: Machine) -> Iterator[CheckResult]:
 
 
 def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResult]:
-    """Whether torch is there, and new enough; not ``needed`` where another layer can be there."""
+    """Check that torch is installed and new enough; it may be missing if it is not ``needed``."""
     if torch is None and not needed:
         yield CheckResult("torch", OK, "not installed: the dynamo layer is not there")
     elif torch is None:
@@ -146,7 +146,7 @@ def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResu
 
 
 def jax_found(jax: str | None, jaxlib: str | None) -> Iterator[CheckResult]:
-    """Whether JAX is there, whole, and new enough."""
+    """Check that JAX is installed, complete, and new enough."""
     if jax is None:
         yield CheckResult("jax", OK, "not installed: the jax layer is not there")
     elif _numbers(jax, 3) < OLDEST_JAX:
@@ -162,7 +162,7 @@ def jax_found(jax: str | None, jaxlib: str | None) -> Iterator[CheckResult]:
 def torch_xla_found(
     torch: str | None, xla: str | None, tt: str | None, jax: str | None = None
 ) -> Iterator[CheckResult]:
-    """Whether torch_xla and the TT plugin are there; torch_xla's binary fits one torch only."""
+    """Check torch_xla and the TT plugin; torch_xla's binary fits only one version of torch."""
     if xla is None:
         yield CheckResult("torch_xla", OK, "not installed: the xla layer is not there")
         if tt is not None and jax is not None:
@@ -190,7 +190,7 @@ def torch_xla_found(
 
 
 def devices(here: Machine) -> Iterator[CheckResult]:
-    """Where fixtures would compile."""
+    """Report the devices that fixtures would compile for."""
     found = []
     for asked in ("tt", "xla", "cuda", "cpu"):
         try:
@@ -223,7 +223,7 @@ BLINDING: Final = {
 """Variables that turn Dynamo off, with the values that do."""
 
 OFF: Final = ("", "0", "f", "false", "n", "no", "off")
-"""Values of a flag of JAX that turn it off."""
+"""Values that turn a flag of JAX off."""
 
 SHOWN_VARIABLES: Final = (
     "CI",
@@ -248,7 +248,7 @@ SHOWN_VARIABLES: Final = (
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """What is set that changes what can be seen."""
+    """Report the variables that change what can be seen."""
     shown = {name: environ[name] for name in (*BLINDING, *SHOWN_VARIABLES) if name in environ}
     listed = ", ".join(f"{name}={value}" for name, value in shown.items())
     yield CheckResult("variables", OK, listed or "none that matters is set")
@@ -301,7 +301,7 @@ def _device_variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
 
 
 def baselines(directory: str | None) -> Iterator[CheckResult]:
-    """Whether the baselines of the checkout can be read."""
+    """Check that the baselines of the checkout can be read."""
     try:
         checkout = find(Path.cwd(), directory)
         known = Baselines(checkout.directory)
@@ -325,7 +325,7 @@ def baselines(directory: str | None) -> Iterator[CheckResult]:
 
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """What the observer of one layer sees of a small function."""
+    """Check what the observer of one layer sees of a small function."""
     seen, remedy = _probe(layer, patience, environ), DESCRIPTIONS[layer].remedy
     if "fault" in seen:
         yield CheckResult(layer, PROBLEM, seen["fault"], remedy)
@@ -350,7 +350,7 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
 
 
 def _internals(names: list[str]) -> str:
-    """What of torch the counting uses; shown on request, and not in every run."""
+    """Return a summary of the torch internals that the counting uses."""
     if len(names) == 1:
         return f"looked at {names[0]}"
     modules = dict.fromkeys(".".join(name.split(".")[:2]) for name in names)
@@ -358,7 +358,7 @@ def _internals(names: list[str]) -> str:
 
 
 def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
-    """Run the probe of a layer; what it says, or ``fault``."""
+    """Run the probe of a layer, and return its answer, or an error as ``fault``."""
     with runner(patience) as work:
         done = work.call(PROBE, {"layer": layer}, environ=environ)
     if done.code is None:
@@ -370,20 +370,20 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
 
 
 def _numbers(text: str, most: int = 2) -> tuple[int, ...]:
-    """``(2, 13)`` of ``2.13.0+cpu``."""
+    """Return the version as numbers: ``(2, 13)`` for ``2.13.0+cpu``."""
     parts = text.split("+")[0].split(".")[:most]
     return tuple(int(part) if part.isdigit() else 0 for part in parts)
 
 
-# Tries one layer's observer on a small function, in a process of its own, and says what it saw.
+# Tries one layer's observer on a small function, in a separate process, and returns what it saw.
 #
-# Its answer (``Runner.call``): what was ``expected``, what it ``saw``, ``with`` what, the
-# ``reasons`` of what was compiled again, by which ``probes``, and ``errors`` and ``notes`` of
+# The answer (``Runner.call``) has what was ``expected``, what it ``saw``, ``with`` what, the
+# ``reasons`` of recompiles, the ``probes`` that were used, and the ``errors`` and ``notes`` of
 # the observers.
 
 
 def tried(asked: Plain) -> Plain:
-    """What the observer of the ``layer`` that is named sees of its probe: see above."""
+    """Return what the observer of the given ``layer`` sees of its probe, as described above."""
     layer = DESCRIPTIONS[asked["layer"]]
     assert layer.probe is not None
     probe: Probe = load(layer.probe)()
@@ -403,7 +403,10 @@ def tried(asked: Plain) -> Plain:
 
 
 def _seen(layer: Layer, record: Record) -> str:
-    """``4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break``."""
+    """Return the graphs, recompiles and breaks that were seen, as text.
+
+    For example: ``4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break``.
+    """
     parts = causes_text(decomposition(record, layer.name)) or "none"
     words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
     if layer.breaks:

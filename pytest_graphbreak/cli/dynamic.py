@@ -1,4 +1,4 @@
-"""``graphbreak dynamic``: static or dynamic sizes, compared in graphs and in time."""
+"""``graphbreak dynamic``: compares static and dynamic sizes, in graphs and in time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare. 0 where all was measured, 2 where the program does not run or compile."""
+    """Compare. Returns 0 if everything was measured, 2 if the program does not run or compile."""
     target = find(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         found, marks = ways(trials, target, progress.step)

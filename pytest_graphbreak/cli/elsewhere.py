@@ -1,6 +1,6 @@
-"""What commands that run programs have in common: time, reports that are kept, words of others.
+"""Shared parts of commands that run programs: timeouts, kept reports, their error output.
 
-One that is reported to end clears up first: SIGTERM and SIGHUP end it as Ctrl-C does.
+A command that is asked to end clears up first: SIGTERM and SIGHUP end it as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.text.output import UserError
 
 WORDS: Final = 20
-"""Lines of a program that failed that are repeated."""
+"""The number of lines that are repeated from a program that failed."""
 MOST: Final = 1e6
-"""Seconds: eleven days."""
+"""The longest timeout in seconds, about eleven days."""
 
 
 def add_timeout(parser: argparse.ArgumentParser, seconds: int, what: str) -> None:
-    """The argument that bounds how long a program of the user's may take."""
+    """Add the option that limits the time of a user's program."""
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -39,14 +39,14 @@ def add_timeout(parser: argparse.ArgumentParser, seconds: int, what: str) -> Non
 
 
 def _seconds(text: str) -> float:
-    """A time to wait. Raises ``ValueError``, which argparse reports."""
+    """Return a timeout in seconds. Raises ``ValueError``, which argparse reports."""
     seconds = float(text)
     if not 0 < seconds <= MOST:
         raise ValueError
     return seconds
 
 
-_seconds.__name__ = "number of seconds"  # what argparse calls it
+_seconds.__name__ = "number of seconds"  # the name in argparse's messages
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
 
 
 def keep(directory: str | None, before: Path, after: Path) -> bool:
-    """Copy both reports to a directory, where one was named; False where that fails."""
+    """Copy both reports to a directory if one was named; return False if that fails."""
     if directory is None:
         return True
     try:
@@ -70,18 +70,21 @@ def keep(directory: str | None, before: Path, after: Path) -> bool:
 
 
 class ElsewhereError(UserError):
-    """What is to run elsewhere cannot. ``words`` are those of the program that failed."""
+    """Raised if something cannot be run elsewhere.
+
+    ``words`` is the output of the failed program.
+    """
 
 
 @contextmanager
 def directory(timeout: float) -> Iterator[Runner]:
-    """What runs programs, each for ``timeout`` seconds at most; its directory goes with it."""
+    """Yield a runner whose programs may take ``timeout`` seconds; its directory is then removed."""
     with cleared_up(), runner(timeout) as one:
         yield one
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal that ends a process came."""
+    """Raised for a signal that ends the process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -89,21 +92,21 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """The exit code of a process that was interrupted, as shells give it."""
+    """Return the exit code of a process that was interrupted, as shells do."""
     return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
 
 
 @contextlib.contextmanager
 def cleared_up() -> Iterator[None]:
-    """In the block the signals raise ``Terminated``; those that are ignored stay so.
+    """Raise ``Terminated`` for signals in the block; signals that are ignored stay ignored.
 
-    After one of them nobody may read what is printed (the terminal was closed): that is no error.
+    After a signal, output may fail because the terminal was closed; that is not an error.
     """
     before = {}
     came: list[int] = []
 
     def end(number: int, _: FrameType | None) -> None:
-        if not came:  # once it clears up, it is not disturbed
+        if not came:  # the clearing up is not interrupted
             came.append(number)
             raise Terminated(number)
 

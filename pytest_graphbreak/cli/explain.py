@@ -1,6 +1,7 @@
-"""``graphbreak explain``: what a reason means and what to write instead. No network, no torch.
+"""``graphbreak explain``: explains a reason and what to write instead, without network or torch.
 
-Of a reason, or of what JSON reports found; for people, or with ``--json`` for programs.
+It explains one reason, or the findings of JSON reports; for people, or with ``--json`` for
+programs.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from pytest_graphbreak.text.terminal import NARROWEST, is_terminal
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
 
 WIDTH = 88
-"""Columns of the text at most. Code is never wrapped."""
+"""The largest width of the text in columns. Code is never wrapped."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One topic, in any number of words, so that a reason needs no quotes; or reports."""
+    """Add one topic of any number of words, so that a reason needs no quotes; or reports."""
     parser.add_argument(
         "topic",
         nargs="*",
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation. 0, or 2 if there is none: then what is near is named."""
+    """Print the explanation. Returns 0, or 2 and prints similar names if there is none."""
     if args.topic and all(map(_is_report, args.topic)):
         return _of_reports(args)
     topic = " ".join(args.topic).strip()
@@ -92,12 +93,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_report(word: str) -> bool:
-    """Whether a word is a file; or a directory, of a name that means nothing else."""
+    """Return whether a word is a file, or a directory whose name is not also a topic."""
     return Path(word).is_file() or (Path(word).is_dir() and explain(word) is None)
 
 
 def _of_reports(args: argparse.Namespace) -> int:
-    """Print what reports found. 0, also where they found nothing."""
+    """Print the findings of reports. Returns 0 even if there are none."""
     tests = [test for report in load_all(args.topic) for test in report.tests]
     wanted = pattern(args.tests, {test.nodeid for test in tests})
     found = findings([test for test in tests if wanted(test.nodeid)])
@@ -112,7 +113,7 @@ def _of_reports(args: argparse.Namespace) -> int:
 
 
 def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
-    """Each finding as a failure shows it, and its page of advice, once."""
+    """Yield each finding as a failure shows it, with its page of advice once."""
     pages = set[str]()
     for number, one in enumerate(found):
         if number:
@@ -130,14 +131,14 @@ def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
 
 
 def _print(objects: Iterable[Plain]) -> None:
-    """One object on one line, in ASCII: nothing in it can move a terminal, no width breaks it."""
+    """Print each object as one line of ASCII, which cannot control a terminal or be wrapped."""
     for one in objects:
-        # The runner of GitHub Actions obeys `##[` anywhere in a line (its ActionCommand.TryParse).
+        # GitHub Actions interprets `##[` anywhere in a line (ActionCommand.TryParse of its runner).
         print(json.dumps(one, separators=(",", ":")).replace("##[", "#\\u0023["))
 
 
 def _plain(found: Explanation) -> Plain:
-    """An explanation as plain types; ``docs/reference/commands.md`` says what each key is."""
+    """Return an explanation as plain types; ``docs/reference/commands.md`` describes the keys."""
     page = found.page
     return {
         "id": found.id,
@@ -161,7 +162,7 @@ def _name(family: Family) -> Plain:
 
 
 def render(found: Explanation) -> Iterator[TextLine]:
-    """The lines of an explanation, as plain text."""
+    """Yield the lines of an explanation as plain text."""
     yield from _wrapped(f"{found.id or found.family}: {found.title}", "", "  ")
     if found.id and found.family:
         yield from _wrapped(f"{found.family}: {by_name()[found.family].title}", "  ")
@@ -215,7 +216,7 @@ def _example(example: Example) -> Iterator[TextLine]:
 
 
 def _torch(found: Explanation) -> Iterator[TextLine]:
-    """Torch's own words. Where the id meant something else before, that is named."""
+    """Yield torch's own text, and the earlier meanings of the id if there were any."""
     words, *earlier = found.words
     yield from _section(f"Torch {found.torch} on {words.id}", words.explanation or _MADE_LATER)
     for hint in words.hints:
@@ -243,7 +244,7 @@ def _wrapped(text: str, first: str, rest: str | None = None) -> list[TextLine]:
 
 
 def _width() -> int:
-    """Columns of the text: those of a narrower terminal, and no more than are read with ease."""
+    """Return the width of the text: that of the terminal, but not more than is easy to read."""
     there = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else WIDTH
     return max(NARROWEST, min(WIDTH, there))
 
@@ -275,26 +276,26 @@ def _unknown(topic: str) -> Iterator[str | TextLine]:
     yield TextLine("all names: ", command=own().graphbreak("explain"))
 
 
-# What makes tests red, as JSON objects for a program that fixes them: one for each cause.
+# The causes of red tests, as JSON objects for a program that fixes them.
 #
-# Each says where it is, the source around it, what happened, how to fix it and the command that
-# shows whether it is fixed. Where nothing was judged (a script, a run without the gate) every
-# break, recompile and function left to eager is one.
+# Each has its place, the source around it, what happened, how to fix it and the command that
+# shows whether it is fixed. If nothing was judged (a script, a run without the gate), every
+# break, recompile and function that runs in eager mode is one.
 
 MOST_TESTS: Final = 10
-"""Tests that a finding names, the most urgent first; ``red`` counts them all."""
+"""The number of tests that a finding names, the most urgent first; ``red`` counts all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause, as the tests that it makes red have it; ``judged`` says that they are red by it."""
+    """A cause with the tests that have it; ``judged`` says whether they are red because of it."""
 
     cause: RootCause
     judged: bool = True
 
 
 def findings(tests: Sequence[TestReport]) -> list[Finding]:
-    """The causes of the red tests, what makes most of them red first, then what was not judged."""
+    """Return the causes of red tests, those of most tests first, then what was not judged."""
     red = [Finding(cause) for cause in root_causes(by_nodeid(tests)).all]
     return red + [Finding(cause, judged=False) for cause in _unjudged(tests)]
 
@@ -315,7 +316,7 @@ def _unjudged(tests: Iterable[TestReport]) -> list[RootCause]:
 
 
 def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
-    """One finding as plain types. The keys are in docs/reference/commands.md, ``explain``."""
+    """Return a finding as plain types. The keys are in docs/reference/commands.md, ``explain``."""
     cause = finding.cause
     item = None if cause.found is None else cause.found.first
     known = page_of(cause)
@@ -345,13 +346,13 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
 
 
 def page_of(cause: RootCause) -> Explanation | None:
-    """Our page on a cause, if there is one."""
+    """Return our page on a cause, or None."""
     known = None if cause.found is None else advice.family(cause.found.first)
     return None if known is None else advice.explain(known.name)
 
 
 def _remedies(known: Explanation | None) -> Plain:
-    """What our page says to write instead, and which switches there are."""
+    """Return what our page says to write instead, and the switches it names."""
     found = known.page if known is not None else None
     return {
         "instead": list(found.instead) if found is not None else [],
@@ -360,14 +361,14 @@ def _remedies(known: Explanation | None) -> Plain:
 
 
 def _kind(cause: RootCause) -> str:
-    """``break``, ``recompile``, ``eager``, the cause of a graph, ``unreached``, or ``other``."""
+    """Return ``break``, ``recompile``, ``eager``, a graph's cause, ``unreached`` or ``other``."""
     if cause.found is None:
         return "unreached" if cause.function.file else "other"
     return kind_of(cause.found.first)
 
 
 def _verify(test: str) -> str:
-    """What runs the first of the tests again; of a script, what counts it again."""
+    """Return the command that runs the first of the tests, or the script, again."""
     if "::" in test:
         return f"python -m pytest --graph-budget {shlex.quote(test)}"
     return f"graphbreak run {shlex.quote(test)}"

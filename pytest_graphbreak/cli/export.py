@@ -1,4 +1,4 @@
-"""``graphbreak export``: whether ``torch.export`` takes what a program compiles, and why not."""
+"""``graphbreak export``: checks whether ``torch.export`` accepts what a program compiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 if all exports in one of the two modes, 1 if something does not, 2 if it does not run."""
+    """Export. Returns 0 if all export in one of the modes, 1 if not, 2 if the program fails."""
     target = find(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         progress.step(0, 1, target.name)
@@ -47,7 +47,7 @@ def _lines(one: dict[str, Any]) -> Iterator[str]:
 
 
 def _why(item: Break) -> Iterator[str]:
-    """The reason, its place and what to do, as a red test has them."""
+    """Yield the reason, its place and what to do, as for a red test."""
     yield f"  {item.id or '-'}  {item.reason}"
     if item.where.file:
         yield f"      {item.where.file}:{item.where.line} in {item.where.function}"

@@ -1,4 +1,4 @@
-"""``graphbreak fix``: a patched copy of a script or a test file, every patch proved by a run."""
+"""``graphbreak fix``: writes a patched copy of a script or a test file, proven by runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fix. 0 if nothing is left to fix or a file was written, 1 if no remedy works."""
+    """Fix. Returns 0 if nothing is left to fix or a file was written, 1 if no remedy works."""
     if _lacks_libcst():
         return UNUSABLE
     target = find(args)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lacks_libcst() -> bool:
-    """Whether what rewrites source is missing, as after ``pip install --no-deps``; says so."""
+    """Return whether libcst is missing, as after ``pip install --no-deps``, and report it."""
     if importlib.util.find_spec("libcst") is not None:
         return False
     python = shlex.quote(sys.executable)
@@ -77,7 +77,7 @@ def _lacks_libcst() -> bool:
 
 @contextmanager
 def _diff_stream(diff: bool) -> Iterator[TextIO]:
-    """Give the stream of a diff: standard output, and all other output goes to standard error."""
+    """Yield standard output for a diff, and redirect all other output to standard error."""
     if not diff:
         yield sys.stdout
         return
@@ -87,7 +87,7 @@ def _diff_stream(diff: bool) -> Iterator[TextIO]:
 
 
 def _check_writable(target: Target) -> None:
-    """Raise ``UserError`` where the result cannot be written, before the program takes its time."""
+    """Raise ``UserError`` if the result cannot be written, before the program takes its time."""
     fixed = target.beside("_fixed")
     if not files.is_free(fixed.path):
         raise UserError(_not_ours(fixed))
@@ -99,7 +99,7 @@ def _check_writable(target: Target) -> None:
 
 
 def _put(fixed: Target, source: bytes) -> None:
-    if not files.is_free(fixed.path):  # made since the command began
+    if not files.is_free(fixed.path):  # created since the command began
         raise UserError(_not_ours(fixed))
     try:
         files.put(fixed.path, source)
@@ -168,7 +168,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
 def _result(
     target: Target, bench: Bench, outcome: SearchResult, progress: Progress, *, proved: bool
 ) -> tuple[int, KeyboardInterrupt | None]:
-    """Write the file, run it, and report; the exit code, and what interrupted it."""
+    """Write the file, run it, and report; return the exit code, and what interrupted it."""
     stop: KeyboardInterrupt | None = None
     if not outcome.first.record.active:
         say("Nothing was compiled, so there is nothing to fix.")
@@ -184,7 +184,7 @@ def _result(
             try:
                 progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")
                 words = _prove(fixed, bench, outcome)
-            except KeyboardInterrupt as error:  # its text was proved as a trial
+            except KeyboardInterrupt as error:  # its text was proven as a trial
                 outcome.stopped = "interrupted"
                 stop = error
             progress.clear()
@@ -204,7 +204,7 @@ def _result(
 
 
 def _show(diff: Diff, out: TextIO) -> None:
-    """The diff as it is, for ``patch``; on a terminal made harmless."""
+    """Print the diff as it is, for ``patch``; on a terminal, made harmless."""
     for title in diff.left_out:
         say(f"not in the diff, no file of a library holds it: {title}")
     if not diff.text:
@@ -217,7 +217,7 @@ def _show(diff: Diff, out: TextIO) -> None:
 
 
 def _prove(fixed: Target, bench: Bench, outcome: SearchResult) -> str:
-    """Run the written file, with fullgraph=True where the user has it and it can hold."""
+    """Run the written file, with fullgraph=True if the user has it and it can hold."""
     whole = not outcome.last.record.breaks and outcome.first.fullgraph
     drops = any(patch.drops for patch in outcome.kept)
     trial = bench.measure(fixed, allow_breaks=not whole, alone=True, own_errors=drops)
@@ -228,7 +228,7 @@ def _prove(fixed: Target, bench: Bench, outcome: SearchResult) -> str:
 
 
 def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
-    """The whole report; its table for a terminal of this width."""
+    """Yield the whole report, with its table for a terminal of this width."""
     for problem in outcome.problems:
         yield from _problem(problem)
         yield BLANK
@@ -269,7 +269,7 @@ def _problem(problem: Problem) -> Iterator[TextLine]:
 
 
 def _state(word: str, text: str) -> TextLine:
-    """What became of a break, and by what."""
+    """Return a line that says what happened to a break, and why."""
     return TextLine(text, indent=4, head=f"{word}  ")
 
 
@@ -284,7 +284,7 @@ def _why(problem: Problem) -> str:
 
 
 def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:
-    """The cells of the table."""
+    """Yield the cells of the table."""
     yield ("break", "remedy", "graphs", "outputs equal", "time")
     for problem in outcome.problems:
         where = problem.item.where if problem.item is not None else None
@@ -301,7 +301,7 @@ def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:
 
 
 def _compared(last: Trial) -> str:
-    """What was compared with the original and found equal."""
+    """Return what was compared with the original and found equal."""
     if last.compared:
         inputs = plural(last.compared, "input")
         raising = f"; {last.raising} more raised in both" if last.raising else ""
@@ -312,7 +312,7 @@ def _compared(last: Trial) -> str:
 
 
 def _time(outcome: SearchResult) -> str:
-    """A call that is compiled already, before and after; the whole run where there is none."""
+    """Return the time of a compiled call before and after, or of the whole run if there is none."""
     before, after = outcome.first, outcome.last
     if before.warm is not None and after.warm is not None:
         return f"{_call(before)} -> {_call(after)} a call"

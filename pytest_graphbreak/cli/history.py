@@ -1,4 +1,4 @@
-"""``graphbreak history``: how the baselines moved in git, when, and by which commit."""
+"""``graphbreak history``: shows how the baselines changed in git, when, and by which commit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pytest_graphbreak.text.output import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
-"""Tests listed for one commit; the page has all."""
+"""The number of tests that are listed for one commit; the page has all."""
 CAUSES: Final = 5
-"""Causes listed for one step of a test; the page has all."""
+"""The number of causes that are listed for one step of a test; the page has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the history, or write it as a page. 0, or 2 where git fails."""
+    """Print the history, or write it as a page. Returns 0, or 2 if git fails."""
     found = read(find(Path.cwd(), args.graph_budget_dir).directory)
     wanted = pattern(args.tests)
     found.series = [series for series in found.series if wanted(series.nodeid)]
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lines(found: History) -> Iterator[str]:
-    """Every test that moved, those that moved last at the end, where a terminal shows them."""
+    """Yield every test that changed; the latest are at the end, where a terminal shows them."""
     moved = [series for series in found.series if series.changes]
     for series in sorted(moved, key=lambda series: (series.points[-1].commit.time, series.nodeid)):
         yield f"{series.nodeid}   {series.profile}   {sparkline(series)}"
@@ -76,7 +76,7 @@ def lines(found: History) -> Iterator[str]:
 
 
 def by_commit(found: History) -> Iterator[str]:
-    """Every commit that moved a test, the latest at the end, what grew most first."""
+    """Yield every commit that changed a test, the latest at the end, the largest growth first."""
     moves: dict[Commit, list[tuple[Series, Point, Point]]] = {one: [] for one in found.commits}
     recorded: dict[Commit, set[str]] = {one: set() for one in found.commits}
     for series in found.series:
@@ -85,7 +85,7 @@ def by_commit(found: History) -> Iterator[str]:
             moves[point.commit].append((series, before, point))
     for commit, moved in moves.items():
         if not moved and not recorded[commit]:
-            continue  # it moved what --tests leaves out
+            continue  # it changed only tests that --tests leaves out
         yield f"{commit.date}  {commit.hash[:10] or 'now':<10}  {commit.subject}"
         yield from _causes(point for _, _, point in moved)
         moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), -_grew(one[2]), one[0].nodeid))
@@ -100,7 +100,7 @@ def by_commit(found: History) -> Iterator[str]:
 
 
 def _causes(points: Iterable[Point]) -> Iterator[str]:
-    """The causes that moved in one commit, each with the number of tests; most tests first."""
+    """Yield the causes that changed in one commit, with the number of tests; most tests first."""
     counted = Counter((_cause(shift), _place(shift)) for point in points for shift in point.shifts)
     for (cause, place), tests in counted.most_common(MOST):
         yield f"  {cause}   {plural(tests, 'test')}"
@@ -110,7 +110,7 @@ def _causes(points: Iterable[Point]) -> Iterator[str]:
 
 
 def _cause(shift: Shift) -> str:
-    """``+ GB0124  Unsupported Tensor.item() call``."""
+    """Return a cause as text: ``+ GB0124  Unsupported Tensor.item() call``."""
     place = shift.place
     sign = "+" if shift.after > shift.before else "-"
     much = f" {shift.before} -> {shift.after}" if shift.before and shift.after else ""
@@ -120,7 +120,7 @@ def _cause(shift: Shift) -> str:
 
 
 def _place(shift: Shift) -> str:
-    """``yolo/head.py::Head.forward   if x.item():``."""
+    """Return a place as text: ``yolo/head.py::Head.forward   if x.item():``."""
     return f"{shift.place.where}   {cut(shift.place.code)}"
 
 
@@ -133,7 +133,7 @@ def _size(point: Point) -> int:
 
 
 def _grew(point: Point) -> int:
-    """How much more runs, or is read, than before: what grew most."""
+    """Return the largest growth of what runs or is read."""
     return max((after - before for before, after in point.moved_runs.values()), default=0)
 
 
@@ -156,7 +156,10 @@ def _step(before: Point | None, point: Point) -> str:
 
 
 def sparkline(series: Series) -> str:
-    """The largest count of each point as one character: graphs, or what ran if only that moved."""
+    """Return one character for the largest count of each point.
+
+    The counts are graphs, or what ran if only that changed.
+    """
     graphs = [_size(point) for point in series.points]
     ran = [max((now for _, now in point.ran.values()), default=0) for point in series.points]
     sizes = max(graphs, ran, key=lambda some: len(set(some)) > 1)
@@ -164,20 +167,20 @@ def sparkline(series: Series) -> str:
     return "".join("▁▂▃▄▅▆▇█"[round(size / top * 7)] for size in sizes)
 
 
-# The history of baselines as one page: each test as a small plot, or each commit with the tests
-# that it moved.
+# The history of baselines as one page: a small plot for each test, or the commits with the tests
+# that they changed.
 
 _Places = dict[tuple[Place, str], int]
-"""Causes by number. A newer torch may name one place differently."""
+"""Causes and their numbers. A newer torch may name the same place differently."""
 
 
 def render(found: History) -> str:
-    """The page."""
+    """Return the page."""
     return fill("history", "Graph budget history", page_data(found))
 
 
 def page_data(found: History) -> Plain:
-    """Commits once, in the order of the branch; the points of each test name them by number."""
+    """Return the data of the page: commits once, in branch order, with points referring to them."""
     wanted = {point.commit for one in found.series for point in one.points}
     commits = [commit for commit in found.commits if commit in wanted]
     numbers = {commit: number for number, commit in enumerate(commits)}
@@ -202,7 +205,7 @@ def page_data(found: History) -> Plain:
 
 
 def _named_place(place: Place) -> Plain:
-    """What is said of a cause, its place, and the line."""
+    """Return the name of a cause, its place, and the line."""
     kind = "" if place.name and place.kind == "break" else KINDS.get(place.kind, place.kind)
     name = "  ".join(part for part in (kind, place.name) if part)
     return {
@@ -213,7 +216,7 @@ def _named_place(place: Place) -> Plain:
 
 
 def _series(one: Series, numbers: dict[Commit, int], places: _Places) -> Plain:
-    """A test. Commits and causes are named by number: many steps have them in common."""
+    """Return a test. Commits and causes are given by number, since many steps share them."""
     return {
         "id": printable(one.nodeid),
         "profile": printable(one.profile),

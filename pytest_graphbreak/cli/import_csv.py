@@ -1,7 +1,7 @@
-"""``graphbreak import-csv``: what PyTorch's benchmarks expect of models becomes baselines.
+"""``graphbreak import-csv``: writes baselines from the expectations of PyTorch's benchmarks.
 
-Only what such a CSV knows is written: a model without a break is one graph. It adds entries and
-changes none.
+Only what such a CSV contains is written: a model without a break is one graph. Entries are added
+and never changed.
 """
 
 from __future__ import annotations
@@ -34,42 +34,42 @@ from pytest_graphbreak.runs.incoming import read
 from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.output import UserError, labelled, plural
 
-# The CSVs in which PyTorch's dynamo benchmarks keep what they expect of each model. Bounded.
+# The CSVs with the expected results of PyTorch's dynamo benchmarks for each model.
 #
-# What a column counts: benchmarks/dynamo/common.py of PyTorch, ``get_dynamo_stats``; which of
-# them there are differs between its releases (check_graph_breaks.py beside it).
+# The columns are defined in benchmarks/dynamo/common.py of PyTorch, ``get_dynamo_stats``; which of
+# them exist differs between its releases (check_graph_breaks.py beside it).
 
 NEEDED: Final = ("name", "accuracy", "graph_breaks")
-"""The columns that a CSV has to have."""
+"""The columns that a CSV must have."""
 ONE_GRAPH: Final[Mapping[str, int]] = MappingProxyType(
     {"graph_breaks": 0, "recompiles": 0, "fallbacks_to_eager": 0, "unique_graphs": 1}
 )
-"""What each column says of a model that is one graph; all but the first may be absent."""
+"""The value of each column for a model that is one graph; all but the first may be absent."""
 CALLS: Final = "calls_captured"
-"""The column of captured operations: FX nodes that call something, of all graphs of the model.
+"""The column of captured operations: FX nodes that call something, in all graphs of the model.
 
-It is ``count_calls`` of each graph, summed (torch/_dynamo/output_graph.py); baselines call it
+It is the sum of ``count_calls`` over the graphs (torch/_dynamo/output_graph.py); baselines call it
 ``ops``.
 """
 PASSED: Final = "pass"
-"""The accuracy of a model that was compiled; of the others 0 may mean that nobody counted."""
+"""The accuracy of a model that was compiled; for others a 0 may mean that nothing was counted."""
 MOST_ROWS: Final = 250_000
-"""Rows of one file."""
+"""The number of rows in one file."""
 
 _COUNT: Final = re.compile(r"([0-9]{1,9})(?:\.0)?")  # pandas writes 3.0 where another cell is empty
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class ExpectationsError(UserError):
-    """A CSV that cannot be used. The message names file and line of each fault."""
+    """Raised if a CSV cannot be used. The message names file and line of each fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRow:
-    """What was expected of one model.
+    """The expected results of one model.
 
-    ``counts`` are by column, None where a cell is empty; ``ops`` are the captured operations, None
-    where the CSV does not say.
+    ``counts`` are by column, None if a cell is empty; ``ops`` is the number of captured operations,
+    None if the CSV does not have it.
     """
 
     name: str
@@ -89,16 +89,16 @@ class ExpectedRow:
 
     @property
     def is_one_graph(self) -> bool:
-        """Whether it says that there was one graph: no break, or one graph by its own column.
+        """Whether there was one graph: no break, or one graph by its own column.
 
-        A break gives no graph, one, or several (docs/explanation/counting.md), so a number of
-        breaks other than 0 says nothing of graphs. An empty cell is no more than a missing column.
+        A break makes no graph, one, or several (docs/explanation/counting.md), so a number of
+        breaks other than 0 says nothing about graphs. An empty cell counts like a missing column.
         """
         return self.passed and not self.more
 
     @property
     def more(self) -> dict[str, int | None]:
-        """Return the counts that are known and not those of one graph; if none is known, all."""
+        """The known counts that differ from those of one graph; if none is known, all."""
         known = {name: count for name, count in self.counts.items() if count is not None}
         more: dict[str, int | None] = {}
         if not {"graph_breaks", "unique_graphs"} & set(known):
@@ -107,7 +107,7 @@ class ExpectedRow:
 
 
 def load_rows(path: str) -> list[ExpectedRow]:
-    """The rows of a CSV. Raises ``ExpectationsError`` that names every bad one."""
+    """Return the rows of a CSV. Raises ``ExpectationsError`` that names every bad one."""
     try:
         text = read(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -126,7 +126,7 @@ def load_rows(path: str) -> list[ExpectedRow]:
 
 
 def _parsed(path: str, text: str) -> Iterator[ExpectedRow | str]:
-    """Each row, or what is wrong with it. Lines without anything in them are passed over."""
+    """Yield each row, or what is wrong with it. Empty lines are skipped."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
     seen: dict[str, int] = {}
@@ -224,7 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import. 0 written or nothing to write, 2 where a file or an option cannot be used."""
+    """Import CSVs. Returns 0 if written or nothing to write, 2 if a file or option is unusable."""
     _refuse_device(args.profile)
     checkout = find(Path.cwd(), args.graph_budget_dir)
     tests = _by_test(args.test, [row for file in args.files for row in load_rows(file)])
@@ -254,7 +254,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _versions(torch: str | None) -> dict[str, str]:
-    """Return the version to record. Raises ``ExpectationsError`` for what is no version."""
+    """Return the version to record. Raises ``ExpectationsError`` if it is not a version."""
     if torch is None:
         return {}
     if not _VERSION.fullmatch(torch):
@@ -263,12 +263,12 @@ def _versions(torch: str | None) -> dict[str, str]:
 
 
 def _values(row: ExpectedRow) -> Values:
-    """Return what a baseline says of a model that is one graph."""
+    """Return the baseline values of a model that is one graph."""
     return Values(graphs={"dynamo": 1}, ops={} if row.ops is None else {"dynamo": row.ops})
 
 
 def _refuse_device(profile: str) -> None:
-    """Raise where the profile would be judged on a layer of which a CSV says nothing."""
+    """Raise if the profile would be judged on a layer that a CSV does not cover."""
     layer = profile.partition("-")[0]
     if layer in BACKENDS:
         raise ExpectationsError(
@@ -279,7 +279,7 @@ def _refuse_device(profile: str) -> None:
 
 
 def _by_test(template: str, rows: Iterable[ExpectedRow]) -> dict[str, ExpectedRow]:
-    """Each row by the id of its test. Raises where there is no such id, or one for two rows."""
+    """Return each row by the id of its test. Raises if an id is invalid, or used by two rows."""
     check_template(template, FIELDS, " and {file} for the CSV")
     tests: dict[str, ExpectedRow] = {}
     faults: list[str] = []
@@ -304,7 +304,7 @@ def _by_test(template: str, rows: Iterable[ExpectedRow]) -> dict[str, ExpectedRo
 def _refuse_change(
     checkout: Checkout, tests: dict[str, ExpectedRow], changed: Iterable[str]
 ) -> None:
-    """Raise where a test has an entry that says something else."""
+    """Raise if a test has a different entry already."""
     baselines = Baselines(checkout.directory)
     faults = []
     for nodeid in changed:
@@ -325,7 +325,7 @@ def _most(faults: list[str]) -> list[str]:
 
 
 def _show_left_out(rows: Iterable[ExpectedRow]) -> None:
-    """The rows that are no baseline, with their reason, and what to do about them."""
+    """Show the rows that do not become baselines, with their reason and the next step."""
     rows = list(rows)
     left = [row for row in rows if not row.is_one_graph]
     whole = len(rows) - len(left)
@@ -347,13 +347,16 @@ _FIELD: Final = re.compile(r"\{([^{}]{0,40})\}")
 
 
 class TemplateError(UserError):
-    """A template that is no id of a test, or lacks ``{name}``. The message says what to write."""
+    """Raised if a template is not a test id, or lacks ``{name}``.
+
+    The message says what to write.
+    """
 
 
 def check_template(template: str, fields: Collection[str], also: str = "") -> None:
-    """Raise ``TemplateError`` for an unknown field or none named ``name``.
+    """Raise ``TemplateError`` for an unknown field or if there is none named ``name``.
 
-    ``also`` gives the values of other fields. Raises ``BaselineError`` for what is no id of a test.
+    ``also`` describes the other fields. Raises ``BaselineError`` if it is not the id of a test.
     """
     named = _FIELD.findall(template)
     unknown = [field for field in named if field not in fields]
@@ -366,7 +369,7 @@ def check_template(template: str, fields: Collection[str], also: str = "") -> No
 
 
 def fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Return the id of the test. Raises ``BaselineError`` where it is none."""
+    """Return the id of the test. Raises ``BaselineError`` if it is not valid."""
     nodeid = _FIELD.sub(lambda found: values[found[1]], template)
     split_nodeid(nodeid)
     return nodeid

@@ -1,4 +1,4 @@
-"""How commands talk: lines that no terminal and no CI log obeys, and how far long work is."""
+"""Output of commands: lines that are harmless for terminals and CI logs, and progress bars."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pytest_graphbreak.text.output import TextLine, labelled, lined, size
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2
-"""The exit code where what was asked for cannot be done."""
+"""The exit code if the request cannot be carried out."""
 MOST: Final = 200
-"""Lines of one kind; the rest are counted."""
+"""The number of lines of one kind; the rest are counted."""
 
 
 def say(said: str | TextLine = "", to: TextIO | None = None) -> None:
-    """Print a line, or the lines of a text, made harmless; broken and coloured on a terminal."""
+    """Print a line, or the lines of a text, made harmless; wrapped and coloured on a terminal."""
     out = to or sys.stdout
     encoding = out.encoding or "utf-8"
     for line in lined(said) if isinstance(said, str) else (said,):
@@ -40,13 +40,13 @@ def say_all(lines: Iterable[TextLine], to: TextIO | None = None) -> None:
 
 
 def complain(text: str | TextLine) -> None:
-    """Say what is wrong, on standard error."""
+    """Print an error on standard error."""
     sys.stdout.flush()
     say(text, sys.stderr)
 
 
 def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
-    """One line for each item behind a word; what is over ``most`` is counted."""
+    """Print a line for each item after a label; items beyond ``most`` are counted."""
     found = list(items)
     for item in found[:most]:
         say(labelled(word, item))
@@ -65,7 +65,7 @@ def write(path: str, text: str, to: TextIO | None = None) -> bool:
 
 
 def write_report(path: str, document: Plain, to: TextIO | None = None) -> bool:
-    """As ``write``, for a JSON report."""
+    """Write a JSON report, like ``write``."""
     return _written(path, lambda: json.write(Path(path), document), to)
 
 
@@ -81,21 +81,21 @@ def _written(path: str, put: Callable[[], object], to: TextIO | None) -> bool:
     return True
 
 
-# How far long work is: one line on a terminal, drawn again and again, then erased. Not by tqdm,
-# which prints no line for each step where there is no terminal and makes no text from outside
+# Progress: one line on a terminal, which is redrawn and then erased. tqdm is not used, since it
+# does not print a line for each step without a terminal, and does not make foreign text
 # printable.
 
 EVERY: Final = 0.1
-"""Seconds between two drawings: more often nobody sees, and a slow terminal would cost time."""
+"""The seconds between two redraws: faster is not visible, and slow terminals would take time."""
 
 _WIDTH: Final = 20
 _TICK: Final = 0.25
-"""Seconds between two looks at the clock: a run that takes a minute is seen to be alive."""
+"""The seconds between updates of the clock, so that a run of a minute is seen to be alive."""
 _ERASE: Final = "\r\x1b[K"
 
 
 class _Line:
-    """The line. ``shown`` where standard error is a terminal that can erase one."""
+    """The line. ``shown`` is true if standard error is a terminal that can erase it."""
 
     def __init__(self, to: TextIO | None) -> None:
         self._out = to or sys.stderr
@@ -103,13 +103,13 @@ class _Line:
         self.shown = terminal and os.environ.get("TERM") != "dumb"
 
     def draw(self, text: str = "") -> None:
-        """Replace it; without a text it is erased."""
+        """Replace the line, or erase it if there is no text."""
         encoding = self._out.encoding or "utf-8"
         self._out.write(f"{_ERASE}{text}".encode(encoding, "backslashreplace").decode(encoding))
         self._out.flush()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         print(text, file=self._out, flush=True)
 
 
@@ -119,7 +119,7 @@ def _bar(share: float) -> str:
 
 
 class Bar:
-    """How much of something was read. Says nothing where there is no line to draw."""
+    """Shows how much of something was read. Prints nothing if there is no terminal."""
 
     def __init__(self, name: str, to: TextIO | None = None) -> None:
         self._line = _Line(to)
@@ -136,7 +136,7 @@ class Bar:
             self._line.draw()
 
     def move(self, done: int, whole: int | None) -> None:
-        """``done`` bytes of ``whole`` were read; None where nobody knows how many there are."""
+        """Note that ``done`` bytes of ``whole`` were read; ``whole`` is None if it is unknown."""
         now = time.monotonic()
         if not self._line.shown or now - self._drawn < EVERY:
             return
@@ -148,16 +148,16 @@ class Bar:
         self._draw(f"{_bar(part)} {part:>4.0%} of {size(whole)}")
 
     def _draw(self, words: str) -> None:
-        """The end of the name distinguishes logs where the line is too short for both."""
+        """Draw the bar. The end of a long name is shown, since it distinguishes logs."""
         room = max(0, shutil.get_terminal_size().columns - len(words) - 3)
         name = self._name if len(self._name) <= room else self._name[len(self._name) - room :]
         self._line.draw(f"{words}  {name}")
 
 
 class Progress:
-    """One line that is drawn again and again; in a CI log, a line for each step.
+    """A line that is redrawn for each step; in a CI log, a line for each step.
 
-    As a context it is away when the block has ended, however that was.
+    As a context manager it erases the line at the end of the block.
     """
 
     def __init__(self, to: TextIO | None = None) -> None:
@@ -180,9 +180,9 @@ class Progress:
     def step(
         self, done: float, most: float, words: str, detail: Callable[[], str] | None = None
     ) -> None:
-        """Say that a step begins, with ``done`` of ``most`` parts of the work behind it.
+        """Begin a step, with ``done`` of ``most`` parts of the work finished.
 
-        ``detail`` is asked how far the step itself is, each time the bar is drawn.
+        ``detail`` is called for the progress of the step itself, each time the bar is drawn.
         """
         words = console(words)
         self._steps += 1
@@ -190,7 +190,7 @@ class Progress:
             self._line.say(f"[{self._steps}] {words}")
             return
         with self._lock:
-            # What is found on the way makes the work more; the bar does not go back for it.
+            # The total may grow during the work; the bar does not go back for that.
             self._share = max(self._share, min(1.0, done / most if most else 0.0))
             self._words, self._began = words, time.monotonic()
             self._detail = detail
@@ -201,7 +201,7 @@ class Progress:
             self._ticker.start()
 
     def clear(self) -> None:
-        """Take the bar away, so that other lines can be written; the next step draws it again."""
+        """Erase the bar, so that other lines can be printed; the next step draws it again."""
         with self._lock:
             if self._drawn:
                 self._line.draw()

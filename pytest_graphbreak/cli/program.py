@@ -1,4 +1,4 @@
-"""What the commands have in common that run a program: which one, where, and that it fails."""
+"""Shared parts of commands that run a program: its arguments, its bench, and its failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_graphbreak.text.output import UserError
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name the program, and how long a run of it may take."""
+    """Add the arguments that name the program, and limit the time of a run."""
     parser.add_argument(
         "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
     )
@@ -35,7 +35,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def find(args: argparse.Namespace) -> Target:
-    """The program that was named. Raises ``UserError``."""
+    """Return the program that was named. Raises ``UserError``."""
     if importlib.util.find_spec("torch") is None:
         raise UserError(
             f"torch is not installed in this Python ({sys.executable}): "
@@ -46,19 +46,19 @@ def find(args: argparse.Namespace) -> Target:
 
 @contextmanager
 def on_bench(timeout: float) -> Iterator[Bench]:
-    """A bench, which is gone afterwards, however the command ends."""
+    """Yield a bench, which is removed however the command ends."""
     with cleared_up(), bench(timeout) as trials:
         yield trials
 
 
 def put_json(path: str | None, data: Mapping[str, Any]) -> None:
-    """Write the result where a file for it was named."""
+    """Write the result if a file for it was named."""
     if path:
         files.put(Path(path), f"{json.dumps(data, indent=2)}\n".encode())
 
 
 def does_not_run(target: Target, first: Trial) -> UserError:
-    """The program fails as it is; with the last lines of what it printed."""
+    """Return the error for a program that fails unpatched, with the last lines of its output."""
     words = first.out.strip().splitlines()[-12:]
     if not target.test and target.path.name.startswith("test_"):
         words.append(f"it was run as a script; a test of it is named as {target.name}::test_name")

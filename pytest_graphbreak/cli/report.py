@@ -1,4 +1,4 @@
-"""``graphbreak report``: JSON reports become pages that people read."""
+"""``graphbreak report``: turns JSON reports into pages for people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    """The options that name a page to write."""
+    """Add the options that name a page to write."""
     for name, (words, _) in PAGES.items():
         parser.add_argument(f"--{name}", metavar="F", help=words)
     parser.add_argument(
@@ -54,17 +54,17 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def run_of(args: argparse.Namespace) -> GitHubRun | None:
-    """The run that ``--of-run`` names, in the repository of this workflow. ``ReportError``."""
+    """Return the CI run of ``--of-run``, in this workflow's repository. Raises ``ReportError``."""
     return None if args.of_run is None else named(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
 
 
 def accept_line(made_by: GitHubRun | None) -> str:
-    """What accepts the counts of a run in any checkout; nothing where no run is known."""
+    """Return the command that accepts the counts of a CI run, or "" if no run is known."""
     return "" if made_by is None else accepting.command("", run=made_by)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the pages that were asked for, or say the main things. 0, or 2 for bad reports."""
+    """Write the requested pages, or print a summary. Returns 0, or 2 for bad reports."""
     with uncollected():
         made_by = run_of(args)
         reports = load_all(args.reports)
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 def write_pages(
     reports: Sequence[RunReport], args: argparse.Namespace, notes: CheckNotes = NOTHING
 ) -> bool:
-    """Write every page that ``args`` names; False where one could not be written."""
+    """Write every page that ``args`` names; return False if one could not be written."""
     found = runs(reports)
     written = [
         write(path, page(found, notes))
@@ -99,11 +99,11 @@ PAGES: Final[dict[str, tuple[str, Callable[[Sequence[ProfileRun], CheckNotes], s
     ),
     "junit": ("write JUnit XML", lambda found, notes: junit.render(found)),
 }
-"""The forms in which reports are written, by their options: the help, and what makes the text."""
+"""The output formats of reports by their options: the help text, and the renderer."""
 
 
 def sources_root() -> Path | None:
-    """Where source excerpts come from; nowhere if the checkout cannot be read."""
+    """Return the root for source excerpts, or None if the checkout cannot be read."""
     try:
         return find(Path.cwd()).root
     except CheckoutError:
@@ -111,7 +111,7 @@ def sources_root() -> Path | None:
 
 
 def show(found: Sequence[ProfileRun]) -> None:
-    """The main things, on the terminal."""
+    """Print a summary on the terminal."""
     for one in found:
         tests = sorted(one.tests, key=weight)
         say_all(explained.lines(root_causes(by_nodeid(tests))))
@@ -125,10 +125,10 @@ def show(found: Sequence[ProfileRun]) -> None:
         say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")
 
 
-# The reports of a run of GitHub Actions, through ``gh``, GitHub's own command line.
+# The reports of a GitHub Actions run, downloaded with ``gh``, GitHub's command line.
 
 ARTIFACTS: Final = "graphs*"
-"""What artifacts that hold reports are called in our pages and workflows."""
+"""The names of artifacts with reports in our documentation and workflows."""
 
 _RUN: Final = re.compile(r"[0-9]+", re.ASCII)
 _URL: Final = re.compile(
@@ -136,17 +136,17 @@ _URL: Final = re.compile(
 )
 _NAME: Final = re.compile(r"(?:[\w.:-]+/)?[\w.-]+/[\w.-]+", re.ASCII)
 _UNKNOWN: Final = 4
-"""gh's exit code where nobody is logged in (`gh help exit-codes`)."""
+"""gh's exit code if nobody is logged in (`gh help exit-codes`)."""
 _BY_HAND: Final = (
     "or download the artifacts of the run in a browser, and run `graphbreak accept FILE.zip...`"
 )
 
 
 def named(run: str, repository: str | None) -> GitHubRun:
-    """The run that ``--run`` and ``--repo`` name: a number, or the address of its page.
+    """Return the run of ``--run`` and ``--repo``: a number, or the address of its page.
 
-    Without ``--repo`` it is of the repository that gh finds (``""``). Raises
-    ``ReportError`` for what is neither.
+    Without ``--repo`` the repository is the one that gh finds (``""``). Raises ``ReportError`` for
+    anything else.
     """
     address = _URL.fullmatch(run)
     if address is not None:
@@ -162,9 +162,9 @@ def named(run: str, repository: str | None) -> GitHubRun:
 
 @contextmanager
 def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
-    """A directory with the artifacts of a run whose name fits the pattern, while it is open.
+    """Yield a temporary directory with the artifacts of a run whose names match the pattern.
 
-    Raises ``ReportError`` where gh is not there, is not logged in, or finds nothing.
+    Raises ``ReportError`` if gh is missing, is not logged in, or finds nothing.
     """
     with tempfile.TemporaryDirectory(prefix="graphbreak-run-") as directory:
         command = ["gh", "run", "download", run.number, "--dir", directory, "--pattern", pattern]

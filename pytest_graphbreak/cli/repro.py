@@ -1,4 +1,4 @@
-"""``graphbreak repro``: a script of its own for each graph break, each run once."""
+"""``graphbreak repro``: writes a script for each graph break, and runs each once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the scripts. 0 if each shows its break, 1 if one does not, 2 where nothing runs."""
+    """Write the scripts.
+
+    Returns 0 if each shows its break, 1 if one does not, 2 if nothing runs.
+    """
     target = find(args)
     if args.on and not args.as_test:
         raise UserError("--on runs the tests that --as-test writes: add --as-test")
@@ -52,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def _written(
     args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
 ) -> list[Script]:
-    """The scripts, each shown as it is done. Raises ``UserError``."""
+    """Return the scripts, showing each as soon as it is done. Raises ``UserError``."""
     progress.step(0, 1, f"{target.name} as it is")
     try:
         work = Repro(target, bench, Path(args.out), as_test=args.as_test)
@@ -73,7 +76,7 @@ def _written(
 
 
 def _on(revision: str, timeout: float, tests: Sequence[Path]) -> bool:
-    """Say what the new tests do on another commit; whether they could be run there."""
+    """Print how the new tests do on another commit; return whether they could be run there."""
     try:
         with runner(timeout) as found:
             needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in tests}

@@ -1,4 +1,4 @@
-"""``graphbreak run``: run a script with the observers on, and report its graphs."""
+"""``graphbreak run``: runs a script with the observers on, and reports its graphs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The script's exit code; 1 if only the gate failed, 2 if something could not be done."""
+    """Return the script's exit code, 1 if only the gate failed, 2 if something was impossible."""
     program = UserProgram(args.script, tuple(args.args), args.module)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         if not (getattr(args, "typed", False) and watched.can_watch()):
             process = os.getpid()
             code, status = _here(program, root, log, None)
-            if os.getpid() != process:  # the script forked, and its child came to the end as well
+            if os.getpid() != process:  # a fork of the script that reached its end as well
                 return code
         else:
             channel = watched.Channel()
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     judged = None if code else _judged(record, args.max_graphs)
     name = (status.name if status is not None else "") or program.name
     failed = judged is not None and judged.fails
-    with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
+    with suppress(OSError):  # even if nobody reads the output, the files are written
         _show(name, code, record, judged.lines if judged is not None else ())
     entry = _entry(name, code, record, judged)
     if not _write(files, logs.script_markdown(name, f"exit {code}", record), entry, device, code):
@@ -101,9 +101,9 @@ def run(args: argparse.Namespace) -> int:
 def _here(
     program: UserProgram, root: Path, log: str | None, channel: watched.Channel | None
 ) -> tuple[int, watched.Status]:
-    """Run the script in this process: its exit code, and what was seen, which goes to ``channel``.
+    """Run the script in this process; return its exit code and status, also sent to ``channel``.
 
-    A fork of the script's that comes to the end here as well sends nothing.
+    A fork of the script that reaches the end here as well sends nothing.
     """
     process = os.getpid()
     try:
@@ -122,7 +122,7 @@ def _here(
                     reporter.ended(status)
                 return code, status
             return code, watched.Status()
-    except OSError as error:  # the script's own are shown by ``program``
+    except OSError as error:  # ``program`` shows those of the script itself
         status = watched.Status(state=watched.ENDED, refused=_words(error))
         if channel is not None:
             channel.send(status)
@@ -141,7 +141,7 @@ def _count(text: str) -> int:
 
 @contextmanager
 def _observed(asked: str, log: str) -> Iterator[None]:
-    """The TT plugin's log, where the script may use TT: all of it where it is kept."""
+    """Turn on the TT plugin's log if the script may use TT; all of it if the log is kept."""
     if not runs_tt(asked):
         yield
         return
@@ -163,7 +163,7 @@ def _words(error: Exception) -> str:
 
 
 def _name(program: UserProgram, root: Path) -> str:
-    """The path of what was run, as it was typed; of a module the path of its file."""
+    """Return the path of what was run, as it was typed; for a module the path of its file."""
     if not program.is_module:
         return program.name
     try:
@@ -178,7 +178,7 @@ def _name(program: UserProgram, root: Path) -> str:
 
 
 def _running(program: UserProgram, root: Path) -> str:
-    """As ``_name``, of what runs now; nothing is imported for it."""
+    """Return the name of what runs now, like ``_name`` but without importing anything."""
     if not program.is_module:
         return program.name
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
@@ -186,7 +186,7 @@ def _running(program: UserProgram, root: Path) -> str:
 
 
 def _judged(record: Record, most: int | None) -> Judgement | None:
-    """The judgement on what a script did, by ``--max-graphs``; None without it."""
+    """Return the judgement on a script by ``--max-graphs``, or None without this option."""
     if most is None:
         return None
     cap = caps.parse((most,), {}, "--max-graphs", by="option")
@@ -194,7 +194,7 @@ def _judged(record: Record, most: int | None) -> Judgement | None:
 
 
 def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> None:
-    """The report, after all that the script printed."""
+    """Print the report, after all output of the script."""
     settle_streams()
     say("", sys.stderr)
     say_all(logs.script_lines(name, f"exit {code}", record), sys.stderr)
@@ -204,7 +204,7 @@ def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> No
 
 
 def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> TestReport:
-    """The script as an item of ``tests``."""
+    """Return the script as an item of ``tests``."""
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
     said = {} if judged is None else judged.to_dict()
@@ -212,7 +212,7 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
 
 
 def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, code: int) -> bool:
-    """Write the files that were asked for."""
+    """Write the requested files; return False if one could not be written."""
     written = True
     if "json" in files:
         session = json.session(code or int(entry.failed_by == "gate"), 1)

@@ -1,4 +1,4 @@
-"""``graphbreak upgrade``: the same tests with other versions of packages, compared."""
+"""``graphbreak upgrade``: runs the same tests with other versions of packages, and compares."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Install, run both, compare. 0, or 2 where one of these cannot be done."""
+    """Install, run both, compare. Returns 0, or 2 if one of these cannot be done."""
     with directory(args.timeout) as work, Progress() as progress:
         return _upgrade(args, work, progress)
 
@@ -70,6 +70,6 @@ def _upgrade(args: argparse.Namespace, work: Runner, progress: Progress) -> int:
 
 
 def _installed(layer: Environment) -> list[TextLine]:
-    """What the layer has, and what does not go together in it."""
+    """Return lines about what the layer has installed, and about conflicts in it."""
     names = ", ".join(f"{name} {version}" for name, version in layer.installed.items())
     return [labelled("installed", names), *(labelled("note", one) for one in layer.conflicts)]

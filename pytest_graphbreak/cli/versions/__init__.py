@@ -1,5 +1,5 @@
-"""The same tests elsewhere: on another commit, or with other versions of packages.
+"""Runs the same tests elsewhere: on another commit, or with other versions of packages.
 
-What is made for it (worktrees, environments, reports) lies in one temporary directory, and goes
-with the command. The user's checkout and environment are read and never written.
+Everything that is made for it (worktrees, environments, reports) is in one temporary directory,
+which is removed with the command. The user's checkout and environment are read and never written.
 """

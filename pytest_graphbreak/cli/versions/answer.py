@@ -1,4 +1,4 @@
-"""What a search found, in words: commit or release, both sides, the part of the difference."""
+"""Describes the result of a search: commit or release, both sides, part of the difference."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _START: Final = re.compile(r"^(?=@@ -)", re.MULTILINE)
 _HEAD: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _SIGNS: Final = ("+", "-", " ", "\\")
 LONGEST: Final = 40
-"""Lines of one hunk that are shown."""
+"""The number of lines of one hunk that are shown."""
 MOST: Final = 3
-"""Places of which the part of the difference is shown."""
+"""The number of places for which a part of the difference is shown."""
 MOST_NAMED: Final = 10
-"""Files, commits or releases that are named; the rest are counted."""
+"""The number of files, commits or releases that are named; the rest are counted."""
 
 
 def step(
     versions: Bisectable, word: str, name: str, side: MeasuredEnd | None, why: str
 ) -> TextLine:
-    """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
+    """Return the line for a step: ``good  1a2b3c4d5e  2026-08-21  Add the model   dynamo 1``."""
     end = counts(side.record) if side is not None else f"skipped: {cut(why)}"
     return labelled(word, f"{versions.title(name)}   {end}", width=7)
 
 
 def counts(record: Record) -> str:
-    """``dynamo 3, xla 3, 1 break``."""
+    """Return counts as text: ``dynamo 3, xla 3, 1 break``."""
     parts = [f"{layer} {record.graphs.get(layer, 0)}" for layer in record.layers]
     for count, word in (
         (sum(record.recompiles.values()), "recompile"),
@@ -51,7 +51,7 @@ def counts(record: Record) -> str:
 
 
 def lines(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
-    """Everything to report about an answer."""
+    """Yield the report on an answer."""
     nodeid = found.after.test.nodeid
     yield BLANK
     if len(found.answers) == 1:
@@ -80,16 +80,16 @@ def lines(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
 
 
 def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
-    """One side compared with the other, on the layers that both observed."""
+    """Return one side compared with the other, on the layers that both observed."""
     seen = SeenTest(before.test.nodeid, before.report.profile, before.test, before.report)
     expected, record = budget_of(seen, after.record)
-    # Other code in the same package is what is looked for: its operations are compared.
+    # Changed code in the same package is the target of the search, so operations are compared.
     expected = replace(expected, packages={})
     return judge(record, expected, versions=after.report.versions), record
 
 
 def _difference(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
-    """The hunks that hold the new places, or else the calls that lead there."""
+    """Yield the hunks that hold the new places, or else the calls that lead there."""
     before, after = found.before.name, found.after.name
     shown: set[tuple[str, str]] = set()
     stacks, new = _stacks(found)
@@ -114,7 +114,7 @@ def _difference(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]
 
 
 def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
-    """Where the test has what it had not, with the calls that lead there; else where it had it."""
+    """Return the new places of the test with the calls that lead there, or else those it lost."""
     for one, other, new in ((found.before, found.after, True), (found.after, found.before, False)):
         verdict, record = _judged(one, other)
         stacks = [
@@ -132,7 +132,7 @@ def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
 def _hunk(
     stack: tuple[Frame, ...], versions: Bisectable, before: str, after: str, *, new: bool
 ) -> tuple[Frame, Hunk] | None:
-    """The hunk that holds a place, or else the nearest call that leads there."""
+    """Return the hunk that holds a place, or else the nearest call that leads there."""
     for frame in reversed(stack):
         if not (frame.file and frame.line):
             continue
@@ -147,7 +147,7 @@ def _hunk(
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One hunk. ``old`` and ``new`` are the first line and the number of lines on each side."""
+    """A hunk. ``old`` and ``new`` are the first line and the number of lines on each side."""
 
     head: str
     old: tuple[int, int]
@@ -155,12 +155,12 @@ class Hunk:
     lines: tuple[str, ...]
 
     def touches(self, line: int, *, new: bool) -> bool:
-        """Whether it shows this line (from 1) of the new text, or of the old one."""
+        """Return whether it shows this line (from 1) of the new text, or of the old one."""
         first, count = self.new if new else self.old
         return first <= line < first + count
 
     def around(self, line: int, *, new: bool) -> Iterator[str]:
-        """The head, and the lines about this one; how many are left out is said."""
+        """Yield the head, the lines around this one, and the number of lines left out."""
         at = self._index(line, new=new)
         start = max(0, min(at - LONGEST // 2, len(self.lines) - LONGEST))
         shown = self.lines[start : start + LONGEST]
@@ -172,7 +172,7 @@ class Hunk:
             yield f"... {rest:,} more lines"
 
     def _index(self, line: int, *, new: bool) -> int:
-        """Which of its lines is this one of the new text, or of the old one."""
+        """Return the index of the hunk's line that is this line of the new or the old text."""
         number = (self.new if new else self.old)[0] - 1
         for index, line_of in enumerate(self.lines):
             number += line_of[:1] not in ("-" if new else "+", "\\")
@@ -182,7 +182,7 @@ class Hunk:
 
 
 def hunks(text: str) -> Iterator[Hunk]:
-    """The hunks of the diff of one file."""
+    """Yield the hunks of the diff of one file."""
     for part in _START.split(text)[1:]:
         head, *rest = part.split("\n")
         if match := _HEAD.match(head):

@@ -17,26 +17,26 @@ from pytest_graphbreak.runs.union import MEASURED, level
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
 MOST_NAMED: Final = 5
-"""Tests that are named where one was to be."""
+"""The number of tests that are named if an id matches several."""
 
 
 class Bisectable(Protocol):
-    """What is searched: commits, or releases. Each has a name by which it is asked for."""
+    """The candidates of a search, commits or releases, each identified by a name."""
 
     good: str
     bad: str
     names: list[str]
-    """All between both ends, oldest first."""
+    """All candidates between both ends, oldest first."""
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
-        """Those that may have changed the test before ``bad`` did, the best to try first.
+        """Return those that may have changed the test before ``bad`` did, the best to try first.
 
-        Raises ``ElsewhereError`` where they cannot be searched.
+        Raises ``ElsewhereError`` if they cannot be searched.
         """
         ...
 
     def before(self, name: str) -> str:
-        """What comes before an answer."""
+        """Return the predecessor of an answer."""
         ...
 
     def measure(self, name: str) -> SuiteRun:
@@ -44,29 +44,29 @@ class Bisectable(Protocol):
         ...
 
     def status(self) -> str:
-        """How far that is."""
+        """Return the progress of the run."""
         ...
 
     def title(self, name: str) -> str:
-        """One line on a commit or a release."""
+        """Return one line about a commit or a release."""
         ...
 
     def label(self, name: str) -> str:
-        """A word for it."""
+        """Return a short name for it."""
         ...
 
     def difference(self, before: str, after: str, file: str) -> str:
-        """The unified diff of a file, as records name it; empty where it is the same."""
+        """Return the unified diff of a file, as records name it; empty if it is unchanged."""
         ...
 
     def changed(self, before: str, after: str) -> list[str]:
-        """What else is to be named: the files of a commit, the packages that came along."""
+        """Return what else to name: the files of a commit, the packages installed along with it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEnd:
-    """What was measured at one commit or release."""
+    """The measurement of one commit or release."""
 
     name: str
     report: RunReport
@@ -83,8 +83,8 @@ class BisectResult:
     """The result of a search: ``answers`` has one, or all candidates that are left.
 
     ``before`` and ``after`` were measured on either side of it, ``what`` differs between them
-    (``ChangeDetector``). ``skipped`` could not be tried, with the reason. ``end`` is the bad end,
-    which may have changed further.
+    (``ChangeDetector``). ``skipped`` are those that could not be tried, with the reason. ``end`` is
+    the bad end, which may have changed further.
     """
 
     what: str
@@ -96,7 +96,7 @@ class BisectResult:
 
 
 OnBegin = Callable[[str, int], None]
-"""Called with what is tried next, and about how many steps are left after it."""
+"""Called with the name of the next candidate, and about how many steps are left after it."""
 OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
 """Called with each step: good, bad or skip; its name; what was measured; why it was skipped."""
 
@@ -106,7 +106,7 @@ def search(
 ) -> BisectResult:
     """Search. ``differs`` is called with what differs between both ends (``ChangeDetector.what``).
 
-    Raises ``ElsewhereError`` where an end cannot be measured, and where nothing changed.
+    Raises ``ElsewhereError`` if an end cannot be measured, or if nothing changed.
     """
     going = _Bisection(versions, begin, on_step)
     good = going.end(versions.good, "--good")
@@ -125,7 +125,7 @@ def search(
 
 
 class _Bisection:
-    """A search that is under way: what was measured, and what could not be."""
+    """The state of a search: what was measured, and what could not be."""
 
     def __init__(self, versions: Bisectable, begin: OnBegin, on_step: OnStep) -> None:
         self._versions = versions
@@ -145,7 +145,7 @@ class _Bisection:
         return side
 
     def narrowed(self, detector: ChangeDetector) -> list[str]:
-        """Try until nothing is left to try: the first that is bad, and before it those skipped."""
+        """Try all candidates; return the first bad one, after the skipped ones that precede it."""
         good, bad = [self._versions.good], self._versions.bad
         while True:
             left = self._versions.between(good, bad, self.skipped)
@@ -175,10 +175,10 @@ class _Bisection:
     def sides(
         self, answers: Sequence[str], detector: ChangeDetector
     ) -> tuple[MeasuredEnd, MeasuredEnd]:
-        """What was measured on either side of an answer."""
+        """Return the measurements on either side of an answer."""
         before = [self._versions.before(name) for name in answers]
         if len(answers) == 1 and before[0] not in self._known:
-            self._try(before[0], 0)  # it is in the history of a good one
+            self._try(before[0], 0)  # an ancestor of a good one
         known = [self._known[name] for name in before if name in self._known]
         good = self._known[self._versions.good]
         return (
@@ -188,17 +188,17 @@ class _Bisection:
 
 
 def choice(untried: int, skipped: int) -> int:
-    """Which one to try, of so many, the best first; after skips one further away.
+    """Return the index of the candidate to try, the best first; after skips one further away.
 
-    Neighbours mostly fail together: the same bias as ``git bisect skip`` has (bisect.c).
+    Neighbours mostly fail together: this is the same bias as in ``git bisect skip`` (bisect.c).
     """
     return int(untried * random.Random(skipped).random() ** 1.5) if skipped else 0
 
 
 def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:
-    """What a run measured; None and why where it measured nothing.
+    """Return the measurement of a run, or None and the reason if nothing was measured.
 
-    Raises ``ElsewhereError`` where it measured something else than was meant.
+    Raises ``ElsewhereError`` if something else than intended was measured.
     """
     if run.outside:
         module, file = next(iter(run.outside.items()))
@@ -233,11 +233,11 @@ def _how(test: TestReport) -> str:
 
 COUNTS: Final = "counts"
 Place = tuple[str, str, str]
-"""Layer, function and normalised line of source."""
+"""Layer, function and source line with normalised whitespace."""
 
 
 def _counts(record: Record, layers: frozenset[str]) -> Hashable:
-    """What a baseline holds a test to: graphs, recompiles, graph breaks, code that left."""
+    """Return what a baseline limits: graphs, recompiles, graph breaks, and code left to eager."""
     return (
         tuple((layer, record.graphs.get(layer, 0)) for layer in sorted(layers)),
         tuple((layer, record.recompiles.get(layer, 0)) for layer in sorted(layers)),
@@ -247,7 +247,7 @@ def _counts(record: Record, layers: frozenset[str]) -> Hashable:
 
 
 def _places(record: Record, layers: frozenset[str]) -> Hashable:
-    """Where it breaks, where it leaves the compiler, and what its graphs are."""
+    """Return where it breaks, where it leaves the compiler, and the causes of its graphs."""
     causes = Counter((graph.layer, graph.cause) for graph in record.graph_list)
     return (
         frozenset(_of([(one.layer, one.where) for one in record.breaks], layers)),
@@ -261,7 +261,7 @@ def _ops(record: Record, layers: frozenset[str]) -> Hashable:
 
 
 def _of(items: list[tuple[str, Frame]], layers: frozenset[str]) -> list[Place]:
-    """The distinct places on these layers."""
+    """Return the distinct places on these layers."""
     found = {(layer, where.function, " ".join(where.code.split())) for layer, where in items}
     return sorted(place for place in found if place[0] in layers)
 
@@ -271,14 +271,14 @@ _MEASURES: Final[dict[str, Callable[[Record, frozenset[str]], Hashable]]] = {
     "places": _places,
     "captured operations": _ops,
 }
-"""What can move, the first that differs between both ends is what is looked for."""
+"""The measures that can change; the first that differs between both ends is searched for."""
 
 
 class ChangeDetector:
-    """Tells whether a record is still like that of the good end.
+    """Detects whether a record is still like that of the good end.
 
-    ``what`` is what differs between both ends: counts, or else places, or else captured
-    operations; empty where nothing does. Layers that one end did not observe say nothing.
+    ``what`` is what differs between both ends: counts, or else places, or else captured operations;
+    empty if nothing does. Layers that one end did not observe are ignored.
     """
 
     def __init__(self, good: Record, bad: Record) -> None:
@@ -287,7 +287,7 @@ class ChangeDetector:
         self.what = next((name for name in _MEASURES if not self._alike(name, bad)), "")
 
     def __call__(self, record: Record) -> bool:
-        """Whether a record differs from that of the good end."""
+        """Return whether a record differs from that of the good end."""
         return bool(self.what) and not self._alike(self.what, record)
 
     def _alike(self, what: str, record: Record) -> bool:

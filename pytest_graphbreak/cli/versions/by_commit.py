@@ -1,4 +1,4 @@
-"""Commits between two, which ``bisect`` searches: the test runs in a worktree of each."""
+"""The commits that ``bisect`` searches; the test runs in a worktree of each."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pytest_graphbreak.runs.git import GitError
 
 
 class Commits:
-    """See ``bisecting.Bisectable``. A commit is asked for by its hash.
+    """Commits as ``bisecting.Bisectable``, with their hashes as names.
 
-    ``nodeid`` names the test as it is typed in the user's checkout; where its file had another
-    name in a commit, that one is run. ``setup`` is a command of the user's that makes a worktree
-    ready, ``more`` are directories that are imported from, from the root of the repository.
+    ``nodeid`` names the test as in the user's checkout; if its file had another name in a commit,
+    that file is run. ``setup`` is a command of the user's that prepares a worktree, ``more`` are
+    directories to import from, relative to the root of the repository.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Commits:
 
     @property
     def missing(self) -> set[str]:
-        """Submodules of which the checkout has nothing."""
+        """The submodules that are missing in the checkout."""
         return self._worktrees.missing
 
     def _where_it_is(self) -> str:
-        """A commit in which the file of the test has the name that was typed."""
+        """Return a commit in which the test file has the name that was typed."""
         if self._path.startswith("..") or os.path.isabs(self._path):
             raise ElsewhereError(f"{self._file}: not in the repository at {self.checkout.top}")
         for hash in (self.bad, self.checkout.commit("HEAD").hash, self.good):
@@ -71,7 +71,7 @@ class Commits:
         )
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
-        """See ``Bisectable``. Where both ends have branched, it is good where they did."""
+        """See ``Bisectable``. If both ends have branched, the merge bases are tried first."""
         if bad in self._bases:
             raise ElsewhereError(
                 f"The merge base {bad} is bad: what moved the test was undone between it and --good"
@@ -140,7 +140,7 @@ class Commits:
         )
 
     def _named(self, name: str) -> str:
-        """How the file of the test is called in a commit."""
+        """Return the name of the test file in a commit."""
         if self.checkout.has(name, self._path):
             return self._path
         with contextlib.suppress(GitError):
@@ -151,11 +151,11 @@ class Commits:
 def outcomes(
     runner: Runner, revision: str, files: Mapping[Path, Sequence[Path]]
 ) -> dict[Path, str]:
-    """Run test files on a worktree of ``revision``: what came of each, in words for a person.
+    """Run test files on a worktree of ``revision``, and return the outcome of each as text.
 
-    ``files`` are the tests, each with the files that it reads, below the checkout that contains
-    the current directory. Raises ``GitError`` for a revision or a directory that git does not
-    know, ``ServerError``.
+    ``files`` are the tests, each with the files that it reads, below the checkout that contains the
+    current directory. Raises ``GitError`` for a revision or a directory that git does not know, and
+    ``ServerError``.
     """
     checkout = UserCheckout(Path.cwd())
     commit = checkout.commit(revision)

@@ -1,4 +1,4 @@
-"""Releases of a package, which ``bisect`` searches: the test runs in an environment with each."""
+"""The releases of a package that ``bisect`` searches; the test runs in an environment of each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pytest_graphbreak.cli.versions.environment import Environment, SuiteRun, Te
 from pytest_graphbreak.layers.children.runner import Runner
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
-"""A name of a distribution (PyPA's specification "Names and normalization")."""
+"""The name of a distribution (PyPA's specification "Names and normalization")."""
 _LISTED: Final = "Available versions:"
 LARGEST: Final = 2 * 2**20
-"""Bytes of a file that is compared."""
+"""The largest file that is compared, in bytes."""
 
 
 class Releases:
-    """See ``bisecting.Bisectable``. A release is asked for by its version.
+    """Releases as ``bisecting.Bisectable``, with their versions as names.
 
-    The environments of the last good and of the first bad one are kept, for the difference
-    between them.
+    The environments of the last good and the first bad one are kept, for the difference between
+    them.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Releases:
         self.environments: dict[str, Environment] = {}
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
-        """See ``Bisectable``. Environments that are needed no more are removed."""
+        """See ``Bisectable``. Environments that are no longer needed are removed."""
         low, high = max(map(self.names.index, good)), self.names.index(bad)
         for name in {*self.environments} - {self.names[low], bad}:
             environment.remove(self.environments.pop(name))
@@ -71,7 +71,7 @@ class Releases:
         return "\n".join(difflib.unified_diff(old, new, file, file, before, after, lineterm=""))
 
     def changed(self, before: str, after: str) -> list[str]:
-        """The packages that pip installed with it in other versions."""
+        """Return the packages that pip installed with it in other versions."""
         was, now = (
             self.environments[name].installed if name in self.environments else {}
             for name in (before, after)
@@ -100,7 +100,7 @@ class Releases:
 
 
 def _text(where: Environment | None, file: str) -> list[str]:
-    """The lines of a file that records name; none where there is no such file."""
+    """Return the lines of a file that records name; empty if there is no such file."""
     path = where.file(file) if where is not None else None
     if path is None or path.stat().st_size > LARGEST:
         return []
@@ -111,9 +111,9 @@ def _text(where: Environment | None, file: str) -> list[str]:
 
 
 def between(runner: Runner, package: str, good: str, bad: str) -> list[Version]:
-    """The releases from ``good`` to ``bad``, from old to new.
+    """Return the releases from ``good`` to ``bad``, oldest first.
 
-    Pre-releases are among them if one of both is one. Raises ``ElsewhereError``.
+    Pre-releases are included if one of the two is one. Raises ``ElsewhereError``.
     """
     if not _NAME.fullmatch(package):
         raise ElsewhereError(f"--package {package}: not the name of a package")
@@ -145,13 +145,13 @@ def _version(option: str, text: str) -> Version:
 
 
 def _near(version: Version, offered: list[Version]) -> list[Version]:
-    """The five releases around a version that is not among them."""
+    """Return the five releases around a version that is not among them."""
     at = sum(one < version for one in offered)
     return offered[max(0, at - 3) : at + 2]
 
 
 def _offered(runner: Runner, package: str, *, pre: bool) -> list[Version]:
-    """What ``pip index versions`` lists, oldest first."""
+    """Return the versions that ``pip index versions`` lists, oldest first."""
     if has_pip():
         command = [sys.executable, "-I", "-m", "pip"]
     elif found := shutil.which("pip"):

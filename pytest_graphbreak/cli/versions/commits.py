@@ -1,8 +1,8 @@
-"""The commits of the user's repository, and a worktree of each.
+"""The commits of the user's repository, and worktrees of them.
 
 Worktrees are made in a repository of ours that borrows the objects of the user's: that one is read
 and never written, so that its worktrees, its index and a bisection of the user's own stay as they
-are, and whatever ends this leaves nothing in it.
+are, and nothing is left in it however this ends.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
 _DISTANCE: Final = re.compile(r"^([0-9a-f]{40,64}) \(.*?\bdist=(\d+)\)$", re.M)
 """A line of ``git rev-list --bisect-all``, which may name branches and tags before the distance."""
 _DEEPEST: Final = 8
-"""Submodules in submodules."""
+"""The depth up to which submodules of submodules are checked out."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What is reported about a commit."""
+    """The data of a commit that is reported."""
 
     hash: str
     date: str
@@ -41,9 +41,9 @@ class CommitInfo:
 
 
 class UserCheckout:
-    """The user's: read only. ``top`` is its root, ``below`` where in it the command was typed.
+    """The user's checkout, read only. ``top`` is its root, ``below`` the current directory in it.
 
-    Raises ``GitError`` where ``start`` is in no repository.
+    Raises ``GitError`` if ``start`` is not in a repository.
     """
 
     def __init__(self, start: Path) -> None:
@@ -56,7 +56,7 @@ class UserCheckout:
         self.format = _line(start, "rev-parse", "--show-object-format")
 
     def commit(self, revision: str) -> CommitInfo:
-        """The commit that the user means. Raises ``GitError``."""
+        """Return the commit that the user means. Raises ``GitError``."""
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         try:
             found = _line(self.top, *words)
@@ -73,7 +73,7 @@ class UserCheckout:
         return CommitInfo(full, date, author, subject, tuple(parents.split()))
 
     def bases(self, one: str, other: str) -> list[str]:
-        """The commits from which both come; none where their histories are apart."""
+        """Return the merge bases of two commits; empty if their histories are unrelated."""
         with contextlib.suppress(GitError):
             return _line(self.top, "merge-base", "--all", one, other).split()
         return []
@@ -81,37 +81,37 @@ class UserCheckout:
     def between(
         self, good: Iterable[str], bad: str, *, first_parent: bool = False, halving: bool = False
     ) -> list[str]:
-        """The commits of ``bad`` that no good one has, without itself, oldest first.
+        """Return the commits of ``bad``, without itself, that no good one has, oldest first.
 
-        ``halving`` puts those first that leave the fewest to try, the oldest of equal ones.
+        With ``halving``, those that leave the fewest to try come first, the oldest of equal ones.
         """
         flags = ["--first-parent"] if first_parent else []
         range_ = [*flags, bad, *(f"^{one}" for one in good), "--"]
         listed = _line(self.top, "rev-list", "--topo-order", *range_).splitlines()
         found = [one for one in reversed(listed) if one != bad]
-        if halving:  # git itself orders equal ones by their hash (bisect.c, best_bisection_sorted)
+        if halving:  # git orders equal ones by their hash (bisect.c, best_bisection_sorted)
             listing = _line(self.top, "rev-list", "--bisect-all", *range_)
             distances = dict(_DISTANCE.findall(listing))
             found.sort(key=lambda one: -int(distances[one]))
         return found
 
     def has_changes(self) -> bool:
-        """Whether something is in the checkout and in no commit."""
+        """Return whether the checkout has uncommitted changes."""
         return bool(git(self.top, "status", "--porcelain", "--untracked-files=no"))
 
     def renamed(self, old: str, new: str) -> dict[str, str]:
-        """The names in ``old`` of files that have another one in ``new``."""
+        """Return the names in ``old`` of files that have another name in ``new``."""
         fields = names(
             self.top, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", old, new
         )
         return {fields[n + 2]: fields[n + 1] for n in range(0, len(fields) - 2, 3)}
 
     def has(self, hash: str, path: str) -> bool:
-        """Whether a commit has this file or directory."""
+        """Return whether a commit has this file or directory."""
         return bool(names(self.top, "ls-tree", "-z", "--name-only", hash, "--", path))
 
     def difference(self, old: str, new: str, path: str) -> str:
-        """The diff of one file, by its name in ``new``; empty where it is the same."""
+        """Return the diff of one file, by its name in ``new``; empty if it is unchanged."""
         both = dict.fromkeys((self.renamed(old, new).get(path, path), path))
         literal = [f":(top,literal){one}" for one in both]
         return git(self.top, "diff", "-M", *_PLAIN, old, new, "--", *literal).decode(
@@ -119,7 +119,7 @@ class UserCheckout:
         )
 
     def changed(self, old: str, new: str) -> list[str]:
-        """The files that differ."""
+        """Return the files that differ."""
         return names(self.top, "diff-tree", "-r", "-z", "-M", "--name-only", old, new)
 
 
@@ -150,10 +150,10 @@ class Worktrees:
         """Submodules that the user's checkout does not have, and that stay empty."""
 
     def _borrow(self, objects: Path, common: Path, to: Path) -> None:
-        """An empty repository that reads the objects of another one.
+        """Make an empty repository that reads the objects of another one.
 
-        Not by ``git clone --shared``, which shares no objects of a shallow clone (git 2.39), and
-        copies all references of any.
+        ``git clone --shared`` is not used: it shares no objects of a shallow clone (git 2.39), and
+        copies all references.
         """
         done = self._runner.run(
             ["git", "init", "--quiet", "--bare", "--template=",
@@ -168,7 +168,10 @@ class Worktrees:
 
     @contextlib.contextmanager
     def tree(self, commit: str) -> Iterator[Path]:
-        """A worktree of a commit, with its submodules; gone afterwards. Raises ``GitError``."""
+        """Yield a worktree of a commit, with its submodules; removed afterwards.
+
+        Raises ``GitError``.
+        """
         self._trees += 1
         path = self._runner.directory / f"tree{self._trees}"
         self._check_out(self._repository, commit, path)
@@ -190,7 +193,7 @@ class Worktrees:
     def _fill(
         self, common: Path, commit: str, path: Path, repository: Path, depth: int = 0
     ) -> None:
-        """Put the submodules into a worktree, from what the user's checkout has of them."""
+        """Check the submodules out into a worktree, as far as the user's checkout has them."""
         if depth == _DEEPEST or not (path / ".gitmodules").is_file():
             return
         for entry in names_of_gitlinks(repository, commit):
@@ -214,7 +217,7 @@ class Worktrees:
 
 
 def names_of_gitlinks(repository: Path, commit: str) -> Iterator[tuple[str, str]]:
-    """The submodules of a commit: their commit and their path."""
+    """Yield the submodules of a commit: their commit and their path."""
     listed = git(repository, f"--git-dir={repository}", "ls-tree", "-r", "-z", commit)
     for entry in listed.decode("utf-8", "surrogateescape").split("\0"):
         if found := _GITLINK.match(entry):
@@ -222,9 +225,9 @@ def names_of_gitlinks(repository: Path, commit: str) -> Iterator[tuple[str, str]
 
 
 def _module(common: Path, repository: Path, commit: str, where: str) -> Path | None:
-    """Where the user's checkout keeps the objects of a submodule; None where it has none.
+    """Return where the user's checkout keeps the objects of a submodule, or None.
 
-    Below ``modules``, by the name that ``.gitmodules`` of this commit gives it.
+    This is below ``modules``, by the name that ``.gitmodules`` of this commit gives it.
     """
     found = git(
         repository, f"--git-dir={repository}", "config", "-z", "--blob", f"{commit}:.gitmodules",
@@ -246,9 +249,9 @@ def _words(done: CommandResult) -> str:
 
 
 def paths(checkout: UserCheckout) -> list[Path]:
-    """The directories below the checkout from which this Python imports, from its root.
+    """Return the directories of the checkout from which this Python imports, relative to its root.
 
-    For a worktree they are put first, since an editable install leads to the checkout.
+    They are put first for a worktree, since an editable install points to the checkout.
     """
     top = Path(os.path.realpath(checkout.top))
     found = [Path(os.path.realpath(entry)) for entry in sys.path if entry]

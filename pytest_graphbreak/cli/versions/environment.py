@@ -1,11 +1,11 @@
-"""An environment beside the present one: a layer over it that has what differs, and nothing else.
+"""Makes an environment as a layer over the present one that contains only the differences.
 
-It is a virtual environment whose ``site-packages`` come before those of the Python that runs
-this. What a request leaves as it is need not be installed again, and is found below. Only the
+It is a virtual environment whose ``site-packages`` come before those of the Python that runs this.
+Packages that a request leaves unchanged need not be installed again, and are found below. Only the
 layer is written: pip uninstalls nothing outside of the environment that it runs in.
 
-Not by ``uv run --with``, which resolves what is asked for by itself: of transformers 4.57 over an
-environment with 5.23 it installs 18 packages (uv 0.13), where the layer installs 7.
+``uv run --with`` is not used, since it resolves the request separately: for transformers 4.57 over
+an environment with 5.23 it installs 18 packages (uv 0.13), where the layer installs 7.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import ReportError
 
 _COPY: Final = "graphbreak"
-"""What says that it installed the descriptions that uv is to find in a layer."""
+"""Marks this package as the installer of the metadata copies that uv needs in a layer."""
 _ELSEWHERE: Final = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_USER")
-"""Variables that would have pip install elsewhere."""
+"""Variables that would make pip install elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python, and the directory of its layer; none for the present one."""
+    """A Python, and the directory of its layer, which is None for the present environment."""
 
     python: str
     directory: Path | None = None
     installed: Mapping[str, str] = field(default_factory=dict)
-    """What the layer has: names of distributions and their versions."""
+    """The distributions in the layer and their versions."""
     conflicts: tuple[str, ...] = ()
-    """What the installer says does not go together."""
+    """The conflicts that the installer reports."""
 
     def environ(self) -> dict[str, str]:
-        """The variables of processes in it."""
+        """Return the environment variables for processes in it."""
         found = dict(os.environ)
         if self.directory is not None:
             found.pop("PYTHONHOME", None)
             found["VIRTUAL_ENV"] = str(self.directory)
             here = os.path.dirname(self.python)
             found["PATH"] = os.pathsep.join(filter(None, (here, found.get("PATH"))))
-            if before := found.get("PYTHONPATH"):  # it comes before all that is installed
+            if before := found.get("PYTHONPATH"):  # it precedes all installed packages
                 own = str(_packages(self.directory))
                 found["PYTHONPATH"] = os.pathsep.join((own, before))
         return found
 
     def file(self, name: str) -> Path | None:
-        """The file of an installed package that records call ``name``; None where there is none."""
+        """Return the file of an installed package that records call ``name``, or None."""
         own = [] if self.directory is None else [str(_packages(self.directory))]
         for home in map(os.path.realpath, [*own, *_homes()]):
             path = Path(os.path.realpath(os.path.join(home, name)))
@@ -72,14 +72,14 @@ class Environment:
 
 
 def present() -> Environment:
-    """The environment that runs this."""
+    """Return the environment that runs this."""
     return Environment(sys.executable)
 
 
 def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
-    """A layer below the runner's directory with what ``requirements`` ask for.
+    """Make a layer below the runner's directory with what ``requirements`` ask for.
 
-    Raises ``ElsewhereError`` where there is no installer, and where it fails.
+    Raises ``ElsewhereError`` if there is no installer, or if it fails.
     """
     tool = _tool()
     directory = runner.directory / name
@@ -105,7 +105,7 @@ def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
 
 
 def remove(environment: Environment) -> None:
-    """Take a layer away. The present environment stays."""
+    """Remove a layer. The present environment stays."""
     if environment.directory is not None:
         shutil.rmtree(environment.directory, ignore_errors=True)
 
@@ -119,17 +119,17 @@ def _packages(directory: Path) -> Path:
 
 
 def _put_over_the_present_one(directory: Path) -> None:
-    """What the layer has not is found in the present environment, with its .pth files."""
+    """Make the present environment, with its .pth files, visible below the layer."""
     lines = [f"import site; site.addsitedir({home!r})" for home in _homes()]
-    # The last by name: it must not come before what is installed here.
+    # Sorted last by name: it must not precede the packages installed here.
     (_packages(directory) / "zzz_present.pth").write_text("\n".join([*lines, ""]), encoding="utf-8")
     with contextlib.suppress(OSError):
-        # What pip and uv read of a virtual environment itself.
+        # The configuration of a virtual environment that pip and uv read.
         shutil.copyfile(Path(sys.prefix) / "pip.conf", directory / "pip.conf")
 
 
 def _homes() -> list[str]:
-    """The directories of installed packages of this Python, in the order in which it looks."""
+    """Return the directories of installed packages of this Python, in search order."""
     known = [*site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         known.append(site.getusersitepackages())
@@ -138,7 +138,7 @@ def _homes() -> list[str]:
 
 
 def _tool() -> str:
-    """What installs: pip where the present environment has it, else uv, or ``ElsewhereError``."""
+    """Return ``pip`` if the present environment has it, else ``uv``. Raises ``ElsewhereError``."""
     if has_pip():
         return "pip"
     if shutil.which("uv"):
@@ -158,7 +158,7 @@ def _command(tool: str, layer: Environment) -> list[str]:
 
 @contextlib.contextmanager
 def _descriptions(tool: str, layer: Environment) -> Iterator[None]:
-    """For uv, which looks only into the environment that it installs into: what there is below."""
+    """Make the packages below the layer visible to uv, which only looks into the layer itself."""
     assert layer.directory is not None
     copies = _describe(_packages(layer.directory)) if tool == "uv" else []
     try:
@@ -171,16 +171,16 @@ def _descriptions(tool: str, layer: Environment) -> Iterator[None]:
 
 
 def has_pip() -> bool:
-    """Whether the present environment has pip.
+    """Return whether the present environment has pip.
 
-    Looked for on the path alone: the finder that setuptools puts before it takes a search for pip
-    for the beginning of pip, and then refuses to be imported itself (``_distutils_hack``).
+    Only the path is searched: setuptools puts a finder before it that takes a search for pip for
+    the start of pip, and then refuses to be imported itself (``_distutils_hack``).
     """
     return importlib.machinery.PathFinder.find_spec("pip") is not None
 
 
 def _describe(packages: Path) -> list[Path]:
-    """Copies of what describes the packages of the present environment; they list no code."""
+    """Copy the metadata of the packages in the present environment, without listing code."""
     copies: list[Path] = []
     for home in _homes():
         for source in Path(home).glob("*.dist-info"):
@@ -206,14 +206,17 @@ def _environ(layer: Environment) -> dict[str, str]:
 
 
 def _words(done: CommandResult) -> list[str]:
-    """What an installer says of its failure: its errors, or its last lines."""
+    """Return an installer's description of its failure: its errors, or its last lines."""
     lines = [line for line in done.err.splitlines() if line.strip()]
     errors = [n for n, line in enumerate(lines) if line.lstrip().lower().startswith("error")]
     return lines[errors[0] :][:WORDS] if errors else done.last(WORDS)
 
 
 def _conflicts(done: CommandResult) -> Iterator[str]:
-    """``torchvision 0.28 requires torch==2.13, but you have torch 2.15 which is incompatible.``"""
+    """Yield the conflicts that an installer reports.
+
+    For example: ``torchvision 0.28 requires torch==2.13, but you have torch 2.15``
+    """
     for line in done.err.splitlines():
         if " requires " in line and "which is " in line:
             yield line.strip()
@@ -221,24 +224,24 @@ def _conflicts(done: CommandResult) -> Iterator[str]:
 
 def _installed(directory: Path) -> Iterator[tuple[str, str]]:
     for one in importlib.metadata.distributions(path=[str(_packages(directory))]):
-        with contextlib.suppress(Exception):  # a damaged description is nobody's version
+        with contextlib.suppress(Exception):  # damaged metadata has no version
             yield one.metadata["Name"], one.version
 
 
 # One run of pytest elsewhere, with a report of it.
 
 _ERROR: Final = re.compile(r"E {3,}\S|ERROR:? +\S|usage: ")
-"""Lines in which pytest says why it ran nothing ..."""
+"""Matches lines in which pytest says why it ran nothing."""
 _RAISED: Final = re.compile(r"E {3,}[A-Za-z_][\w.]{0,100}(?:Error|Exception|Interrupt)\b")
-"""... and what was raised."""
+"""Matches those of these lines that name the exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """What came of it. ``report`` is None where there is none, and ``why`` then says why.
+    """The result of a test run. ``report`` is None if there is none, and ``why`` then says why.
 
     ``words`` are the last lines that were printed. ``outside`` are the modules that the tests
-    imported from the user's checkout, where they were to run with another commit: top-level name
+    imported from the user's checkout although they were to run on another commit: top-level name
     and file.
     """
 
@@ -250,7 +253,7 @@ class SuiteRun:
 
 
 class Tests:
-    """Runs pytest with the arguments of the user, and reports below the runner's directory."""
+    """Runs pytest with the user's arguments, and reports below the runner's directory."""
 
     __test__ = False  # for pytest, which collects classes of this name
 
@@ -298,7 +301,7 @@ class Tests:
         return self._result(ended, report)
 
     def status(self) -> str:
-        """How far the run is: ``12 of 120 tests``."""
+        """Return the progress of the run: ``12 of 120 tests``."""
         return tail(self._progress, 100)
 
     def _result(self, ended: CommandResult, path: Path) -> SuiteRun:
@@ -320,7 +323,7 @@ class Tests:
 
 
 def _why(ended: CommandResult) -> str:
-    """Why nothing ran, in one line of pytest's."""
+    """Return why nothing ran, as one line of pytest's output."""
     said = [line.strip() for line in (*ended.out.splitlines(), *ended.err.splitlines())]
     errors = [line for line in said if _ERROR.match(line)]
     raised = [line for line in errors if _RAISED.match(line)]
@@ -329,6 +332,6 @@ def _why(ended: CommandResult) -> str:
 
 
 def python_path(*directories: Path) -> dict[str, str]:
-    """The variable that puts directories before what is installed."""
+    """Return the variable that puts directories before installed packages."""
     before = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([*map(str, directories), *([before] if before else [])])}

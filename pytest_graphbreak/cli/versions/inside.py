@@ -1,6 +1,6 @@
-"""A plugin of the runs that ``upgrade`` and ``bisect`` start: how far a run is, and whose code ran.
+"""A plugin for the runs of ``upgrade`` and ``bisect``: records progress, and whose code ran.
 
-It writes both to files that the environment names; nothing else of the run is changed.
+It writes both to files that the environment names; nothing else in the run is changed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     import pytest
 
 PROGRESS: Final = "GRAPHBREAK_RUN_PROGRESS"
-"""Names the file to which the progress of the run is written."""
+"""The variable with the file that the progress of the run is written to."""
 OUTSIDE: Final = "GRAPHBREAK_RUN_OUTSIDE"
-"""Names the file for modules that were imported from ``CHECKOUT`` ..."""
+"""The variable with the file for modules that were imported from ``CHECKOUT``."""
 CHECKOUT: Final = "GRAPHBREAK_RUN_CHECKOUT"
-"""... the user's own, in a run that is of another commit."""
+"""The variable with the user's own checkout, in a run of another commit."""
 MOST: Final = 20
 
 
 class TestCounter:
-    """Counts tests. In the controller of xdist, which sees the reports of all workers."""
+    """Counts tests. With xdist it runs in the controller, which sees the reports of all workers."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """In a worker of xdist as well: there the tests ran."""
+    """Write the imported modules; with xdist also in the workers, where the tests ran."""
     path, checkout = os.environ.get(OUTSIDE), os.environ.get(CHECKOUT)
     if path and checkout and (found := outside(Path(checkout))):
         with contextlib.suppress(OSError):
@@ -64,9 +64,9 @@ def pytest_sessionfinish() -> None:
 
 
 def outside(checkout: Path) -> dict[str, str]:
-    """Modules of the user's checkout that were imported: top-level name to file.
+    """Return the modules of the user's checkout that were imported: top-level name to file.
 
-    From the checkout itself, or as it was installed from there.
+    They come from the checkout itself, or from packages that were installed from it.
     """
     installed = installed_from(checkout)
     found: dict[str, str] = {}
@@ -85,14 +85,14 @@ def outside(checkout: Path) -> dict[str, str]:
 
 
 def installed_from(checkout: Path) -> set[str]:
-    """What is imported of distributions that were installed from this directory.
+    """Return the import names of distributions that were installed from this directory.
 
-    By the file ``direct_url.json`` that installers write (PyPA's specification "Recording the
-    Direct URL Origin of installed distributions").
+    They are found by the file ``direct_url.json`` that installers write (PyPA's specification
+    "Recording the Direct URL Origin of installed distributions").
     """
     homes = set()
     for one in importlib.metadata.distributions():
-        with contextlib.suppress(Exception):  # what is damaged says nothing
+        with contextlib.suppress(Exception):  # ignore damaged metadata
             url = urlsplit(json.loads(one.read_text("direct_url.json") or "{}").get("url", ""))
             home = Path(os.path.realpath(unquote(url.path)))
             if url.scheme == "file" and home.is_relative_to(checkout):
