@@ -1,6 +1,6 @@
 """Counting without the expensive compiler: ``graph_budget_backend``.
 
-``torch.compile`` is replaced while it is in: where no backend is asked for, or one that is named,
+``torch.compile`` is replaced meanwhile: if no backend is asked for, or one that is to be replaced,
 another one compiles. What Dynamo captures does not depend on it.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 from pytest_graphbreak.layers.hooks import ImportWatch
 
 _INDUCTORS_OWN = ("mode", "options")
-"""Arguments of ``torch.compile`` for the backend that it takes by itself."""
+"""The arguments of ``torch.compile`` for its default backend."""
 
 
 class Backend:
-    """The backend ``name`` in place of none, and of those in ``instead_of``."""
+    """Puts the backend ``name`` in place of none, and of those in ``instead_of``."""
 
     def __init__(self, name: str, instead_of: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class Backend:
         self._imports = ImportWatch(["torch"], self._install)
 
     def attach(self) -> None:
-        """Now, or as soon as torch is imported."""
+        """Replace ``torch.compile`` now, or as soon as torch is imported."""
         if "torch" in sys.modules:
             self._install()
         else:
@@ -56,6 +56,6 @@ class Backend:
         asked = kwargs.get("backend")
         if asked is not None and not (isinstance(asked, str) and asked in self._instead_of):
             return kwargs
-        # Those are the replaced backend's, which another one does not know.
+        # These are options of the replaced backend, which another one does not know.
         kept = {key: value for key, value in kwargs.items() if key not in _INDUCTORS_OWN}
         return {**kept, "backend": self.name}

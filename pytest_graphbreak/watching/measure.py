@@ -24,11 +24,11 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.output import noun
 
-# What a budget names and nothing here can make: a gate that cannot see must not pass.
+# Budgets that name graphs which cannot be made here: a gate that cannot see must not pass.
 
 
 def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) -> str:
-    """Why the graphs that a baseline has cannot be there; empty where they can.
+    """Return why the graphs that a baseline has cannot be made here; empty if they can.
 
     A layer that lowers another's (``xla``) is reported as unseen where its library is not
     installed: the layer above it still counts. Without the compiler itself nothing does.
@@ -44,7 +44,7 @@ def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) ->
 
 
 def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
-    """Why none of the layers that a cap names can be there; empty where one can."""
+    """Return why none of the layers that a cap names can be observed; empty if one can."""
     if cap.every is not None or not cap.layers:
         return ""
     if any(layer in observed for layer in cap.layers):
@@ -63,10 +63,10 @@ def _compilers(layers: Iterable[str]) -> list[str]:
 
 @cache
 def _installed(name: str) -> bool:
-    """Looked for once a process: a search through ``sys.path`` in each test costs too much."""
+    """Return whether a module can be found. Cached: searching ``sys.path`` is slow."""
     try:
         return importlib.util.find_spec(name) is not None
-    except ValueError:  # something took its place in sys.modules
+    except ValueError:  # something replaced it in sys.modules
         return False
 
 
@@ -91,7 +91,7 @@ def follow(root: Path) -> AbstractContextManager[None]:
 
 
 def explain(reasons: bool, runs: bool = True) -> None:
-    """What windows that open from now on see beside the graphs that are made.
+    """Set what windows that open from now on observe besides the graphs that are made.
 
     ``reasons``: whether graphs are explained, or only counted. ``runs``: whether runs of graphs
     and values that are read are counted.
@@ -119,7 +119,7 @@ class Measurement:
         during.enter(self)
 
     def peek(self) -> Record:
-        """What was seen so far; after ``close`` what was seen in all."""
+        """Return what was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
         own = self.spans.named(during.OWN, self._own())
@@ -127,19 +127,19 @@ class Measurement:
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Compilations of processes that were killed in them, or that are still at them."""
+        """Compilations that a process was killed in, or has not finished."""
         return self._children.unfinished
 
     def extents(self) -> during.Extents:
         return {during.OWN: during.Extent.of(self._own()), **self._children.extents()}
 
     def _own(self) -> Record:
-        """What this process did so far."""
+        """Return what this process did so far."""
         return _record({layer: window.peek() for layer, window in self._windows.items()})
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """What is done inside is not this window's, and compiles nothing that it would find."""
+        """Exclude from this window what is done inside, and forget what that compiles."""
         with ExitStack() as left:
             left.enter_context(self._children.excluded())
             for window in self._windows.values():
@@ -149,7 +149,7 @@ class Measurement:
     def close(self) -> Record:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
-            # Last opened, first closed: the way that nested patches come off clean.
+            # Last opened, first closed: so nested patches are removed in order.
             during.leave(self)
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
             own = self.spans.named(during.OWN, _record(seen))
@@ -164,7 +164,7 @@ class Measurement:
 
 
 def _record(seen: Mapping[str, Record | None]) -> Record:
-    """What this process did: each layer, with what the others know of its graphs."""
+    """Return what this process did: each layer, with what others know of its graphs."""
     layers = {layer: record for layer in LAYERS if (record := seen.get(layer)) is not None}
     for observer in observers():
         if observer.layer in layers:
@@ -178,7 +178,7 @@ def _record(seen: Mapping[str, Record | None]) -> Record:
 
 
 def _whole(own: Record, children: Sequence[Record]) -> Record:
-    """The record of the window: this process's, and those of its children."""
+    """Return the record of the window: this process's, and those of its children."""
     record = merge((own, *children)) if children else own
     for observer in observers():
         record = observer.completed(record)
@@ -187,9 +187,9 @@ def _whole(own: Record, children: Sequence[Record]) -> Record:
 
 @cache
 def _missing() -> str:
-    """Why no layer can be there; empty where one can.
+    """Return why no layer can be observed; empty if one can.
 
-    Looked for once a process: a search through ``sys.path`` in each test costs too much.
+    Cached: a search through ``sys.path`` in each test costs too much.
     """
     if any(all(map(importlib.util.find_spec, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""

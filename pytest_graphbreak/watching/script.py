@@ -1,7 +1,7 @@
 """Runs a user's script in this process, as ``python script.py`` would.
 
-The script is ``__main__``, ``sys.argv`` and ``sys.path[0]`` are what it expects,
-an exception is shown without our frames, and it ends with its own exit code.
+The script is ``__main__``, ``sys.argv`` and ``sys.path[0]`` are what it expects, an exception is
+shown without our frames, and the script ends with its own exit code.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.hooks import ImportWatch
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
-"""What ``kept_log`` has torch log, where the user sets nothing: all that ``analyze`` can use."""
+"""The setting by which ``kept_log`` has torch log all that ``analyze`` can use."""
 
 _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 
 
 @dataclass(frozen=True, slots=True)
 class UserProgram:
-    """What is run: a script's path or a module's name, and its arguments."""
+    """The program to run: a script's path or a module's name, and its arguments."""
 
     name: str
     args: tuple[str, ...] = ()
     is_module: bool = False
 
     def check(self) -> None:
-        """Raises ``OSError`` for a script that cannot be read."""
+        """Raise ``OSError`` if it is a script that cannot be read."""
         if not self.is_module and not os.path.isdir(self.name):
             with open(self.name, "rb"):
                 pass
 
     def run(self) -> int:
-        """Run to the end, threads that it started included; the exit code.
+        """Run to the end, including threads that it started, and return the exit code.
 
         What the script raises is shown as Python shows it, and is the exit code.
         """
@@ -50,7 +50,7 @@ class UserProgram:
         with _as_main(self):
             try:
                 self._execute()
-                processes.wait_for_threads(before)  # what they compile is the script's, too
+                processes.wait_for_threads(before)  # what they compile belongs to the script, too
             except SystemExit as stop:
                 processes.wait_for_threads(before)
                 return _code(stop)
@@ -82,7 +82,7 @@ class UserProgram:
 
 
 def _compiled(path: str) -> CodeType | None:
-    """The code of a script; None for a directory or an archive, which runpy knows how to run."""
+    """Return the code of a script; None for a directory or an archive, which runpy can run."""
     if os.path.isdir(path):
         return None
     path = os.path.abspath(path)  # the name that Python gives to the code of a script
@@ -95,7 +95,7 @@ def _compiled(path: str) -> CodeType | None:
 
 @contextmanager
 def _as_main(program: UserProgram) -> Iterator[None]:
-    """``sys`` as the script expects it, and put back."""
+    """Set ``sys`` up as the script expects it, and put it back."""
     argv, path, main = sys.argv, sys.path, sys.modules["__main__"]
     sys.argv = [program.name, *program.args]
     sys.path = list(path)
@@ -111,7 +111,7 @@ def _as_main(program: UserProgram) -> Iterator[None]:
 
 
 def _code(stop: SystemExit) -> int:
-    """The exit code as Python makes it of ``sys.exit``'s argument."""
+    """Return the exit code that Python makes of the argument of ``sys.exit``."""
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
@@ -122,7 +122,7 @@ def _code(stop: SystemExit) -> int:
 
 
 def settle_streams() -> None:
-    """Standard output is flushed, and standard error there, also if the script closed them."""
+    """Flush standard output, and open standard error again if the script closed it."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
     if sys.stderr is None or sys.stderr.closed:
@@ -130,12 +130,12 @@ def settle_streams() -> None:
 
 
 def _show(error: BaseException) -> None:
-    """What Python prints of an exception that nobody caught, without our frames."""
+    """Print an exception as Python does if nobody caught it, without our frames."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
         trace = trace.tb_next
     settle_streams()
-    if trace is None and isinstance(error, ImportError):  # runpy's: no module of that name
+    if trace is None and isinstance(error, ImportError):  # runpy found no module of that name
         print(f"graphbreak run: {error}", file=sys.stderr)
         return
     sys.excepthook(type(error), error.with_traceback(trace), trace)
@@ -143,12 +143,12 @@ def _show(error: BaseException) -> None:
 
 @contextmanager
 def kept_log(path: str) -> Iterator[None]:
-    """What torch and native libraries write to standard error goes to a file meanwhile.
+    """Send what torch and native libraries write to standard error to a file meanwhile.
 
-    File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses
-    nothing of it. What Python code itself writes to ``sys.stderr`` still goes to
-    the terminal; torch's log, which would go there too, does not, and is on
-    (``TORCH_LOGS``) if the user has not set it. Raises ``OSError``.
+    File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses nothing of it. What
+    Python code itself writes to ``sys.stderr`` still goes to the terminal. torch's log, which would
+    go there too, goes to the file; it is turned on (``TORCH_LOGS``) if the user has not set it.
+    Raises ``OSError``.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
@@ -156,7 +156,7 @@ def kept_log(path: str) -> Iterator[None]:
     saved, before = os.dup(2), sys.stderr
     os.dup2(log, 2)
     sys.stderr = os.fdopen(os.dup(saved), "w", 1, before.encoding, before.errors)
-    # Not closed at the end: handlers of torch write to it until the process ends.
+    # It is not closed at the end: handlers of torch write to it until the process ends.
     kept = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
     unset = "TORCH_LOGS" not in os.environ
     if unset:
@@ -179,7 +179,7 @@ def kept_log(path: str) -> Iterator[None]:
 
 
 def _redirect(terminal: TextIO, log: TextIO) -> None:
-    """torch's own handlers, made when it is imported, write to the log.
+    """Make torch's own handlers, created when it is imported, write to the log.
 
     ``sys.stderr`` may be the script's own by then: pytest captures it, and closes it.
     """

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class BudgetExceeded(AssertionError):
-    """A block made more than its budget allows, or could not be seen."""
+    """A block that made more than its budget allows, or could not be seen."""
 
-    __module__ = "pytest_graphbreak"  # where people import it from, and so what they read
+    __module__ = "pytest_graphbreak"  # people import it from there, so tracebacks name that
 
     def __init__(self, message: str = "", lines: list[list[Any]] | None = None) -> None:
         super().__init__(message)
         self.lines = lines or []
-        """What the message is made of (``text.output.packed``), for who prints it."""
+        """The parts of the message (``text.output.packed``), for code that prints it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Seen:
         return len(self.record.breaks)
 
     def __repr__(self) -> str:
-        """What pytest shows below a red ``assert seen.graphs == 1``."""
+        """Return what pytest shows below a failed ``assert seen.graphs == 1``."""
         return f"Seen(graphs={self.graphs}, recompiles={self.recompiles}, breaks={self.breaks})"
 
 
@@ -81,11 +81,11 @@ class GraphBudget(Protocol):
     def __call__(
         self, max_graphs: int | None = None, **limits: Unpack[Limits]
     ) -> AbstractContextManager[Seen]:
-        """As ``observe``; files are named from pytest's rootdir."""
+        """Watch a block, as ``observe`` does; files are named from pytest's rootdir."""
         ...
 
     def steps(self, warm: int = 1) -> Steps:
-        """A block for the steps of a loop: see ``Steps``."""
+        """Return a block for the steps of a loop: see ``Steps``."""
         ...
 
 
@@ -128,7 +128,7 @@ def observe(
 
 
 class _Block(AbstractContextManager[Seen]):
-    """Watches from ``with`` to its end. One frame only, which pytest does not show."""
+    """A window from ``with`` to its end. It has one frame only, which pytest does not show."""
 
     def __init__(self, cap: Cap | None, root: Path, typed: Typed | None) -> None:
         self._cap = cap
@@ -144,7 +144,7 @@ class _Block(AbstractContextManager[Seen]):
         record = self._measurement.close()
         if kind is not None or self._cap is None:
             return
-        # A note would be read by nobody: a block that passes says nothing.
+        # Nobody would read a note, since a block that passes says nothing: these are errors.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
         found = judged(record, self._cap, self._typed)
         if found.fails:
@@ -152,7 +152,7 @@ class _Block(AbstractContextManager[Seen]):
 
 
 def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
-    """Whether the block keeps to its budget."""
+    """Return the judgement whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import own
     from pytest_graphbreak.report.judgement import Case, judgement
 
@@ -164,12 +164,12 @@ def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
 # Compiles a model on the device and runs it once, with the observers on.
 
 BACKENDS: Final = {**layers.BACKENDS, "cuda": "inductor", "cpu": "inductor"}
-"""torch.compile's backend for each kind of device."""
+"""The backend of torch.compile for each kind of device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One compiled run. ``output`` is on the device; the counts are those of the run."""
+    """A compiled run. ``output`` is on the device; the counts are those of the run."""
 
     output: Any
     compiled: Any
@@ -233,7 +233,7 @@ class CompileModel:
         return Run(output, compiled, seen)
 
     def _open(self) -> Any:
-        """torch's device object; opens the client on xla and TT."""
+        """Return torch's device object; this opens the client on xla and TT."""
         import torch
 
         if self.device.kind in ("tt", "xla"):
@@ -246,7 +246,7 @@ class CompileModel:
         return torch.device(self.device.kind)
 
     def _sync(self) -> None:
-        """Materialise what is pending, so that nothing of it is charged elsewhere."""
+        """Compute what is pending, so that none of it is charged elsewhere."""
         if self.device.kind in ("tt", "xla"):
             import torch_xla
 
@@ -260,11 +260,11 @@ _BEFORE: Final = "step before"
 
 
 class Steps(AbstractContextManager["Steps"]):
-    """Steps that are to compile once and to run alike from then on.
+    """Steps that should compile once and run alike from then on.
 
-    What comes after ``warm`` steps makes no graph, in a step or between two. Each of these steps
-    runs compiled graphs, and reads values, as often as the one before. ``note`` gets the counts of
-    each step as it ends.
+    After ``warm`` steps no graph may be made, in a step or between two. Each later step must run
+    compiled graphs, and read values, as often as the one before. ``note`` gets the counts of each
+    step as it ends.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class Steps(AbstractContextManager["Steps"]):
         typed: Typed | None = None,
         note: Callable[[StepCounts], None] | None = None,
     ) -> None:
-        """Raises ``ValueError`` for a number of warm steps that is none."""
+        """Prepare for ``warm`` steps. Raises ``ValueError`` if that is no count."""
         if isinstance(warm, bool) or not isinstance(warm, int) or warm < 0:
             raise ValueError(f"steps: warm={warm!r} is not a count")
         self.counts: list[StepCounts] = []
@@ -296,7 +296,7 @@ class Steps(AbstractContextManager["Steps"]):
             self._judge(between, Cap(every=0, by=_WARM), f"after step {len(self.counts)}")
 
     def step(self) -> AbstractContextManager[None]:
-        """One step of the loop; at its end it is judged. Raises ``BudgetExceeded`` there."""
+        """Return one step of the loop, judged at its end. Raises ``BudgetExceeded`` there."""
         return _LoopStep(self)
 
     def _begin(self) -> Record:
@@ -364,7 +364,7 @@ class _LoopStep(AbstractContextManager[None]):
 
 
 def _less(number: int, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-    """Fewer runs than in the step before: some of it is not compiled any more."""
+    """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
     __tracebackhide__ = True
     for layer, count in before.items():
         now = after.get(layer, 0)

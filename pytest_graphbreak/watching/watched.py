@@ -36,16 +36,16 @@ _PASSED: Final = frozenset(
     if hasattr(signal, name)
 )
 _FREE: Final = 0.5
-"""Seconds that sending may take in all, before ..."""
+"""The seconds that sending may take in all, before ..."""
 _SHARE: Final = 0.05
-"""... it may take only this share of the script's time. The last status is always sent."""
+"""... it may only take this share of the script's time. The last status is always sent."""
 
 ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a script's process sent last.
+    """The status that a script's process sent last.
 
     ``state``: it ran to its end (``ENDED``), left by ``os._exit`` (``LEFT``), became another
     program (``REPLACED``), or had not ended when it last sent something (``RUNNING``).
@@ -59,9 +59,9 @@ class Status:
 
 
 class Channel:
-    """The last status of a process, in memory that it shares with the one that watches it.
+    """The last status of a process, in memory that it shares with the process that watches it.
 
-    Two files without a name, written in turn: one is whole whenever the writer is killed.
+    It is two files without a name, written in turn: one is complete whenever the writer is killed.
     """
 
     def __init__(self) -> None:
@@ -70,13 +70,13 @@ class Channel:
         self._number = 0
 
     def send(self, status: Status) -> None:
-        """Raises ``OSError`` where it cannot be written."""
+        """Send a status. Raises ``OSError`` if it cannot be written."""
         self._number += 1
         turn = self._number % 2
         file = self._files[turn]
         if (
             _identity(file) != self._identities[turn]
-        ):  # the script closed it, and it is another's now
+        ):  # the script closed it, and the number is another file's now
             raise OSError("the channel was closed")
         data = {
             "number": self._number,
@@ -122,7 +122,7 @@ def _identity(file: int) -> tuple[int, int]:
 
 
 class Reporter:
-    """In the script's process: sends what was observed. ``peek`` returns it, ``name`` what runs."""
+    """Sends what was observed in the script's process: ``peek`` returns it, ``name`` what runs."""
 
     def __init__(
         self, channel: Channel, peek: Callable[[], Record], name: Callable[[], str]
@@ -171,7 +171,7 @@ class Reporter:
         """Send the last status."""
         if os.getpid() == self._process:
             self._over = True
-            with contextlib.suppress(OSError):  # the watcher finds it missing
+            with contextlib.suppress(OSError):  # the watcher notices that it is missing
                 self._channel.send(status)
 
     def _send(self, state: str) -> None:
@@ -180,7 +180,7 @@ class Reporter:
                 self._channel.send(Status(self._peek(), self._name(), state))
 
     def _first(self, name: str, state: str) -> None:
-        """Send before the process ends, or becomes another program."""
+        """Have ``state`` sent before the process ends, or becomes another program."""
         original = getattr(os, name)
 
         @functools.wraps(original)
@@ -193,12 +193,12 @@ class Reporter:
 
 
 def can_watch() -> bool:
-    """Whether this system has what it takes; elsewhere a script runs in the command's process."""
+    """Return whether this system can do it; else a script runs in the command's process."""
     return hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")
 
 
 def fork() -> tuple[int, set[signal.Signals]]:
-    """As ``os.fork``; the child dies with its parent. In the parent signals wait for ``watch``."""
+    """Fork as ``os.fork``; the child dies with its parent, whose signals wait for ``watch``."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
@@ -212,11 +212,10 @@ def fork() -> tuple[int, set[signal.Signals]]:
 
 
 def watch(pid: int, before: set[signal.Signals]) -> int:
-    """Wait for the child and pass on the signals that this process gets.
+    """Wait for the child, pass on the signals that this process gets, and return the exit code.
 
-    Returns the exit code as shells give it.
-
-    Both already have what a terminal sends (Ctrl-C).
+    The exit code is as shells give it. Signals that a terminal sends (Ctrl-C) are not passed on:
+    the child has them already.
     """
     try:
         while True:
@@ -233,19 +232,20 @@ def watch(pid: int, before: set[signal.Signals]) -> int:
 
 
 def _next() -> tuple[int, bool]:
-    """The next signal, and whether a process sent it to this one."""
+    """Return the next signal, and whether a process sent it to this one."""
     wanted = {*_PASSED, signal.SIGCHLD}
     if not hasattr(signal, "sigwaitinfo"):  # macOS does not say who sent it
         number = signal.sigwait(wanted)
         return number, number not in (signal.SIGINT, signal.SIGQUIT)
     about = signal.sigwaitinfo(wanted)
-    return about.si_signo, about.si_code <= 0  # above 0: the kernel's own, to the whole group
+    return about.si_signo, about.si_code <= 0  # above 0: sent by the kernel, to the whole group
 
 
 def whole(status: Status | None, code: int) -> Record:
     """Return what was observed, with a note or an error on what may be missing.
 
-    ``code`` is the exit code."""
+    ``code`` is the exit code.
+    """
     seen = status or Status()
     if seen.state in (ENDED, LEFT):
         return seen.record

@@ -1,7 +1,6 @@
-"""Says of each compilation why it exists, where, and in which words a user would say it.
+"""Explains each compilation: why it exists, where, and in words that a user would use.
 
-By what was going on, where that was watched; else, and in a log, by the report
-of torch_xla alone.
+It uses what was going on, if that was watched; else, and for a log, the report of torch_xla alone.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _STEP = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
 _DEFINES = ("def ", "async def ", "@", "class ")
 
 OUTSIDE = "a node of the FX graph did not run on XLA"
-"""Why a graph is split, where nothing more is known."""
+"""The reason of a split graph if nothing more is known."""
 RESHARDED = "a sharded tensor was read, and put together by a graph"
 
 LAZY = ("sync", "access")
-"""Causes of graphs that lazy tensors make, without an FX graph."""
+"""The causes of graphs that lazy tensors make, without an FX graph."""
 _LOWERED = ("fx", "split", "recompile")
-"""Causes of graphs that are FX graphs, or parts of them."""
+"""The causes of graphs that are FX graphs, or parts of them."""
 
 _LOADER = "the end of a step of the device loader"
 _PROFILER = "the end of a profiler step"
@@ -53,7 +52,7 @@ _SYNCING = (
     ("next", "parallel_loader.py", _LOADER),
     ("__exit__", "profiler.py", _PROFILER),
 )
-"""Functions of torch_xla that sync, a part of the name of their file, and how a user calls it."""
+"""Functions of torch_xla that sync, with a part of their file's name, and the user's words."""
 
 _SAID = (
     ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),
@@ -64,17 +63,17 @@ _SAID = (
 )
 """torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they mean.
 
-They are taken where the frames do not say: they also call a value read what is not.
+They are used if the frames do not say: they also call some things a value read that are none.
 """
 
 
 @dataclass(slots=True)
 class _Why:
-    """An explanation under way.
+    """The parts of an explanation.
 
-    ``callers`` is the Python stack that led there, the innermost frame first,
-    ``traced`` goes on inside of what Dynamo traced, the outermost first. ``deep``:
-    the place is the innermost line of ``traced``, and not the outermost.
+    ``callers`` is the Python stack that led there, the innermost frame first, ``traced`` continues
+    it inside of what Dynamo traced, the outermost first. ``deep``: the place is the innermost line
+    of ``traced``, and not the outermost.
     """
 
     cause: str
@@ -88,12 +87,12 @@ class _Why:
 
 
 def is_recompile(event: Event) -> bool:
-    """Whether a graph was lowered again below Dynamo, which did not compile again."""
+    """Return whether a graph was lowered again below Dynamo, which did not compile again."""
     return event.context is not None and bool(event.context.change) and _inside(event)
 
 
 def graph(name: str, event: Event, places: Naming) -> Graph:
-    """The graph of one compilation."""
+    """Return the graph of one compilation."""
     why = _why(event, places)
     report = event.report
     traced = tuple(reversed(why.traced)) if why.deep else tuple(why.traced)
@@ -120,7 +119,7 @@ def graph(name: str, event: Event, places: Naming) -> Graph:
 
 def _why(event: Event, places: Naming) -> _Why:
     frames = event.report.frames if event.report else event.stack
-    # What runs in a thread of autograd's has no user there: it is the backward pass's.
+    # A thread of autograd's has no user frames: what runs there belongs to the backward pass.
     candidates = (*frames, *event.backward)
     if event.context is not None and _inside(event):
         return _in_context(event.context, event, candidates, places)
@@ -142,7 +141,7 @@ def _why(event: Event, places: Naming) -> _Why:
 
 
 def reported(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
-    """What was going on in the bridge, by a report alone; None if it was nothing there."""
+    """Return what the bridge was doing, by a report alone; None if it was not at work."""
     graph = graph or FxGraph()
     if in_backward(report):
         graph = replace(graph, backward=True, cuts=[])
@@ -160,20 +159,20 @@ def reported(report: CompileReport, graph: FxGraph | None) -> LoweringContext | 
 
 
 def lowers(report: CompileReport) -> bool:
-    """Whether the bridge lowered an FX graph by this compilation, or a part of it."""
+    """Return whether the bridge lowered an FX graph, or a part of it, by this compilation."""
     inside = "compiling a FX graph" in report.said or "executing a compiled" in report.said
     return inside or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
 
 
 def in_backward(report: CompileReport) -> bool:
-    """Whether what was lowered is the backward pass of a compiled function."""
+    """Return whether what was lowered is the backward pass of a compiled function."""
     return any(
         "backward" in frame.name and "/torch/_functorch/" in frame.file for frame in report.frames
     )
 
 
 def _inside(event: Event) -> bool:
-    """Whether a compilation was made by what was going on, and not by another thread meanwhile."""
+    """Return whether a compilation belongs to its context, and not to another thread meanwhile."""
     if event.report is None:
         return not event.resharded
     if event.context is not None and event.context.kind == "backward":
@@ -221,7 +220,7 @@ def _in_context(
 def _lowered(
     context: LoweringContext, event: Event, frames: Sequence[Line], places: Naming
 ) -> _Why:
-    """A piece of an FX graph, or the whole of it."""
+    """Explain a piece of an FX graph, or the whole of it."""
     graph, piece = context.graph, context.piece
     assert graph is not None
     assert piece is not None
@@ -252,7 +251,7 @@ def _split(
 
 
 def _because(cut: Cut, places: Naming) -> str:
-    """The reason of a cut, with the line that made what could not be taken."""
+    """Return the reason of a cut, with the line that made what could not be taken."""
     for stack in cut.made:
         codes = (frame.code for frame in _users(reversed(stack), places))
         if code := next(filter(None, codes), ""):
@@ -280,7 +279,7 @@ def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _W
 
 
 def _step_or_compile(frames: Sequence[Line], places: Naming) -> str:
-    """What was called: ``torch_xla.step()`` is ``compile()`` inside, the user's line decides."""
+    """Return what was called by the user's line: ``torch_xla.step()`` is ``compile()`` inside."""
     frame = next(_users(frames, places), NOWHERE)
     return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
 
@@ -309,7 +308,7 @@ def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
 
 
 def _read(event: Event, frames: Sequence[Line], places: Naming) -> str:
-    """By what a value was read, from the source text around."""
+    """Return how a value was read, from the source text around."""
     depth = next(
         (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)
     )
@@ -317,7 +316,7 @@ def _read(event: Event, frames: Sequence[Line], places: Naming) -> str:
     for op in event.fallbacks:
         if any(_mentions(text, op) for text in texts):
             return runs_on_cpu([op])
-    # The line is the user's, and how it was read may be in test infrastructure below it.
+    # This line is the user's; the read itself may be in test infrastructure below it.
     for frame, own in zip(frames, texts, strict=False):
         for pattern, text in READERS if places.is_written(frame.file) else ():
             if found := pattern.search(own):
@@ -331,13 +330,13 @@ def _read(event: Event, frames: Sequence[Line], places: Naming) -> str:
 
 
 def _mentions(text: str, op: str) -> bool:
-    """Whether a line calls an op: ``torch.linalg.qr(x)`` calls ``aten::linalg_qr``."""
+    """Return whether a line calls an op: ``torch.linalg.qr(x)`` calls ``aten::linalg_qr``."""
     name = op.split("::")[-1].split(".")[0].strip("_")
     return name in text or all(part in text for part in name.split("_"))
 
 
 def _callers(frames: Sequence[Line]) -> Sequence[Line]:
-    """Who called the compiled function: the frames outside of Dynamo's entry to its graph.
+    """Return the callers of the compiled function: the frames outside of Dynamo's entry.
 
     Inside are the backend's frames, and a backend may be the user's own.
     """
@@ -352,9 +351,9 @@ def _users(frames: Iterable[Line], places: Naming) -> Iterator[Frame]:
 
 
 def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame, ...]:
-    """The user's frames, outermost first, to the place itself, which is the last.
+    """Return the user's frames, outermost first, up to the place itself, which is the last.
 
-    The line of Dynamo's code for a function is its ``def``: what it traced goes on from there.
+    The line of Dynamo's code for a function is its ``def``: what it traced continues from there.
     """
     if where == NOWHERE:
         return ()
@@ -366,10 +365,10 @@ def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame,
 
 
 def _place(frames: Iterable[Line], places: Naming) -> Frame:
-    """The first frame of the user's.
+    """Return the first frame of the user's.
 
-    A frame at its own ``def`` is Dynamo's code for that function:
-    the line that called it says more.
+    A frame at its own ``def`` is Dynamo's code for that function: the line that called it says
+    more.
     """
     at_def = NOWHERE
     for frame in _users(frames, places):
@@ -381,7 +380,7 @@ def _place(frames: Iterable[Line], places: Naming) -> Frame:
 
 
 def _in_graph(graph: FxGraph, event: Event, places: Naming) -> Frame | None:
-    """The place of Dynamo's graph, where the innermost frame of the user's is Dynamo's code."""
+    """Return the place of Dynamo's graph, if the user's innermost frame is Dynamo's code."""
     frames = event.report.frames if event.report is not None else ()
     frame = next(_users(frames, places), None)
     return graph.where if frame is None or frame.code.startswith(_DEFINES) else None

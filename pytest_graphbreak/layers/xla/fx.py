@@ -1,4 +1,4 @@
-"""What an FX graph shows when torch_xla's bridge lowers it: its place, its cuts, its inputs.
+"""Reads an FX graph that torch_xla's bridge lowers: its place, its cuts, its inputs.
 
 The bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once,
 to find those that XLA cannot take. It puts the rest into partitions
@@ -29,7 +29,7 @@ MOVED: Final = "a tensor was moved to the CPU"
 _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
 
 Stack = tuple[Line, ...]
-"""Frames of a node's code, outermost first, as Dynamo wrote them down."""
+"""The frames of a node's code, outermost first, as Dynamo wrote them down."""
 
 _STACK_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<name>.*)')
 _MAKERS = (
@@ -43,8 +43,8 @@ _CONSTRUCTOR = re.compile(rf"\b(?:torch\.|np\.|numpy\.)?(?:{_MAKERS})\(")
 class Cut:
     """A node that XLA could not take. ``position`` is its place in the order of the graph.
 
-    ``made`` has the stacks of the code that made what it could not take, the
-    nearest first: the line that somebody wrote belongs to the reason.
+    ``made`` has the stacks of the code that made what XLA could not take, the nearest first: the
+    line that somebody wrote belongs to the reason.
     """
 
     position: int
@@ -56,9 +56,9 @@ class Cut:
 
 @dataclass(slots=True, eq=False)
 class FxGraph:
-    """One FX graph that reached the bridge. ``change`` says why it was compiled again.
+    """An FX graph that reached the bridge. ``change`` says why it was compiled again.
 
-    ``where`` is the place of Dynamo's graph, where the lines of the nodes are not known.
+    ``where`` is the place of Dynamo's graph if the lines of the nodes are not known.
     """
 
     source: str = ""
@@ -71,14 +71,14 @@ class FxGraph:
     cuts: list[Cut] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     names: tuple[str, ...] = ()
-    """What its inputs are called in the user's code, in their order."""
+    """The names of its inputs in the user's code, in their order."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """The same by the names of their nodes."""
+    """The same names by the names of their nodes."""
     settled: bool = False
     """Whether the bridge is done with its inputs."""
 
     def input(self, node: str) -> str:
-        """The name in the user's code of the input that this node represents."""
+        """Return the name in the user's code of the input that this node represents."""
         return self.inputs.get(node, f"`{node}`")
 
 
@@ -96,12 +96,12 @@ class Piece:
     inputs: tuple[tuple[str, bool], ...] = ()
 
     def cut_after(self) -> Cut | None:
-        """The node that ended this piece; for the last piece the one that it began after."""
+        """Return the node that ended this piece; for the last piece the one before it."""
         after = [cut for cut in self.fx.cuts if cut.position > self.last]
         return min(after, key=_position) if after else self.cut_before()
 
     def cut_before(self) -> Cut | None:
-        """The node whose result this piece takes; for the first piece the one that ended it."""
+        """Return the node whose result this piece takes; for the first piece the one after it."""
         before = [cut for cut in self.fx.cuts if cut.position < self.first]
         if before:
             return max(before, key=_position)
@@ -109,7 +109,7 @@ class Piece:
 
 
 def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph:
-    """What there is to say of a graph before the bridge lowers it."""
+    """Return what can be said of a graph before the bridge lowers it."""
     nodes = list(gm.graph.nodes)
     names = input_names(nodes, compiled)
     calls = [node for node in nodes if node.op.startswith("call_")]
@@ -122,13 +122,13 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
         pending=tuple(pending_inputs(args, names)),
         positions={node.name: position for position, node in enumerate(nodes)},
         names=names,
-        # A backend may have put nodes of its own between the inputs: they are recognised by name.
+        # Inputs are recognised by name: a backend may have put nodes of its own between them.
         inputs=dict(zip((node.name for node in nodes if is_input(node)), names, strict=True)),
     )
 
 
 def _written(stack: Stack, compiled: Compiled | None) -> Stack:
-    """The frames from the function that somebody wrote inwards, without its decorators'."""
+    """Return the frames from the function that somebody wrote inwards, without decorators'."""
     written = compiled.written if compiled else None
     for number, frame in enumerate(stack):
         if (frame.file, frame.name) == written:
@@ -137,9 +137,9 @@ def _written(stack: Stack, compiled: Compiled | None) -> Stack:
 
 
 def shape_env(gm: Any) -> Any:
-    """The ``ShapeEnv`` that Dynamo made for this compilation; None if the graph shows none."""
+    """Return the ``ShapeEnv`` that Dynamo made for this compilation; None if it is not shown."""
     for node in gm.graph.nodes:
-        # Dynamo's own graphs have example values, those of AOTAutograd and of an export values.
+        # Dynamo's own graphs have ``example_value``; those of AOTAutograd and of an export ``val``.
         value = node.meta.get("val", node.meta.get("example_value"))
         mode = getattr(value, "fake_mode", None)
         if mode is not None:
@@ -148,7 +148,7 @@ def shape_env(gm: Any) -> Any:
 
 
 def node_stack(node: Any) -> Stack:
-    """The user's frames that made a node."""
+    """Return the user's frames that made a node."""
     text = node.meta.get("stack_trace") or ""
     return tuple(
         Line(found["file"], int(found["line"]), found["name"].strip())
@@ -157,7 +157,7 @@ def node_stack(node: Any) -> Stack:
 
 
 def pending_inputs(args: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
-    """The arguments on the device that still wait to be computed, by name. Computes nothing."""
+    """Yield the device arguments that wait to be computed, by name. Computes nothing."""
     there = [position for position, arg in enumerate(args) if on_device(arg)]
     waiting = native.function("_check_tensor_need_materialization")
     for position, waits in zip(there, waiting([args[at] for at in there]), strict=True):
@@ -166,7 +166,7 @@ def pending_inputs(args: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
 
 
 def describe_piece(gm: Any, fx: FxGraph) -> Piece:
-    """Where a partition lies in its graph."""
+    """Return the piece for a partition, with its place in its graph."""
     nodes = list(gm.graph.nodes)
     calls = [node for node in nodes if node.op.startswith("call_")]
     places = [fx.positions[node.name] for node in calls if node.name in fx.positions]
@@ -182,7 +182,7 @@ def describe_piece(gm: Any, fx: FxGraph) -> Piece:
 
 
 def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -> Cut | None:
-    """Why the bridge leaves a node out; None for one that touches no device tensor anyway.
+    """Return why the bridge leaves a node out; None for one that uses no device tensor.
 
     ``ops`` are the aten ops that ran on the CPU in it.
     """
@@ -209,14 +209,14 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
 
 
 def cpu_op(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
-    """A node whose aten ops, at least some of them, run on the CPU."""
+    """Return the cut at a node whose aten ops, or some of them, run on the CPU."""
     return Cut(
         fx.positions.get(node.name, 0), runs_on_cpu(ops), node_stack(node), module_path(node)
     )
 
 
 def cut_at(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
-    """A node that needed a value: by an aten op that runs on the CPU, or since it reads one."""
+    """Return the cut at a node that needed a value: by an op on the CPU, or by a read."""
     if ops:
         return cpu_op(node, ops, fx)
     reason = f"{op_name(node)} reads a value"
@@ -229,7 +229,7 @@ def runs_on_cpu(ops: Iterable[str]) -> str:
 
 
 def find_op(gm: Any, ops: Iterable[str]) -> Any:
-    """The first node of a graph that calls one of these aten ops, such as ``aten::histc``."""
+    """Return the first node of a graph that calls one of these ops, such as ``aten::histc``."""
     wanted = {op.split(".")[0] for op in ops}
     for node in gm.graph.nodes:
         if node.op == "call_function" and op_name(node) in wanted:
@@ -238,7 +238,7 @@ def find_op(gm: Any, ops: Iterable[str]) -> Any:
 
 
 def tensors(value: Any) -> Iterator[Any]:
-    """The tensors in an argument or a result: itself, or those of a list, tuple or dict."""
+    """Yield the tensors in an argument or a result: itself, or those of a list, tuple or dict."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors(item)
@@ -253,7 +253,7 @@ def on_device(value: Any) -> bool:
 
 
 def constructor(line: str) -> str | None:
-    """The call in a source line that makes a tensor, such as ``torch.tensor(3.0)``."""
+    """Return the call in a source line that makes a tensor, such as ``torch.tensor(3.0)``."""
     found = _CONSTRUCTOR.search(line)
     if found is None:
         return None
@@ -266,7 +266,7 @@ def constructor(line: str) -> str | None:
 
 
 def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack, ...]]:
-    """A tensor of the CPU among the operands of a node, and the code that it came from."""
+    """Describe a CPU tensor among the operands of a node; return the code that made it, too."""
     what = f"CPU tensor of shape {list(tensor.shape)}"
     origin = node
     while not is_input(origin) and origin.all_input_nodes:
@@ -280,17 +280,17 @@ def _position(cut: Cut) -> int:
     return cut.position
 
 
-# Why a graph was compiled again: what differs from the one before, in a user's words.
+# Why a graph was compiled again: what differs from the graph before, in a user's words.
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What is compared to say why a graph was compiled again."""
+    """The parts of a graph that are compared to say why it was compiled again."""
 
     inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
-    """Name, dtype and shape of each tensor among the arguments."""
+    """The name, dtype and shape of each tensor among the arguments."""
     numbers: tuple[tuple[str, float], ...]
-    """Op and value of each Python number in the graph."""
+    """The op and value of each Python number in the graph."""
 
 
 def signature(gm: Any, args: Sequence[Any], names: Sequence[str]) -> Signature:
@@ -310,7 +310,7 @@ def signature(gm: Any, args: Sequence[Any], names: Sequence[str]) -> Signature:
 
 
 def change(before: Signature | None, now: Signature) -> str:
-    """In a user's words, what differs from the graph that was compiled before."""
+    """Return what differs from the graph compiled before, in a user's words."""
     if before is None:
         return "compiled again"
     if len(before.inputs) == len(now.inputs):
@@ -331,7 +331,7 @@ def change(before: Signature | None, now: Signature) -> str:
 
 
 def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None) -> str:
-    """Why a graph with dynamic shapes was lowered again, from its Python numbers."""
+    """Return why a graph with dynamic shapes was lowered again, from its Python numbers."""
     names = [name for name, _ in piece.inputs]
     after = [(name, arg) for name, arg in zip(names, args, strict=False) if _number(arg)]
     if before is None or len(before) != len(after):

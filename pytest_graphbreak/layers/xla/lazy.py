@@ -1,11 +1,10 @@
-"""FX graphs that a backend runs by itself, without torch_xla's bridge.
+"""Follows FX graphs that a backend runs by itself, without torch_xla's bridge.
 
-Such a backend (tt_torch's legacy flow) calls the graph module, which only notes
-its operations, and then has torch_xla compute the results. What is compiled by
-that is the FX graph, and no sync of the user's. So the last graph module of
-Dynamo's that was run is remembered, with the function that ran it: what is
-compiled with that function on the stack is of the graph. While the module's own
-code is on the stack too, it is what one of its nodes needed.
+Such a backend (tt_torch's legacy flow) calls the graph module, which only notes its operations, and
+then has torch_xla compute the results. What is compiled by that is the FX graph, and no sync of the
+user's. So the last graph module of Dynamo's that was run is remembered, with the function that ran
+it: what is compiled with that function on the stack belongs to the graph. While the module's own
+code is on the stack too, one of its nodes needed what is compiled.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from pytest_graphbreak.model.stacks import Line
 _ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
 """A line of the code that torch.fx writes for a graph: it begins with the name of its node."""
 _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.py")
-"""Between who calls a graph module and the module."""
+"""The files between the caller of a graph module and the module."""
 _WRITTEN = "<eval_with_key>"
 _BRIDGE = "/dynamo_bridge.py"
 _LOWERED = "optimized_mod"
-"""What the bridge puts into a graph in place of each part that it lowered."""
+"""The name of the function that the bridge puts into a graph for each part that it lowered."""
 
 
 @dataclass(slots=True, eq=False)
 class _ModuleRun:
-    """One run of a graph module. ``within`` is the file and name of the function that runs it."""
+    """A run of a graph module. ``within`` is the file and name of the function that runs it."""
 
     module: weakref.ref[Any]
     within: tuple[str, str]
@@ -57,10 +56,10 @@ class _LoweredModule:
 
 
 class Lazy:
-    """The hooks around graph modules that are run, and whose a compilation is by its stack.
+    """The hooks around graph modules that are run, and the owners of compilations by stack.
 
-    ``describe`` gives the FX graph of a module, None if it is not of Dynamo's
-    making; ``busy`` says that the bridge is what runs it.
+    ``describe`` returns the FX graph of a module, None if Dynamo did not make it; ``busy`` says
+    whether the bridge runs it.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Lazy:
     def forget(self) -> None:
         self._run = None
 
-    # _WrappedCall.__call__(self, module, *inputs): somebody calls a graph module.
+    # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
 
     def calling(self, args: tuple[Any, ...]) -> None:
         depth = self._depth.value = getattr(self._depth, "value", 0) + 1
@@ -94,8 +93,8 @@ class Lazy:
     def called(self, token: None, result: Any) -> None:
         self._depth.value = getattr(self._depth, "value", 1) - 1
 
-    # Graph.process_inputs(self, *inputs): Interpreter.run begins. That one is not watched
-    # itself, since Dynamo names it where it meets it.
+    # Graph.process_inputs(self, *inputs): Interpreter.run begins. That function itself is not
+    # watched, since Dynamo uses its name where it meets it.
 
     def interpreting(self, args: tuple[Any, ...]) -> None:
         frame = caller()
@@ -107,7 +106,7 @@ class Lazy:
         self._begins(interpreter.module, args[1:], frame)
 
     def owner(self, report: CompileReport, ops: Iterable[str]) -> LoweringContext | None:
-        """What a compilation belongs to, if it belongs to the graph that was run last."""
+        """Return the context of a compilation if it belongs to the graph that was run last."""
         run = self._run
         module = run.module() if run is not None else None
         known = self._modules.get(module) if module is not None else None
@@ -130,7 +129,7 @@ class Lazy:
             return
         if not any(map(_computed, inputs)):
             return
-        self._recorder.quick()  # what was compiled before is of the run before
+        self._recorder.quick()  # what was compiled before belongs to the run before
         self._run = None
         known = self._know(module, inputs)
         if known is None:
@@ -150,12 +149,12 @@ class Lazy:
 
 
 def _runs_node(frame: Line) -> bool:
-    """Whether this frame is of the code of a graph module, or of an interpreter of it."""
+    """Return whether this frame is the code of a graph module, or of its interpreter."""
     return frame.file.startswith(_WRITTEN) or frame.name == "run_node"
 
 
 def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
-    """The frames inside of the function that runs a graph; None where it is not on the stack."""
+    """Return the frames inside of the function that runs a graph; None if it is not there."""
     for number, frame in enumerate(frames):
         if (frame.file, frame.name) == within:
             return frames[:number]
@@ -163,7 +162,7 @@ def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] |
 
 
 def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph) -> Cut | None:
-    """The node that needed a value; each node is one cut, however often it is run."""
+    """Return the cut at the node that needed a value; one for each node, over all its runs."""
     node = _node(frames, module) or xla_fx.find_op(module, ops)
     if node is None:
         return None
@@ -177,7 +176,7 @@ def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph
 
 
 def _relowered(context: LoweringContext, before: _ModuleRun, after: _ModuleRun) -> LoweringContext:
-    """The same graph is lowered once more: what is different from the last time."""
+    """Return the context of a graph that is lowered again, with what differs from last time."""
     assert context.piece is not None
     if after.numbers != before.numbers:
         change = xla_fx.new_sizes(context.piece, after.numbers, before.numbers)
@@ -192,7 +191,7 @@ def _relowered(context: LoweringContext, before: _ModuleRun, after: _ModuleRun) 
 
 
 def _node(frames: Sequence[Line], module: Any) -> Any:
-    """The node whose line of the written code is on the stack of a compilation."""
+    """Return the node whose line of the written code is on the stack of a compilation."""
     for frame in frames:
         if frame.file.startswith(_WRITTEN):
             found = _ASSIGNED.match(linecache.getline(frame.file, frame.line))
@@ -202,13 +201,13 @@ def _node(frames: Sequence[Line], module: Any) -> Any:
 
 
 def _is_tracing() -> bool:
-    """Whether Dynamo or what comes after it is at work: then a graph is not run but looked at."""
+    """Return whether Dynamo or a later stage is at work: then a graph is traced, not run."""
     from torch._guards import CompileContext
 
     return CompileContext.current_compile_id() is not None
 
 
 def _computed(value: Any) -> bool:
-    """Whether a value is a tensor on the device, and no stand-in for one."""
+    """Return whether a value is a tensor on the device, and no stand-in for one."""
     torch = sys.modules["torch"]
     return type(value) in (torch.Tensor, torch.nn.Parameter) and xla_fx.on_device(value)

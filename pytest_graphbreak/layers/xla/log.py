@@ -1,7 +1,7 @@
-"""What torch_xla says of its compilations in a log (``PT_XLA_DEBUG_LEVEL``).
+"""Reads torch_xla's reports of its compilations from a log (``PT_XLA_DEBUG_LEVEL``).
 
-The blocks are read by the same reader as the live observer's debug file; here
-they are found among everything else, rank by rank.
+The blocks are read by the same reader as the live observer's debug file; here they are found among
+everything else, rank by rank.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _HASH: Final = b"Computation hash: "
 
 
 class XlaLines:
-    """Finds the blocks and gives each compilation to ``take(rank, report)``."""
+    """Finds the blocks and passes each compilation to ``take(rank, report)``."""
 
     def __init__(self, take: Callable[[str, CompileReport], None]) -> None:
         self._take = take
         self._readers: dict[str, Reader] = {}
 
     def group(self) -> Group:
-        """What to search for."""
+        """Return what to search for."""
         return Group([Needle(_ANALYSIS, self._analysis), Needle(_HASH, self._hash)], _ANALYSIS)
 
     def _analysis(self, block: Block, at: int) -> int:
-        """Lines of a block that follow each other."""
+        """Read lines of a block that follow each other."""
         data = block.data
         ahead = _ahead(block, at)
         if ahead is None:
@@ -63,7 +63,7 @@ class XlaLines:
 
 
 def _ahead(block: Block, at: int) -> bytes | None:
-    """The text before a mark in its line; None if those are words and not a prefix."""
+    """Return the text before a mark in its line; None if it is a sentence and not a prefix."""
     begin = scan.begin(block.data, at)
     ahead = bytes(block.data[begin:at])
     if len(ahead) > scan.BEFORE or ahead.endswith((b"Post ", b"'", b'"', b"`")):
@@ -72,10 +72,10 @@ def _ahead(block: Block, at: int) -> bytes | None:
 
 
 def event(report: CompileReport, graph: FxGraph) -> Event:
-    """A compilation as the sensors would note it. ``graph``: what Dynamo made last."""
+    """Return a compilation as the sensors would note it. ``graph`` is what Dynamo made last."""
     called = bool(report.frames)
     report.frames = without_hooks(report.frames)
-    # A thread without Python frames is autograd's, also where a kernel of ours was called in it.
+    # A thread without Python frames is autograd's, even if it called a kernel of ours.
     backward = not report.frames and (called or not report.said)
     return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
 
@@ -103,15 +103,15 @@ _PACKED: Final = re.compile(
     rb"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d+)\|"
 )
 _OP: Final = re.compile(rb"(?:aten|prims|torch|xla)__(?!device_data)")
-"""An op that torch_xla lowered; ``device_data`` is an input, placed where it was made."""
+"""The ops that torch_xla lowered, but for ``device_data``: inputs, placed where they were made."""
 
 MOST: Final = 100_000
-"""Aliases read of one graph; the rest of a larger one is passed over."""
+"""The most aliases that are read of one graph; the rest of a larger one is skipped."""
 
 DEPTH: Final = 200
 
 Place = tuple[str, int, str]
-"""File as the log names it, 1-based line, function (empty if the log does not name it)."""
+"""The file as the log names it, the 1-based line, and the function (empty if not named)."""
 
 
 class Locations:
@@ -122,7 +122,7 @@ class Locations:
         self._inline: Counter[Place] = Counter()
 
     def feed(self, data: bytearray, start: int, end: int) -> None:
-        """A part of the text, in whole lines."""
+        """Read a part of the text, in whole lines."""
         for found in _ALIAS.finditer(data, start, end):
             if len(self._aliases) >= MOST:
                 return
@@ -134,7 +134,7 @@ class Locations:
                 self._inline[_text(found[1]), int(found[2]), ""] += 1
 
     def places(self, is_user: Callable[[str], bool]) -> tuple[Counter[Place], str]:
-        """How many kinds of ops each line has, and the path of the module most are in."""
+        """Return how many kinds of ops each line has, and the path of the module most are in."""
         places: Counter[Place] = Counter()
         modules: Counter[str] = Counter()
         innermost: dict[bytes, Place | None] = {}
@@ -178,14 +178,14 @@ class Locations:
         depth: int,
         name: str = "",
     ) -> Place | None:
-        """The innermost frame of a location that is the user's; callsites run outwards."""
+        """Return the innermost frame of a location that is the user's; callsites run outwards."""
         if depth == 0:
             return None
         body = body.strip()
         reference = _REFERENCE.fullmatch(body)
         if reference is not None:
             if body not in known:
-                known[body] = None  # a location that holds itself ends here
+                known[body] = None  # a location that contains itself ends here
                 inner = self._aliases.get(reference[1], b"")
                 known[body] = self._innermost(inner, is_user, known, depth - 1, name)
             return known[body]
@@ -206,7 +206,7 @@ class Locations:
 
 
 def _module(modules: bytes) -> str:
-    """``Net[net]|Linear[blocks.0.fc]`` -> ``blocks.0.fc``: the innermost module's own path."""
+    """Return the innermost module's path: ``Net[net]|Linear[blocks.0.fc]`` -> ``blocks.0.fc``."""
     inner = re.findall(rb"\[([^\[\]|]*)\]", modules)
     return _text(inner[-1]) if inner else ""
 

@@ -1,4 +1,4 @@
-"""What things of an FX graph are called in the user's code: inputs, modules, ops."""
+"""Names of the parts of an FX graph in the user's code: inputs, modules, ops."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 _GETATTR = re.compile(r"\bgetattr\(([^()]{1,500}), '([^']{1,200})'\)")
 _SELF = "L__self___"
 _NUMBERED = re.compile(r"(?:primals|arg|args|input)?_?\d+(?:_\d+)?")
-"""Names of inputs that torch made up."""
+"""The names of inputs that torch made up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A graph of the dynamo layer: its compile id, and what its inputs are in the user's code.
+    """A graph of the dynamo layer: its compile id, and its inputs' names in the user's code.
 
-    ``written`` is the file and the name of the ``forward`` that somebody wrote,
-    where Dynamo compiled a decorator's wrapper around it.
+    ``written`` is the file and the name of the ``forward`` that somebody wrote, if Dynamo compiled
+    a decorator's wrapper around it.
     """
 
     id: str
@@ -29,14 +29,14 @@ class Compiled:
 
 
 def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, ...]:
-    """What the inputs of a graph are called in the user's code; its own names where unknown."""
+    """Return the names of a graph's inputs in the user's code, or its own if unknown."""
     known = compiled.inputs if compiled else ()
     nodes = list(nodes)
     paths = _module_paths(nodes)
     inputs = [node for node in nodes if is_input(node)]
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
-    # An export lifts what the module holds, and puts it before the user's inputs.
+    # An export lifts the module's parameters, and puts them before the user's inputs.
     lifted = max(0, max((number + 1 for number in numbers), default=0) - len(known))
     return tuple(
         _input_name(node, position, known, number - lifted, backward, paths)
@@ -45,7 +45,7 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
 
 
 def _number_of(node: Any, position: int, backward: bool) -> int:
-    """Which of the inputs of the graph that it was made from this is; -1 if none of them."""
+    """Return the position of an input in the graph that this one was made from; -1 if none."""
     label = node.meta.get("desc")
     if label is None:
         return -1 if backward else position
@@ -54,7 +54,7 @@ def _number_of(node: Any, position: int, backward: bool) -> int:
 
 
 def _attribute(target: str, paths: Mapping[str, str]) -> str:
-    """A parameter as the user wrote it, where Dynamo did not inline modules.
+    """Return a parameter as the user wrote it, if Dynamo did not inline modules.
 
     Then it calls a module ``L__self___downs_0_conv_1`` (torch 2.13, torch/_dynamo/output_graph.py).
     """
@@ -65,7 +65,7 @@ def _attribute(target: str, paths: Mapping[str, str]) -> str:
 
 
 def _module_paths(nodes: Iterable[Any]) -> dict[str, str]:
-    """The path of each module that nodes are in, by Dynamo's name for it."""
+    """Return the path of each module that nodes are in, by Dynamo's name for it."""
     return {
         str(key): _path(str(path))
         for node in nodes
@@ -99,13 +99,13 @@ def _input_name(
 
 
 def dynamo_name(source: Any) -> str:
-    """What Dynamo calls a source. A method up to torch 2.9, a property later."""
+    """Return Dynamo's name for a source. It is a method up to torch 2.9, a property later."""
     name = source.name
     return str(name() if callable(name) else name)
 
 
 def written_forward(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The ``forward`` inside of a wrapper that was compiled with these local variables.
+    """Return the ``forward`` inside of a wrapper that was compiled with these local variables.
 
     Every model of transformers is compiled as the same few wrappers.
     """
@@ -127,14 +127,15 @@ def written_forward(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str
 
 
 def source_name(source: str) -> str:
-    """A name as the user wrote it: ``L['self']._modules['head'].scale`` is ```self.head.scale```.
+    """Return a name as the user wrote it.
 
-    A size is said in words: ``L['x'].size()[0]`` is ``dimension 0 of `x```.
+    ``L['self']._modules['head'].scale`` is ```self.head.scale```. A size is given in words:
+    ``L['x'].size()[0]`` is ``dimension 0 of `x```.
     """
     size = re.fullmatch(r"(?P<of>.*)\.size\(\)\[(?P<dim>\d+)\]", source)
     if size:
         return f"dimension {size['dim']} of {source_name(size['of'])}"
-    if "___stack" in source:  # Dynamo's name for what a line had computed when it broke
+    if "___stack" in source:  # Dynamo's name for the value of a line up to the break
         return "the value of this line"
     name = re.sub(r"^[LG]\['([^']*)'\]", r"\1", source)
     name = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", name)
@@ -142,7 +143,7 @@ def source_name(source: str) -> str:
 
 
 def module_path(node: Any) -> str | None:
-    """The path of the innermost nn.Module around a node: ``blocks.0.linear``."""
+    """Return the path of the innermost nn.Module around a node: ``blocks.0.linear``."""
     stack = node.meta.get("nn_module_stack")
     if not stack:
         return None
@@ -151,8 +152,8 @@ def module_path(node: Any) -> str | None:
 
 
 def _path(source: str) -> str:
-    """``blocks.0.linear`` for ``L['self'].blocks[0].linear``."""
-    while found := _GETATTR.search(source):  # how Dynamo writes a name that is no identifier
+    """Return ``blocks.0.linear`` for ``L['self'].blocks[0].linear``."""
+    while found := _GETATTR.search(source):  # Dynamo's notation for a name that is no identifier
         source = f"{source[: found.start()]}{found[1]}.{found[2]}{source[found.end() :]}"
     name = source_name(source).strip("`")
     name = re.sub(r"\[(?:'([^']*)'|(\d+))\]", r".\1\2", name)
@@ -160,7 +161,7 @@ def _path(source: str) -> str:
 
 
 def common_module(nodes: Iterable[Any]) -> str | None:
-    """The path of the module that all these nodes are in."""
+    """Return the path of the module that all these nodes are in."""
     common: list[str] | None = None
     for node in nodes:
         parts = (module_path(node) or "").split(".")
@@ -174,7 +175,7 @@ def common_module(nodes: Iterable[Any]) -> str | None:
 
 
 def op_name(node: Any) -> str:
-    """``aten::mul`` for a call of ``aten.mul.Tensor``; other functions by their own name."""
+    """Return ``aten::mul`` for ``aten.mul.Tensor``, and the own name of other functions."""
     found = re.fullmatch(r"(\w+)\.(\w+)(?:\.\w+)?", str(node.target))
     if found:
         return f"{found[1]}::{found[2]}"

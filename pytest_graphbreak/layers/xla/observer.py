@@ -1,10 +1,9 @@
 """The xla layer: computations that the PJRT client compiled through torch_xla.
 
-A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy
-tensors, ``openxla``, forward and backward, in every thread. ``meter`` reads
-it, ``cache_key`` keeps the counts of tests apart, ``sensors`` notes what was
-going on, ``explain`` says of each graph why it exists; ``private`` holds
-the names of torch_xla that are called.
+A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy tensors,
+``openxla``, forward and backward, in every thread. ``events`` reads it, ``private`` keeps the
+caches of tests apart and holds the names of torch_xla that are called, ``sensors`` notes what was
+going on, ``explain`` says of each graph why it exists.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ LOADED: Final = (
 )
 
 _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
-"""Causes of graphs that compute what was asked for and nothing else.
+"""The causes of graphs that compute what was asked for and nothing else.
 
-A ``sync`` computes all that is pending, also what an earlier test has left.
+A ``sync`` computes all that is pending, including what an earlier test has left.
 """
 
 _sensors = XlaSensors()
@@ -55,7 +54,7 @@ _cache_keys = private.CacheKeys()
 
 
 class XlaObserver(Observer):
-    """Watches the xla layer. Safe to use where torch_xla is not installed.
+    """Watches the xla layer. Safe to use even if torch_xla is not installed.
 
     Without ``reasons`` graphs are counted and not explained: ``graph_list`` is
     empty, and torch_xla is not asked to report its compilations.
@@ -74,19 +73,19 @@ class XlaObserver(Observer):
     def isolate(self, key: str) -> None:
         """Settle what earlier code left on the device, and give ``key`` a cache of its own.
 
-        Lasts until the next window closes. Computes what an earlier test left
-        pending (its compilations are charged to nobody).
+        It lasts until the next window closes. What an earlier test left pending is computed (its
+        compilations are charged to nobody).
         """
         if self._isolation is not None:  # never opened: the test was skipped
             self._isolation.end()
         self._isolation = _Isolation(key, self.reasons)
 
     def follows_fork(self) -> bool:
-        """Not where the device is open: only the parent's threads can use it."""
+        """Return False if the device is open: only the parent's threads can use it."""
         return not self.defers()
 
     def when_silent(self, call: Callable[[], None]) -> None:
-        """When torch_xla is there: what reads a value compiles, and calls nobody."""
+        """Call ``call`` once torch_xla is loaded: reading a value compiles, without any notice."""
         if native.loaded():
             call()
             return
@@ -101,14 +100,14 @@ class XlaObserver(Observer):
         imports.attach()
 
     def defers(self) -> bool:
-        """What was asked of a lazy device may be compiled when the process ends."""
+        """Return whether the device is open: what was asked of it may be compiled at exit."""
         with suppress(MissingName):
             return native.loaded() and native.client_open()
         return False
 
 
 class _Isolation:
-    """One test kept apart from the others, from ``isolate`` to the end of its window.
+    """The isolation of one test from the others, from ``isolate`` to the end of its window.
 
     ``errors`` say what makes its counts unsure in any case, ``not_isolated`` what does
     so only for a graph that computes all that is pending.
@@ -126,17 +125,17 @@ class _Isolation:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """While a fixture of wider scope is set up: without the cache key of this test.
+        """Set up a fixture of wider scope inside, without the cache key of this test.
 
-        What that fixture leaves pending is computed and charged to nobody, unless
-        the test had left something pending before it.
+        What that fixture leaves pending is computed and charged to nobody, unless the test had left
+        something pending before it.
         """
         pending, own = False, self._cache_key
         if native.loaded():
             self._settle(flush=False)
             try:
                 pending = native.pending() > 0
-            except Exception:  # what cannot be computed is pending too
+            except Exception:  # a tensor that cannot be computed is pending, too
                 pending = True
             if own is not None:
                 _cache_keys.pop(own)
@@ -161,8 +160,8 @@ class _Isolation:
 
     def _settle(self, flush: bool = True) -> None:
         """Compute what is pending, and wait until the devices are done."""
-        # What is flushed may be the first compilation of the process: after it
-        # torch_xla would never ask again where to report.
+        # What is flushed may be the first compilation of the process: without sensors torch_xla
+        # would never ask again where to report.
         _sensors.acquire(self._reasons)
         try:
             if native.client_open():
@@ -228,13 +227,13 @@ class XlaWindow:
             self._ran = self._ran.plus(self._totals().since(ran))
 
     def _totals(self) -> Totals:
-        """What ran and what was read up to now."""
+        """Return what ran and what was read up to now."""
         wanted = self._runs and native.loaded()
         found = _recorder.guard(_recorder.executions.totals) if wanted else None
         return found or NOTHING
 
     def _drained(self) -> tuple[int, int]:
-        """How many graphs and events there were up to now."""
+        """Return how many graphs and events there were up to now."""
         if native.loaded():
             _recorder.drain()
         return _recorder.graphs, len(_recorder.events)
@@ -250,7 +249,7 @@ class XlaWindow:
         return self._last
 
     def _own(self) -> tuple[int, list[Event]]:
-        """The graphs that were made, and what was noted, without what is excluded."""
+        """Return the number of graphs and the events of this window, without what is excluded."""
         graphs, first, _ = self._start
         events: list[Event] = []
         made = _recorder.graphs - graphs
@@ -299,7 +298,7 @@ class XlaWindow:
         )
 
     def _unseen(self, known: Sequence[str]) -> Iterator[str]:
-        """What could not be counted, beside the ``known`` errors."""
+        """Yield what could not be counted, besides the ``known`` errors."""
         yield from _recorder.errors
         if not known and not _recorder.errors and not _recorder.meter.attached:
             yield UNFOLLOWED
@@ -309,16 +308,16 @@ class XlaWindow:
             yield LOADED.format(plural(loaded, "graph"))
 
     def _lines(self, ran: Totals) -> tuple[tuple[LineRuns, ...], tuple[LineRuns, ...]]:
-        """The lines that ran graphs, and those that read values."""
+        """Return the lines that ran graphs, and those that read values."""
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
     def _left_thread(self, event: Event) -> Thread | None:
-        """The thread of an earlier test that compiled, as far as torch_xla reports its frames."""
+        """Return the thread of an earlier test that compiled, if torch_xla reports its frames."""
         return self._left_threads.of(reversed(event.report.frames)) if event.report else None
 
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
-        """The errors and the notes of having been isolated."""
+        """Return the errors and the notes on the isolation of the test."""
         if self._isolation is None:
             return [], []
         errors, not_isolated = [*self._isolation.errors], self._isolation.not_isolated
@@ -334,7 +333,7 @@ def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Reco
 
 
 def _left_pending() -> list[str]:
-    """For a note: it says nothing where torch_xla cannot say what is pending."""
+    """Return a note on what is left pending; nothing if torch_xla cannot say what is."""
     try:
         waiting = native.pending()
     except Exception:
@@ -347,17 +346,17 @@ def _left_pending() -> list[str]:
     return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]
 
 
-# What ``doctor`` tries the xla layer on, and other layers that torch_xla leads to.
+# The function that ``doctor`` tries the xla layer with, and layers that torch_xla leads to.
 
 
 class XlaProbe:
-    """A function of one graph. Where nothing says otherwise the CPU will do."""
+    """A function of one graph. The CPU will do, unless a device is named."""
 
     expected = "1 graph = 1 fx"
     backend = "openxla"
 
     def prepare(self) -> Callable[[], object]:
-        # No device is taken from anybody.
+        # This takes no device from anybody.
         os.environ.setdefault("PJRT_DEVICE", "CPU")
         import torch
         import torch_xla

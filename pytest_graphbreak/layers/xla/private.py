@@ -1,9 +1,8 @@
-"""Every private name of torch_xla that is called, and what becomes of us without it.
+"""All private names of torch_xla that are called, and what each one is for.
 
-torch_xla is never imported from here: it is there when the user's code imported
-it. None of these calls opens the PJRT client (``_xla_metrics_report`` would) or
-creates the computation cache (``_xla_get_num_cached_compilation_graph`` would,
-and is asked only once there is one).
+torch_xla is never imported from here: it is loaded once the user's code has imported it. None of
+these calls opens the PJRT client (``_xla_metrics_report`` would) or creates the computation cache
+(``_xla_get_num_cached_compilation_graph`` would, and is called only once there is one).
 
 Source: torch_xla/csrc/init_python_bindings.cpp of torch_xla 2.9.
 """
@@ -39,7 +38,7 @@ NEEDED_FOR = {
 
 
 class Compiles(NamedTuple):
-    """The ``CompileTime`` metric: how many compilations, and samples of the latest 1024.
+    """The ``CompileTime`` metric: the number of compilations, and the latest 1024 samples.
 
     A sample is the time at which a compilation ended and how long it took (ns).
     """
@@ -49,13 +48,15 @@ class Compiles(NamedTuple):
 
 
 IMPORTED: Final = ("torch_xla", "torch_xla.torch_xla")
-"""After one of these torch_xla is there. The second for a process that is first watched when
-torch_xla imports torch: then its own import is on its way. Source: torch_xla/__init__.py of 2.9.
+"""The modules after whose import torch_xla is loaded.
+
+The second is for a process that is first watched when torch_xla imports torch: then torch_xla's own
+import has begun. Source: torch_xla/__init__.py of 2.9.
 """
 
 
 def loaded() -> bool:
-    """Whether the user's code has imported torch_xla, as far as its extension module."""
+    """Return whether the user's code has imported torch_xla, as far as its extension module."""
     module = sys.modules.get("torch_xla")
     if module is None or hasattr(module, "_XLAC"):
         return module is not None
@@ -63,7 +64,7 @@ def loaded() -> bool:
 
 
 def version() -> str | None:
-    """The version of torch_xla that is installed or loaded; None without it."""
+    """Return the version of torch_xla that is installed or loaded; None without it."""
     found = getattr(sys.modules.get("torch_xla"), "__version__", None)
     if isinstance(found, str):
         return found
@@ -74,7 +75,7 @@ def version() -> str | None:
 
 
 def binding() -> ModuleType:
-    """torch_xla's extension module. Raises ``MissingName``."""
+    """Return torch_xla's extension module. Raises ``MissingName``."""
     found = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     if found is None:
         raise MissingName("torch_xla is loaded without its extension module _XLAC")
@@ -82,7 +83,7 @@ def binding() -> ModuleType:
 
 
 def function(name: str) -> Callable[..., Any]:
-    """A function of the extension module. Raises ``MissingName``."""
+    """Return a function of the extension module. Raises ``MissingName``."""
     found = getattr(binding(), name, None)
     if found is None:
         raise MissingName(f"torch_xla {version()} has no _XLAC.{name}: {NEEDED_FOR[name]}")
@@ -90,19 +91,19 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def compiles() -> Compiles:
-    """What the PJRT client compiled so far, in all threads; empty before it is opened."""
+    """Return what the PJRT client compiled so far, in all threads; empty before it is opened."""
     data = function("_xla_metric_data")("CompileTime")
     return Compiles(0, ()) if data is None else Compiles(data[0], data[2])
 
 
 def samples(metric: str) -> int:
-    """How often a metric was noted, since the metrics were last cleared."""
+    """Return how often a metric was noted, since the metrics were last cleared."""
     data = function("_xla_metric_data")(metric)
     return 0 if data is None else int(data[0])
 
 
 def counter(name: str) -> int:
-    """The value of a counter, since the counters were last cleared."""
+    """Return the value of a counter, since the counters were last cleared."""
     return int(function("_xla_counter_value")(name) or 0)
 
 
@@ -111,14 +112,14 @@ def client_open() -> bool:
 
 
 def has_compiled() -> bool:
-    """Whether a graph was looked up and compiled in this process, by anybody."""
+    """Return whether a graph was looked up and compiled in this process, by any code."""
     if not function("_xla_computation_cache_is_initialized")():
         return False
     return bool(function("_xla_get_num_cached_compilation_graph")())
 
 
 def fallbacks() -> dict[str, int]:
-    """How often each aten op ran on the CPU, since these counters were last cleared.
+    """Return how often each aten op ran on the CPU, since these counters were last cleared.
 
     Reading a value (``item()``) is counted there too, and left out here.
     """
@@ -128,11 +129,11 @@ def fallbacks() -> dict[str, int]:
 
 
 _MOVES: Final = ("xla::_copy", "xla::_to_", "xla::_local_scalar", "xla::empty")
-"""Operations that compute nothing: they move values, or read them."""
+"""The operations that compute nothing: they move values, or read them."""
 
 
 def operations() -> int:
-    """How many operations were noted for lazy tensors, since the counters were last cleared."""
+    """Return how many operations were noted for lazy tensors, since counters were cleared."""
     names = function("_xla_counter_names")()
     return sum(
         counter(name) for name in names if name.startswith("xla::") and not name.startswith(_MOVES)
@@ -140,12 +141,12 @@ def operations() -> int:
 
 
 def resharded() -> int:
-    """How many sharded tensors were put together, since the counters were last cleared."""
+    """Return how many sharded tensors were put together, since counters were last cleared."""
     return counter("ReplicateShardedData")
 
 
 def cache_hits() -> int:
-    """How many graphs torch_xla's persistent cache had, since the counters were last cleared.
+    """Return how many graphs torch_xla's persistent cache had, since counters were cleared.
 
     ``PersistentCacheHit`` (torch_xla/csrc/runtime/cache.h) counts what was loaded. ``CompileTime``
     does not.
@@ -154,7 +155,7 @@ def cache_hits() -> int:
 
 
 def pending() -> int:
-    """How many live tensors of all devices still wait to be computed. Computes nothing."""
+    """Return how many live tensors of all devices are still pending. Computes nothing."""
     if not client_open():
         return 0
     waiting = function("_check_device_tensor_need_materialization")
@@ -178,7 +179,7 @@ def wait() -> None:
     function("_xla_wait_device_ops")([])
 
 
-# Keeps the computation cache of torch_xla apart for each test.
+# Keeping the computation cache of torch_xla apart for each test.
 #
 # The cache cannot be emptied on torch_xla 2.9, and what one test compiled, the next one would
 # find there. But every look-up, lazy and dynamo, hashes the environment variable
@@ -194,22 +195,22 @@ VARIABLE = "XLA_AUTO_SPMD_MESH"
 
 
 def enabled() -> bool:
-    """Off under auto-sharding, which takes the variable for a mesh."""
+    """Return whether caches can be kept apart: auto-sharding takes the variable for a mesh."""
     return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
 
 
 class CacheKeys:
-    """The values of this process. Tests nest: an inner one gives the outer one's back."""
+    """The values of this process. Tests nest: the end of an inner one restores the outer one's."""
 
     def __init__(self) -> None:
         self._values: list[str] = []
         self._uses: Counter[str] = Counter()
 
     def push(self, test: str) -> str:
-        """Use a value made of the name of a test from now on; returns what ``pop`` wants.
+        """Use a value made of the name of a test from now on; return the argument for ``pop``.
 
-        A test that is run again gets another value, or it would find what its first run
-        compiled. To be called while the device is idle: the C environment changes.
+        A test that is run again gets another value, or it would find what its first run compiled.
+        To be called while the device is idle: the C environment changes.
         """
         users = os.environ.get(VARIABLE, "")
         rerun = f"\0{self._uses[test]}" if self._uses[test] else ""
@@ -220,7 +221,7 @@ class CacheKeys:
         return value
 
     def pop(self, value: str) -> None:
-        """End the use of a value; in force is then the one before it, else the user's own."""
+        """End the use of a value: the one before it is in force again, or the user's own."""
         if value in self._values:
             self._values.reverse()
             self._values.remove(value)
@@ -228,7 +229,7 @@ class CacheKeys:
             self._apply()
 
     def resume(self, value: str) -> None:
-        """Go on with a value that was ended, so that what was compiled under it is found."""
+        """Use a value again that was ended, so that what was compiled under it is found."""
         self._values.append(value)
         self._apply()
 

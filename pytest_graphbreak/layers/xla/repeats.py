@@ -1,4 +1,4 @@
-"""The graphs of a window, explained: also which of them one lazy line compiled again, and why.
+"""Explains the graphs of a window, and finds those that one lazy line compiled again, and why.
 
 A graph of lazy tensors has no guard: it is compiled again where a shape, a type or a constant
 differs, and what torch_xla says of both is all that tells them apart.
@@ -27,10 +27,11 @@ from pytest_graphbreak.model.places import Naming
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
 
-# What lazy tensors wait for, as torch_xla prints it, and how two such graphs differ.
+# The work that lazy tensors wait for, as torch_xla prints it, and how two such graphs differ.
 #
-# torch_xla prints a line for each node, what it needs before it (torch_xla/csrc/ir_dump_util.cpp
-# of torch_xla 2.9), with the innermost line of Python once ``_set_ir_debug`` was called.
+# torch_xla prints a line for each node, after the nodes that it needs
+# (torch_xla/csrc/ir_dump_util.cpp of torch_xla 2.9), with the innermost line of Python once
+# ``_set_ir_debug`` was called.
 
 _NODE: Final = re.compile(
     r"^ {0,8}%\d{1,9} = (?P<type>\w{1,20})\[(?P<sizes>[^\]\n]{0,200})\]"
@@ -41,15 +42,15 @@ _MADE: Final = re.compile(
 )
 _INPUT: Final = "xla::device_data"
 _LITTLE: Final = 4
-"""Pending tensors that are printed at each sync."""
+"""The most pending tensors that are printed at each sync."""
 _FEW: Final = 16
-"""Pending tensors of which torch_xla prints each with all that it needs; of more it is one text."""
+"""The most pending tensors that torch_xla prints one by one; of more it prints one text."""
 
 
 class IrNode(NamedTuple):
     """An operation. ``shape`` is ``f32[3,8]``.
 
-    ``made`` is the name of the file, the line and the function that made it, None if not known.
+    ``made`` is the file name, the line and the function that made it, None if they are not known.
     """
 
     op: str
@@ -58,7 +59,7 @@ class IrNode(NamedTuple):
 
 
 def read(text: str) -> tuple[IrNode, ...]:
-    """The nodes of a graph, in the order in which they are computed."""
+    """Return the nodes of a graph, in the order in which they are computed."""
     found = []
     for line in text.split("\n"):
         if node := _NODE.match(line):
@@ -69,9 +70,9 @@ def read(text: str) -> tuple[IrNode, ...]:
 
 
 class IrChange(NamedTuple):
-    """How a graph differs from the one before, in words, and the operation that made it so.
+    """The difference of a graph from the one before, in words, and the operation that made it.
 
-    ``near`` are those before it, the nearest first, and those after it.
+    ``near`` are the operations before it, the nearest first, and those after it.
     """
 
     words: str
@@ -80,7 +81,7 @@ class IrChange(NamedTuple):
 
 
 def difference(before: str, after: str) -> IrChange | None:
-    """What torch_xla printed of two graphs, compared; None where one of them was not printed.
+    """Compare what torch_xla printed of two graphs; return None if one was not printed.
 
     Operations are compared first: what lies on the device and is only held is printed, too.
     """
@@ -98,7 +99,7 @@ def difference(before: str, after: str) -> IrChange | None:
     if pairs := [(old, new) for old, new in zip(*made, strict=True) if old.shape != new.shape]:
         own = (pair for pair in pairs if pair[1].made and not _is_torchs(pair[1].made[0]))
         old, new = next(own, pairs[0])
-        # What made this shape in the step before: that comes in now.
+        # Take the operation whose old shape was this one: it comes in now.
         old, new = next((pair for pair in pairs if pair[0].shape == new.shape), (old, new))
         return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
     inputs = [
@@ -111,7 +112,7 @@ def difference(before: str, after: str) -> IrChange | None:
 
 
 def _is_torchs(file: str) -> bool:
-    """Whether a file, of which torch_xla prints the name alone, is one of torch's modules."""
+    """Return whether a file, known by its name only, is one of torch's modules."""
     return any(path.endswith(f"/{file}") for path in _torch_files())
 
 
@@ -126,8 +127,8 @@ def _torch_files() -> Iterator[str]:
 class StepGraphs:
     """The hook around ``_xla_step_marker``, by which ``torch_xla.sync()`` and steps compute.
 
-    What is pending is printed where it is little, or where a compilation is to be expected: at the
-    first sync of a line, and after one that compiled.
+    What is pending is printed if it is little, or if a compilation is to be expected: at the first
+    sync of a line, and after one that compiled.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -136,7 +137,7 @@ class StepGraphs:
         self._set = False
 
     def forget(self) -> None:
-        """No window is open any more."""
+        """Forget all lines once no window is open."""
         self._compiled.clear()
         if self._set:
             self._set = False
@@ -151,7 +152,7 @@ class StepGraphs:
             return None
         self._recorder.quick()
         pending = ""
-        with suppress(Exception):  # it only explains
+        with suppress(Exception):  # this only explains
             pending = self._pending(str(args[0]), self._compiled.get(stack, True))
         return stack, len(self._recorder.events), pending
 
@@ -166,7 +167,7 @@ class StepGraphs:
             event.pending = pending
 
     def _pending(self, device: str, compiles: bool) -> str:
-        """The graph of all that is pending on a device; empty where printing it costs too much."""
+        """Return the graph of all that is pending on a device; empty if printing costs too much."""
         waits = native.function("_check_device_tensor_need_materialization")(device)
         count = sum(map(bool, waits))
         if not count or not (compiles or count <= _LITTLE):
@@ -188,10 +189,10 @@ class StepGraphs:
 def explain(
     events: Sequence[Event], places: Naming
 ) -> tuple[list[Graph], dict[str, tuple[Frame, Frame]]]:
-    """One graph for each compilation of a window, in order, named by its number.
+    """Return one graph for each compilation of a window, in order, named by its number.
 
-    With them, of each graph that one lazy line compiled again, the line that made the difference,
-    or else one that differs from step to step.
+    Also returns, for each graph that one lazy line compiled again, the line that made the
+    difference, or else one that differs from step to step.
     """
     graphs = [graph(str(number), event, places) for number, event in enumerate(events)]
     found = [*graphs]
@@ -208,7 +209,7 @@ def explain(
 
 
 def _beside(one: Graph, graphs: Sequence[Graph]) -> Graph:
-    """A graph of a line whose text occurs elsewhere in its function, too: a baseline knows both."""
+    """Return a graph, naming other lines with the same text: a baseline cannot distinguish them."""
     lines = {
         other.where.line
         for other in graphs
@@ -221,7 +222,10 @@ def _beside(one: Graph, graphs: Sequence[Graph]) -> Graph:
 
 
 def _again(before: Graph, after: Graph) -> bool:
-    """Whether two lazy graphs of one line are the same code: called alike, or of as many arrays."""
+    """Return whether two lazy graphs of one line are the same code.
+
+    They are if their stacks are equal, or if they have as many inputs and outputs.
+    """
     lazy = before.cause == after.cause and after.cause in LAZY and after.where != NOWHERE
     if not lazy or before.where != after.where:
         return False
@@ -235,7 +239,7 @@ def _again(before: Graph, after: Graph) -> bool:
 
 
 def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame]:
-    """What of a lazy graph differs from the last one, and the line that made it."""
+    """Return what differs in a lazy graph from the last one, and the line that made it."""
     if found := difference(before.pending, after.pending):
         return found.words, _changed(found, places)
     numbers = [
@@ -247,7 +251,7 @@ def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame
 
 
 def _changed(change: IrChange, places: Naming) -> Frame:
-    """The user's line of an operation; where torch made it, the line that calls that function."""
+    """Return the user's line of an operation; if torch made it, the line that calls torch."""
     if change.node is None or change.node.made is None:
         return NOWHERE
     if line := _made(change.node, places):
@@ -259,7 +263,7 @@ def _changed(change: IrChange, places: Naming) -> Frame:
 
 
 def _made(node: IrNode, places: Naming) -> Line | None:
-    """The user's line that made an operation: torch_xla knows its file without the directory."""
+    """Return the user's line that made an operation: its file is known without directory."""
     if node.made is None:
         return None
     file, line, function = node.made
@@ -273,7 +277,7 @@ def _made(node: IrNode, places: Naming) -> Line | None:
 
 
 def _varying(graph: Graph, event: Event, places: Naming) -> Frame:
-    """The line that differs from step to step of the loop that a lazy graph is computed in."""
+    """Return the line that differs from step to step of the loop that computes a lazy graph."""
     frames = event.report.frames if event.report else event.stack
     callers = stacks.since_test(list(reversed(frames)))
     users = [line for line in callers if places.is_user(line.file)]

@@ -29,7 +29,7 @@ _AFTERWARDS = "Computation hash: "
 
 @dataclass(slots=True, eq=False)
 class CompileReport:
-    """One compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
+    """A compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
 
     ``said`` is torch_xla's own guess at the cause, ``cut`` whether it left
     frames out (``PT_XLA_DEBUG_MAX_FRAME``, 8 by default).
@@ -51,7 +51,7 @@ class CompileReport:
 
 @dataclass(slots=True)
 class Reader:
-    """Takes the text in pieces, broken anywhere, and gives the reports that are whole."""
+    """Takes the text in pieces, broken anywhere, and returns the reports that are complete."""
 
     refused: list[str] = field(default_factory=list)
     """The text of unexpected executions, which torch_xla wanted the user to see."""
@@ -71,7 +71,7 @@ class Reader:
         return found
 
     def settle(self) -> None:
-        """No compilation is under way: one that has no second block has failed."""
+        """Note that no compilation is under way: one that has no second block has failed."""
         self._unpaired = 0
 
     def _take(self, line: str) -> CompileReport | None:
@@ -132,7 +132,7 @@ def _graph_info(report: CompileReport, text: str) -> None:
         report.outputs = int(value)
 
 
-# Makes torch_xla report each compilation to a file of ours, and reads it.
+# Making torch_xla report each compilation to a file of ours, and reading it.
 #
 # torch_xla reads ``PT_XLA_DEBUG_FILE`` and its relatives once, at the first
 # compilation of the process, and keeps to what they said then. So they are set in
@@ -146,7 +146,7 @@ def _graph_info(report: CompileReport, text: str) -> None:
 # only it reports stay unknown).
 
 SETTINGS = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
-"""Level 1 reports compilations, 2 every execution too."""
+"""The variables to set: level 1 reports compilations, 2 every execution too."""
 FILE = "PT_XLA_DEBUG_FILE"
 _OURS = "/proc/self/fd/"
 
@@ -157,7 +157,7 @@ TOO_LATE = (
 
 
 class DebugFile:
-    """The report file of this process. ``off`` says why there is none, empty where there is."""
+    """The report file of this process. ``off`` says why there is none; empty if there is one."""
 
     def __init__(self) -> None:
         self.off = TOO_LATE
@@ -169,7 +169,7 @@ class DebugFile:
         self._reader = Reader()
 
     def arm(self) -> None:
-        """Have compilations reported from now on, where that is possible."""
+        """Have compilations reported from now on, if that is possible."""
         self._reader = Reader()
         self._users = ""
         self.off = self._users_wish()
@@ -194,11 +194,11 @@ class DebugFile:
         self.off = TOO_LATE
 
     def grown(self) -> bool:
-        """Whether something was written since the last ``read``. Costs a system call."""
+        """Return whether something was written since the last ``read``. Costs a system call."""
         return not self.off and self._size() != self._offset
 
     def read(self) -> list[CompileReport]:
-        """The compilations reported since the last call, in order."""
+        """Return the compilations reported since the last call, in order."""
         if not self.grown():
             return []
         if self._size() < self._offset:  # the user emptied a file of theirs, or put another there
@@ -211,16 +211,16 @@ class DebugFile:
             self._give_back()
             for text in self._reader.refused:
                 with contextlib.suppress(OSError):
-                    os.write(2, text.encode())  # where torch_xla itself would have said it
+                    os.write(2, text.encode())  # torch_xla itself would have written it there
         self._reader.refused.clear()
         return found
 
     def settle(self) -> None:
-        """No compilation is under way in any thread."""
+        """Note that no compilation is under way in any thread."""
         self._reader.settle()
 
     def _users_wish(self) -> str:
-        """Why the user's own settings keep the reports from us; empty if they do not."""
+        """Return why the user's own settings keep the reports from us; empty if they do not."""
         if os.environ.get("PJRT_LOCAL_PROCESS_RANK", "0") != "0":
             return "torch_xla reports compilations in the process of rank 0 only"
         path = os.environ.get(FILE, "")
@@ -248,7 +248,7 @@ class DebugFile:
     def _lend(self) -> None:
         """Empty our file, and pass it to torch_xla if it has not read the variable yet."""
         if self._fd < 0:
-            # Imported here: Windows has neither, nor a torch_xla.
+            # Imported here, since Windows has neither, nor a torch_xla.
             import fcntl
             import resource
 
@@ -265,7 +265,7 @@ class DebugFile:
                 os.putenv(name, value)
 
     def _give_back(self) -> None:
-        """The variables as the user has them: torch_xla has read ours, or is not going to."""
+        """Restore the user's variables: torch_xla has read ours, or is not going to."""
         if not self._lent:
             return
         self._lent = False
@@ -277,7 +277,7 @@ class DebugFile:
                 os.putenv(name, value)
 
     def _in_child(self) -> None:
-        """A forked child inherits the path: what it compiles must not land in the parent's file."""
+        """Open a file for a forked child: its compilations must not go to the parent's file."""
         try:
             with tempfile.TemporaryFile() as file:
                 os.dup2(file.fileno(), self._fd, inheritable=False)

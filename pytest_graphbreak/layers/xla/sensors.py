@@ -1,8 +1,7 @@
-"""What is put into torch and torch_xla while a window is open.
+"""The sensors that are put into torch and torch_xla while a window is open.
 
-Sensors are global to the process: they go in with the first open window and
-come out with the last. A name that is not there becomes an error of the
-observation, never a graph that nobody sees.
+Sensors are global to the process: they go in with the first open window and come out with the last.
+A name that is missing becomes an error of the observation, never a graph that nobody sees.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Sensor(NamedTuple):
 
 BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 COPY: Final = "torch_xla.core.dynamo_bridge"
-"""``from`` the bridge ``import *``: where torch's openxla and tt look the bridge up."""
+"""The module with ``from`` the bridge ``import *``, where torch's openxla and tt look it up."""
 
 EXTRACT = Sensor(BRIDGE, "extract_compiled_graph", "FX graphs are seen there")
 EXTRACT_COPY = EXTRACT._replace(module=COPY)
@@ -91,7 +90,7 @@ SENSORS: Final = (
 def _hooks(
     bridge: Bridge, steps: StepGraphs, executions: DeviceRuns
 ) -> dict[Sensor, tuple[Before, After]]:
-    """What is done before and after each function."""
+    """Return what is done before and after each function."""
     lazy = bridge.lazy
     syncs = executions.syncing, executions.synced
     lowers = executions.lowering, executions.lowered
@@ -112,7 +111,7 @@ def _hooks(
 
 
 def _both(outer: tuple[Before, After], inner: tuple[Before, After]) -> tuple[Before, After]:
-    """What is done before and after a function that two look at."""
+    """Return what is done before and after a function that has two pairs of hooks."""
 
     def before(args: tuple[Any, ...]) -> tuple[Any, Any]:
         return outer[0](args), inner[0](args)
@@ -165,7 +164,7 @@ class XlaSensors:
                 self._detach()
 
     def _attach(self) -> None:
-        """Put in what is not in yet and can be: torch_xla may be half imported."""
+        """Put in the sensors that are missing and can be put in: torch_xla may be half imported."""
         recorder = self.recorder
         if not recorder.meter.attached:
             recorder.guard(recorder.meter.attach)
@@ -213,5 +212,5 @@ class XlaSensors:
 
 @cache
 def installed() -> bool:
-    """Whether torch_xla is here, or could be imported."""
+    """Return whether torch_xla is loaded, or could be imported."""
     return "torch_xla" in sys.modules or find_spec("torch_xla") is not None
