@@ -1,7 +1,7 @@
-"""What a reason means and how to fix it: one line in a failure, a page on demand.
+"""The meaning of a reason and how to fix it: one line in a failure, a page on demand.
 
-``short`` serves the red test, ``explain`` the command of that name, ``suggest``
-whoever asked for something unknown. Nothing here imports torch or pytest.
+``short`` is for the failure, ``explain`` for the command of that name, ``suggest`` for a request
+for something unknown. Nothing here imports torch or pytest.
 """
 
 from __future__ import annotations

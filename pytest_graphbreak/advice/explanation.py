@@ -1,4 +1,4 @@
-"""The long answer to ``graphbreak explain``: our page, torch's own words, where to read on."""
+"""The long answer of ``graphbreak explain``: a page, torch's own words, further reading."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ SECTIONS = ("Why", "Instead", "Switch", "Example")
 
 
 class PageError(ValueError):
-    """A page of ours that is not written as this module says."""
+    """A page of this package that does not have the format of this module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """Code before and after. ``f`` is what is compiled, unless it compiles itself.
 
-    ``note`` says what the example shows; ``inputs`` is the expression of the
-    calls; ``needs`` is ``xla`` where the example needs a device, ``jax`` where
-    it is one of JAX, or empty;
-    ``raises`` is the exception that the code before raises, or empty; ``since``
-    and ``until`` are the first and the last torch (``2.13``) for which the code
-    before does what the note says, or empty for all.
+    ``note`` says what the example shows; ``inputs`` is the expression of the calls; ``needs`` is
+    ``xla`` if the example needs a device, ``jax`` if it is one of JAX, or empty; ``raises`` is the
+    exception that the code before raises, or empty; ``since`` and ``until`` are the first and the
+    last torch (``2.13``) for which the code before does what the note says, or empty for all.
     """
 
     note: str
@@ -47,7 +45,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page, taken apart. Paragraphs are single lines; code keeps its lines."""
+    """A parsed page. Paragraphs are single lines; code keeps its lines."""
 
     meaning: str
     why: str = ""
@@ -57,13 +55,13 @@ class Page:
 
 
 def page_names() -> tuple[str, ...]:
-    """The names of all pages, sorted."""
+    """Return the names of all pages, sorted."""
     files = (resources.files(__package__) / "pages").iterdir()
     return tuple(sorted(file.name[:-3] for file in files if file.name.endswith(".md")))
 
 
 def load_page(name: str) -> Page:
-    """The page of a family. Raises ``KeyError`` if it has none, ``PageError`` if it is bad."""
+    """Return the page of a family. Raises ``KeyError`` without a page, ``PageError`` if invalid."""
     file = resources.files(__package__) / "pages" / f"{name}.md"
     if not file.is_file():
         raise KeyError(name)
@@ -71,7 +69,7 @@ def load_page(name: str) -> Page:
 
 
 def parse_page(text: str, name: str = "page") -> Page:
-    """Take the text of a page apart. Raises ``PageError`` with the page's name."""
+    """Parse the text of a page. Raises ``PageError`` with the page's name."""
     parts = _SECTION.split(text)
     page: dict[str, str] = {}
     examples: list[Example] = []
@@ -96,13 +94,13 @@ def parse_page(text: str, name: str = "page") -> Page:
 
 
 def _paragraphs(text: str) -> str:
-    """Paragraphs joined to single lines, an empty line between them."""
+    """Return paragraphs joined to single lines, with an empty line between them."""
     blocks = (" ".join(block.split()) for block in re.split(r"\n[ \t]*\n", text.strip()))
     return "\n\n".join(block for block in blocks if block)
 
 
 def _list_items(text: str, name: str) -> tuple[str, ...]:
-    """The items of a Markdown list, each on one line."""
+    """Return the items of a Markdown list, each on one line."""
     if not text.strip():
         return ()
     items = re.split(r"^- ", "\n" + text.strip(), flags=re.MULTILINE)
@@ -126,19 +124,19 @@ def _example(body: str, name: str) -> Example:
 
 
 _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
-"""What begins as an id does."""
+"""Text that begins like an id."""
 
 _OF_JAX = re.compile(
     r" before, .{0,200} now\b|arguments put together differently|the static argument "
     r"|new function object|is a method of another|program had been forgotten"
     r"|calls Python on the host|TRACING CACHE MISS|never seen function|and before [a-z0-9]{1,20}\[",
 )
-"""Words that are said of programs of JAX only."""
+"""Words that are only used for programs of JAX."""
 
 
 @cache
 def groups() -> dict[str, tuple[Family, ...]]:
-    """Return all families, as a reader meets them. ``limit`` is under breaks and recompiles."""
+    """Return all families, grouped for readers. ``limit`` is under breaks and recompiles."""
     found = families()
     return {
         "graph breaks": found.breaks,
@@ -159,10 +157,9 @@ def by_name() -> dict[str, Family]:
 class Explanation:
     """What is known of a reason.
 
-    ``family`` is the name of our page, empty where torch's words are all there
-    is; ``id`` an id of the installed torch, whose version is ``torch``, or
-    None. ``words`` are torch's own, the newest first. ``also`` names families
-    that share this reason and may fit better.
+    ``family`` is the name of the page, empty if there are only torch's words; ``id`` is an id of
+    the installed torch, whose version is ``torch``, or None. ``words`` are torch's own, the newest
+    first. ``also`` names families that share this reason and may fit better.
     """
 
     title: str
@@ -176,15 +173,15 @@ class Explanation:
 
     @property
     def url(self) -> str | None:
-        """Torch's own page on the id."""
+        """The URL of torch's own page on the id, or None."""
         return registry.link(self.id) if self.id else None
 
 
 def explain(id_or_text: str) -> Explanation | None:
-    """What an id, a family's name or the text of a reason means; None if nobody knows.
+    """Return the meaning of an id, a family's name or the text of a reason, or None if unknown.
 
-    Ids are those of the installed torch. A text may be a reason of any torch
-    from 2.6 on, a failed guard, or torch's ``gb_type``.
+    Ids are those of the installed torch. A text may be a reason of any torch from 2.6 on, a failed
+    guard, or torch's ``gb_type``.
     """
     text = " ".join(id_or_text.split())
     known = registry.installed()
@@ -210,10 +207,10 @@ def _by_text(text: str) -> Family | None:
 
 
 def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
-    """Names, ids and reasons near a text that ``explain`` does not know, the nearest first."""
+    """Return names, ids and reasons near a text unknown to ``explain``, the nearest first."""
     known = registry.installed().ids
     if _NUMBERED.match(id_or_text.strip()):
-        # Ids with near digits mean something else; a digit too many or too few is a slip.
+        # Ids with near digits mean something else; a digit too many or too few is a typing error.
         typed = id_or_text.strip().lower()
         return tuple(id for id in known if id.lower() in typed or typed in id.lower())[:limit]
     targets = {name: name for name in by_name()}
@@ -232,7 +229,7 @@ def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
 
 
 def _name(text: str) -> str:
-    """A family's name, however it is written: ``.item()``, ``Grad_Mode``, ``torch.cond``."""
+    """Return a family's name from any spelling: ``.item()``, ``Grad_Mode``, ``torch.cond``."""
     name = text.lower().strip(" .()`'\"").removeprefix("torch.")
     return re.sub(r"[ _]+", "-", name)
 

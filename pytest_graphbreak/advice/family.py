@@ -1,4 +1,4 @@
-"""What a family of reasons is, and where all of them are read from."""
+"""Families of reasons, and where all of them are loaded from."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import msgspec
 Data = TypeVar("Data")
 
 SHORT_LIMIT = 110
-"""How long the line after ``try:`` may be, in characters."""
+"""Maximum number of characters of the line after ``fix:``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a reason of a family looks like. Every part that is given has to be found.
+    """The pattern of a family's reasons. Every part that is given must be found.
 
-    ``reason`` is searched in the reason (torch's ``gb_type``, or the free text
-    of an older torch), ``detail`` in torch's own explanation and hints, ``code``
-    in the source line. All are regular expressions; case does not matter.
+    ``reason`` is searched in the reason (torch's ``gb_type``, or the free text of an older torch),
+    ``detail`` in torch's own explanation and hints, ``code`` in the source line. All are regular
+    expressions; case is ignored.
     """
 
     reason: str = ""
@@ -34,12 +34,12 @@ class Sign:
             raise ValueError("a sign with no part would be found in everything")
 
     def found(self, reason: str, detail: str = "", code: str = "") -> bool:
-        """Whether all parts of the sign are in the three texts."""
+        """Return whether all parts of the sign are in the three texts."""
         pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
         return all(not part or re.search(part, text, re.IGNORECASE) for part, text in pairs)
 
     def could_be(self, reason: str) -> bool:
-        """Whether the reason fits, and only detail or code can decide."""
+        """Return whether the reason fits, and only detail or code can decide."""
         open_parts = self.detail or self.code
         return bool(self.reason and open_parts and re.search(self.reason, reason, re.IGNORECASE))
 
@@ -58,13 +58,13 @@ class Family:
     signs: tuple[Sign, ...] = ()
 
     def found(self, reason: str, detail: str = "", code: str = "") -> bool:
-        """Whether a reason belongs to this family."""
+        """Return whether a reason belongs to this family."""
         return any(sign.found(reason, detail, code) for sign in self.signs)
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """The families of ``families.yaml``, by what they are said of."""
+    """The families of ``families.yaml``, by what they apply to."""
 
     breaks: tuple[Family, ...]
     recompiles: tuple[Family, ...]
@@ -77,12 +77,12 @@ class Families:
 
 @cache
 def families() -> Families:
-    """Return all families; read when somebody first asks."""
+    """Return all families; they are read when first requested."""
     return loaded("families.yaml", Families)
 
 
 def loaded(name: str, kind: type[Data]) -> Data:
-    """Return a YAML file of this package as what it describes."""
+    """Return the contents of a YAML file of this package, converted to ``kind``."""
     import yaml
 
     text = (resources.files(__package__) / name).read_text("utf-8")

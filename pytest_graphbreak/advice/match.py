@@ -1,6 +1,6 @@
-"""From an item of a record to the family that explains it, and to one line of advice.
+"""Finds the family that explains an item of a record, and one line of advice.
 
-A family has one line for all of its reasons. Where the reason says more, the line here does too.
+A family has one line for all of its reasons. More specific lines for some reasons are here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBER: Final = r"-?[\d.]+(?:e[+-]?\d+)?"
 
 
 def specific(family: str, reason: str) -> str | None:
-    """The line for a reason of a family; None where the family's own says it all."""
+    """Return the line for a reason of a family, or None if the family's own line is enough."""
     for pattern, words in _SPECIFIC.get(family, ()):
         if found := re.search(pattern, reason):
             text = words(found, reason) if callable(words) else words
@@ -31,7 +31,7 @@ def specific(family: str, reason: str) -> str | None:
 
 
 def _dimension(reason: str) -> tuple[str, int]:
-    """The tensor that a failed guard is about, as code, and its dimension."""
+    """Return the tensor that a failed guard is about, as code, and its dimension."""
     found = _INDEX.search(reason)
     if found is None:
         return "x", 0
@@ -168,7 +168,7 @@ JAX: Final = ("jax", "jax_host")
 """The layers whose programs JAX makes."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns
-"""What advice can be asked about."""
+"""The items for which there can be advice."""
 
 _IDLE_HINTS = re.compile(
     r"^(this graph break (is fundamental|may be difficult)"
@@ -180,16 +180,16 @@ _IDLE_HINTS = re.compile(
     r"|your code may result in an error when running in eager)",
     re.IGNORECASE,
 )
-"""Hints of torch that name nothing to do in the user's code."""
+"""Hints of torch that contain nothing to do in the user's code."""
 
 _LOGGED = re.compile(
     r"\.((?:debug|info|warning|warn|error|exception|critical|fatal|log)(?:_\w+)?)\("
 )
-"""The method of a logger that a line calls, also one that a library adds (``warning_once``)."""
+"""The logger method that a line calls, including those that libraries add (``warning_once``)."""
 
 
 def family(item: Item) -> Family | None:
-    """The family that an item belongs to, or None where we have no words of our own."""
+    """Return the family that an item belongs to, or None if this package has no words for it."""
     if item.layer in JAX:
         return _of_jax(item)
     if isinstance(item, Break):
@@ -202,7 +202,7 @@ def family(item: Item) -> Family | None:
     if isinstance(item, Eager):
         return first(families().breaks, item.reason, "", item.where.code)
     if item.layer == "dynamo":
-        # entry, break, callee, recompile: the break or the recompile itself says it
+        # for entry, break, callee and recompile, the break or the recompile has the advice
         return first(families().topics, item.cause)
     return first(families().device, item.cause, item.reason)
 
@@ -217,16 +217,16 @@ def _of_jax(item: Item) -> Family | None:
 
 
 def name(item: Item) -> str:
-    """Return the name of an item's family, empty where it has none."""
+    """Return the name of an item's family, or an empty string if it has none."""
     found = family(item)
     return found.name if found is not None else ""
 
 
 def short(item: Item) -> str | None:
-    """What to write instead, in one line of at most ``SHORT_LIMIT`` characters, or None.
+    """Return what to write instead, on one line of at most ``SHORT_LIMIT`` characters, or None.
 
-    Our own words where the item belongs to a family; else the first hint of
-    torch's own that names something to do.
+    The words are those of the item's family; without one, the first of torch's own hints that
+    contains something to do.
     """
     known = family(item)
     if known is not None:
@@ -237,7 +237,7 @@ def short(item: Item) -> str | None:
 
 
 def _of_logger(code: str) -> str:
-    """The advice on a call of a logger names its method: another one changes nothing."""
+    """Return the advice with the logger method of the line: naming another has no effect."""
     known = next(one.short for one in families().breaks if one.name == "logging")
     found = _LOGGED.search(code)
     line = known.replace("Logger.info", f"Logger.{found[1]}") if found else known
@@ -245,20 +245,20 @@ def _of_logger(code: str) -> str:
 
 
 def guard(reason: str) -> str:
-    """The failed guard alone: what follows ``  #`` or a line end is source code and hints."""
+    """Return only the failed guard: source code and hints follow `` #`` or a line end."""
     return re.split(r"\s#|\n", reason.strip(), maxsplit=1)[0].rstrip()
 
 
 def first(
     families: Iterable[Family], reason: str, detail: str = "", code: str = ""
 ) -> Family | None:
-    """The first family that a reason belongs to, or None."""
+    """Return the first family that a reason belongs to, or None."""
     code = code.strip()
     return next((one for one in families if one.found(reason, detail, code)), None)
 
 
 def _hint(hints: Iterable[str]) -> str | None:
-    """The first hint that helps, on one line, cut to length."""
+    """Return the first hint that helps, on one line, cut to length."""
     for hint in hints:
         line = _cut(" ".join(hint.split()))
         if line and not _IDLE_HINTS.match(line):
@@ -267,7 +267,7 @@ def _hint(hints: Iterable[str]) -> str | None:
 
 
 def _cut(line: str) -> str:
-    """At most ``SHORT_LIMIT`` characters: the first sentence if it fits, else whole words."""
+    """Return at most ``SHORT_LIMIT`` characters: the first sentence, else whole words."""
     if len(line) <= SHORT_LIMIT:
         return line.rstrip(".")
     sentence = re.match(r"(.{20,}?)[.:;] ", line)

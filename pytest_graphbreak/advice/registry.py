@@ -1,8 +1,8 @@
-"""Torch's own words on each id, from the registry that its wheel carries.
+"""Torch's own words on each id, from the registry in its wheel.
 
-The registry came with torch 2.8. An id can change its meaning from one release
-to the next, so it is read from the torch that is installed, and the version is
-reported with it. Torch is found, not imported: that would cost seconds.
+The registry came with torch 2.8. An id can change its meaning from one release to the next, so it
+is read from the installed torch, and the version is reported with it. Torch is located, not
+imported, which would take seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 
 _FILE = Path("_dynamo", "graph_break_registry.json")
 _UNFILLED = re.compile(r"[A-Za-z_]\w*(\([\w.]*\))?")
-"""Where torch makes the text when the break happens, the registry has a variable's name."""
+"""The name of a variable in the registry, if torch makes the text when the break happens."""
 
 _LITERAL = re.compile(r'f?"([^"]*)"')
 
@@ -31,10 +31,10 @@ _ID = re.compile(r"^GB[-_ ]?(\d{1,4})$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One wording of an id: the reason (``gb_type``), what torch says of it, its hints.
+    """One wording of an id: the reason (``gb_type``), torch's explanation, its hints.
 
-    Parts in braces (``{fn}``) are filled in when the break happens; an
-    explanation that is made only then is empty.
+    Parts in braces (``{fn}``) are filled in when the break happens; an explanation that is made
+    only then is empty.
     """
 
     id: str
@@ -45,17 +45,16 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The ids of one torch. ``version`` is None where no torch is installed.
+    """The ids of one torch. ``version`` is None if no torch is installed.
 
-    ``ids`` maps an id to its wordings, the newest first, and is empty where
-    torch has no registry.
+    ``ids`` maps an id to its wordings, the newest first, and is empty if torch has no registry.
     """
 
     version: str | None
     ids: Mapping[str, tuple[Words, ...]]
 
     def by_reason(self, reason: str) -> str | None:
-        """The id whose present wording is this reason, ignoring case and white space."""
+        """Return the id with this reason as its current wording, ignoring case and white space."""
         wanted = " ".join(reason.split()).lower()
         for id, words in self.ids.items():
             if " ".join(words[0].reason.split()).lower() == wanted:
@@ -64,22 +63,22 @@ class Registry:
 
 
 def as_id(text: str) -> str | None:
-    """``gb59`` as ``GB0059``; None if the text is no id."""
+    """Return ``GB0059`` for ``gb59``; None if the text is no id."""
     found = _ID.match(text.strip())
     return f"GB{int(found[1]):04d}" if found else None
 
 
 def link(id: str) -> str:
-    """Torch's page on an id."""
+    """Return the URL of torch's page on an id."""
     return f"{SITE}{id.lower()}.html"
 
 
 @functools.cache
 def installed() -> Registry:
-    """The registry of the installed torch. Empty where there is none, or no torch."""
+    """Return the registry of the installed torch, empty if there is no registry or no torch."""
     try:
         spec = importlib.util.find_spec("torch")
-    except ValueError:  # something took torch's place in sys.modules
+    except ValueError:  # something replaced torch in sys.modules
         spec = None
     if spec is None or not spec.submodule_search_locations:
         return Registry(None, {})
@@ -88,7 +87,7 @@ def installed() -> Registry:
 
 
 def read(file: Path) -> dict[str, tuple[Words, ...]]:
-    """The ids of a registry file; empty if there is none or it is not as we know it."""
+    """Return the ids of a registry file, empty if it is missing or has an unknown format."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -100,13 +99,13 @@ def read(file: Path) -> dict[str, tuple[Words, ...]]:
 
 
 def _wordings(id: str, entries: Any) -> tuple[Words, ...]:
-    """One wording for each reason: of several, the newest that has an explanation."""
+    """Return one wording for each reason: of several, the newest that has an explanation."""
     if not isinstance(entries, list):
         return ()
     found: dict[str, Words] = {}
     for entry in entries:
         reason = str(entry.get("Gb_type") or "").strip() if isinstance(entry, dict) else ""
-        if not reason or reason == "_gb_type":  # the name of a variable, once
+        if not reason or reason == "_gb_type":  # once the name of a variable
             continue
         hints = (str(hint).strip() for hint in entry.get("Hints") or ())
         words = Words(
@@ -119,7 +118,7 @@ def _wordings(id: str, entries: Any) -> tuple[Words, ...]:
 
 
 def _filled(text: Any) -> str:
-    """The text; of a Python expression its literals, of a mere variable's name nothing."""
+    """Return the text: only the literals of an expression, nothing of a mere variable's name."""
     line = str(text or "").strip()
     if line.startswith(('"', 'f"')):
         return "".join(_LITERAL.findall(line)).strip()
@@ -127,7 +126,7 @@ def _filled(text: Any) -> str:
 
 
 def _version(folder: Path) -> str | None:
-    """The version of the torch in this folder: it need not be a distribution's."""
+    """Return the version of the torch in this folder, which may not be a distribution."""
     try:
         text = (folder / "version.py").read_text(encoding="utf-8")
     except OSError:

@@ -1,10 +1,10 @@
-"""Which kind of compile failure a test died of, and what to gather next.
+"""Determines the kind of compile failure that a test died of, and what to gather next.
 
-The name of the exception, its message and the traceback's text in, a ``Triage``
-out. The kinds and the rules that distinguish them are in ``triage.yaml``.
+The input is the name of the exception, its message and the traceback's text, the output a
+``Triage``. The kinds and the rules that distinguish them are in ``triage.yaml``.
 
-Ask only for a test that compiled something: values that differ are called a
-matter of accuracy here, whatever they were compared with.
+This is only for a test that compiled something: a difference in values counts as a matter of
+accuracy here, whatever was compared.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame
 
 RUN = "{run}"
-"""Stands in a command for what runs the test: ``pytest tests/test_a.py::test_b``."""
+"""Placeholder in a command for what runs the test: ``pytest tests/test_a.py::test_b``."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
     """One thing to gather. ``what`` says what it shows, ``command`` is typed as it is.
 
-    A command that has to run the test holds ``RUN``.
+    A command that has to run the test contains ``RUN``.
     """
 
     what: str
     command: str
 
     def line(self, run: str) -> str:
-        """The command, with what runs the test filled in."""
+        """Return the command, with what runs the test filled in."""
         return self.command.replace(RUN, run)
 
 
@@ -44,7 +44,7 @@ class NextStep:
 class Kind:
     """A kind of failure: ``meaning`` is one or two sentences, ``steps`` the best first.
 
-    ``files`` of torch are where to read on.
+    ``files`` are files of torch for further reading.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """What was found. ``topic`` is for ``graphbreak explain``, ``broke`` the graph break.
+    """The result. ``topic`` is for ``graphbreak explain``, ``broke`` the graph break.
 
-    ``broke`` is there for errors of ``fullgraph=True``: it is reported, and advised
-    on, like any other break. Its count is 1 and its layer is dynamo. ``raised`` is the file of
-    torch that raised the error, empty where another did.
+    ``broke`` is set for errors of ``fullgraph=True``: it is reported and advised on like any other
+    break. Its count is 1 and its layer is dynamo. ``raised`` is the file of torch that raised the
+    error, empty if it was raised elsewhere.
     """
 
     kind: Kind
@@ -77,7 +77,7 @@ class Triage:
         return found.short if found else None
 
     def lines(self, run: str, tool: str = "graphbreak") -> tuple[str, ...]:
-        """A few lines for a report. ``run`` runs the test again, ``tool`` starts graphbreak."""
+        """Return lines for a report. ``run`` runs the test again, ``tool`` starts graphbreak."""
         lines = [f"{self.kind.title}: {self.kind.meaning}"]
         if self.broke is not None:
             name = f"{self.broke.id}  " if self.broke.id else ""
@@ -99,10 +99,10 @@ FrameMaker = Callable[[str, int, str, str], Frame]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Fits if every part that is given is found.
+    """A rule that fits if every part that is given is found.
 
-    ``error`` is the whole name of the exception, ``place`` is searched in the
-    name of the file that raised it, ``trace`` in all of the traceback.
+    ``error`` is the whole name of the exception, ``place`` is searched in the name of the file that
+    raised it, ``trace`` in the whole traceback.
     """
 
     kind: str
@@ -121,7 +121,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What ``triage.yaml`` holds."""
+    """The contents of ``triage.yaml``."""
 
     kinds: tuple[Kind, ...]
     rules: tuple[_Rule, ...]
@@ -143,11 +143,10 @@ def triage(
     traceback_text: str = "",
     frame: FrameMaker | None = None,
 ) -> Triage | None:
-    """The kind of a compile failure, or None if it does not look like one.
+    """Return the kind of a compile failure, or None if it does not look like one.
 
-    The exception's name may be qualified (``torch._dynamo.exc.Unsupported``).
-    ``frame`` makes the place of a break, as ``Places.frame`` does; without it
-    files are named by their last part.
+    The exception's name may be qualified (``torch._dynamo.exc.Unsupported``). ``frame`` makes the
+    place of a break, as ``Places.frame`` does; without it, files are named by their last part.
     """
     error = exception_type_name.rsplit(".", 1)[-1]
     place = _last_place(traceback_text)
@@ -166,11 +165,10 @@ def triage(
 
 
 def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tuple[str, ...]:
-    """The lines for the report of a test that died of ``error``; empty if it is no compile failure.
+    """Return the report lines for a test that died of ``error``; empty for no compile failure.
 
-    ``command`` runs the test again, ``tool`` starts graphbreak. A failure that was raised while
-    another was handled is looked at first, then the one below it: backends wrap what the compiler
-    said.
+    ``command`` runs the test again, ``tool`` starts graphbreak. An error that was raised from
+    another one is looked at first, then its cause, since backends wrap errors of the compiler.
     """
     from pytest_graphbreak.text.safe import console
 
@@ -190,19 +188,19 @@ _PLACE = re.compile(r"^(?:  File \"(.+?)\", line \d+|(\S[^\n:]*\.py):\d+(?::|$))
 
 
 def _last_place(traceback_text: str) -> str:
-    """The file in which the exception was raised: Python's notation, or pytest's."""
+    """Return the file in which the exception was raised, in Python's notation or pytest's."""
     return next(_places(traceback_text), "")
 
 
 def _raised(traceback_text: str) -> str:
-    """The file of torch that raised it, and not the one that makes the exception."""
+    """Return the file of torch that raised the error, without the module that creates it."""
     places = (file for file in _places(traceback_text) if not file.endswith("_dynamo/exc.py"))
     file = next(places, "").rpartition("-packages/")[2]
     return file if file.startswith(("torch/", "torch_xla/")) else ""
 
 
 def _places(traceback_text: str) -> Iterator[str]:
-    """The files of a traceback, the innermost first."""
+    """Return the files of a traceback, the innermost first."""
     places = _PLACE.findall(traceback_text.replace("\\", "/"))
     return (one or other for one, other in reversed(places))
 
@@ -219,7 +217,7 @@ _OF_TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch(_xla)?[/\\]")
 
 
 def _break(message: str, frame: FrameMaker) -> Break:
-    """The graph break that an error of ``fullgraph=True`` reports."""
+    """Return the graph break that an error of ``fullgraph=True`` reports."""
     text = _HIGHER_ORDER.sub("", message)
     why = messages.reason(text)
     stack = tuple(_frames(text, frame))
@@ -235,7 +233,7 @@ def _break(message: str, frame: FrameMaker) -> Break:
 
 
 def _frames(message: str, frame: FrameMaker) -> list[Frame]:
-    """The user's stack from an error's text, outermost first; torch's own frames left out."""
+    """Return the user's stack from an error's text, outermost first, without torch's own frames."""
     _, _, user_code = message.partition("from user code:")
     return [
         frame(found["file"], int(found["line"]), found["name"], (found["code"] or "").strip())

@@ -1,7 +1,7 @@
-"""Where the baselines of a checkout are, found as pytest finds its rootdir, without running it.
+"""Finds the baselines of a checkout in the way pytest finds its rootdir, without running it.
 
-The commands over reports take the same ini keys as the plugin: one place says
-where baselines live and whether the gate is strict.
+The commands on reports use the same ini keys as the plugin, so that only one place says where
+baselines are and whether the gate is strict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES: Final = (
     "tox.ini",
     "setup.cfg",
 )
-"""The files that pytest looks into, in its order (pytest's docs, "Configuration")."""
+"""The files in which pytest looks for its configuration, in order (its docs, "Configuration")."""
 
 
 class CheckoutError(UserError):
@@ -36,12 +36,12 @@ class CheckoutError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """``root`` is what test files are named from, ``directory`` where baselines live.
+    """The settings of a checkout, with its ``root`` and the ``directory`` of its baselines.
 
-    ``new`` is whether a test without a baseline fails, or is only reported, ``swaps`` the same
-    of a place that is new where no count grew,
-    ``ops`` by how many percent captured operations may fall (None: by any), ``runs`` what more
-    executions and reads do.
+    Test files are named from ``root``. ``new`` says whether a test without a baseline fails or is
+    only reported, ``swaps`` the same for a new place in a test of which no count grew, ``ops`` by
+    how many percent captured operations may fall (None: by any), ``runs`` the effect of more
+    executions and reads.
     """
 
     root: Path
@@ -54,11 +54,10 @@ class Checkout:
 
 
 def find(start: Path, directory: str | None = None) -> Checkout:
-    """The checkout around ``start``. ``directory``, below ``start``, wins over the ini file.
+    """Return the checkout around ``start``; ``directory`` (below it) overrides the ini file.
 
-    Raises ``CheckoutError`` for a configuration file that is not readable, for a
-    value that is not allowed, and for baselines that lie in the checkout by name
-    and elsewhere in truth.
+    Raises ``CheckoutError`` for a configuration file that is not readable, for a value that is not
+    allowed, and for baselines that are in the checkout by name but really elsewhere.
     """
     root, keys = _configured(start.absolute())
     given = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
@@ -76,7 +75,7 @@ def find(start: Path, directory: str | None = None) -> Checkout:
 
 
 def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
-    """What an ini key says, the first of those allowed if it is not set."""
+    """Return the value of an ini key, or the first allowed value if it is not set."""
     value = str(keys.get(f"graph_budget_{key}", "") or allowed[0]).strip()
     if value not in allowed:
         words = f"{value!r} is not one of {', '.join(allowed)}"
@@ -85,7 +84,7 @@ def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, .
 
 
 def _refuse_link_out(root: Path, directory: Path) -> None:
-    """An untrusted checkout must not choose what is read and written on this machine."""
+    """Refuse a link: an untrusted checkout must not choose what is read and written elsewhere."""
     named = Path(os.path.abspath(directory))
     real = Path(os.path.realpath(directory))
     if named.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):
@@ -115,9 +114,9 @@ def _keys(path: Path) -> Mapping[str, Any] | None:
 
 
 def keys_of(path: Path, text: str) -> Mapping[str, Any] | None:
-    """pytest's section in the text of a file; None where it has none.
+    """Return pytest's section in the text of a file, or None if it has none.
 
-    Raises ``CheckoutError`` for a text that is not of the kind that ``path`` says.
+    Raises ``CheckoutError`` for a text that is not in the format of ``path``.
     """
     try:
         found = next(iter(_sections(path, text)), None)
@@ -125,7 +124,7 @@ def keys_of(path: Path, text: str) -> Mapping[str, Any] | None:
         words = str(error).replace("\n", " ")
         raise CheckoutError(f"{path}: cannot be read: {words}") from None
     if found is None and path.name in ("pytest.ini", ".pytest.ini"):
-        return {}  # these count also when they are empty
+        return {}  # these are used even if they are empty
     return found
 
 
@@ -137,7 +136,8 @@ def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
             return
         tool = _table(data, "tool")
         if "pytest" in tool:
-            # pytest 9 reads the keys of [tool.pytest] itself, older ones those below ini_options.
+            # pytest 9 reads the keys of [tool.pytest] itself, older versions those below
+            # ini_options.
             pytest = _table(tool, "pytest")
             yield _table(pytest, "ini_options") if "ini_options" in pytest else pytest
         return
@@ -149,14 +149,14 @@ def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    # tomli is a dependency of pytest where Python has no tomllib.
+    # tomli is a dependency of pytest if Python has no tomllib.
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     found: dict[str, Any] = toml.loads(text)
     return found
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """A table of a TOML file, empty where there is none."""
+    """Return a table of a TOML file, empty if there is none."""
     found = data.get(key, {})
     if not isinstance(found, dict):
         raise ValueError(f"{key} is no table")

@@ -1,7 +1,7 @@
-"""Which device fixtures compile on, and what the profile of this machine is called.
+"""Detects the device that fixtures compile on, and the name of this machine's profile.
 
-Nothing here opens a device or imports torch_xla: under xdist or ``--forked``
-this runs in a process that must not hold the card.
+Nothing here opens a device or imports torch_xla, since under xdist or ``--forked`` this runs in a
+process that must not hold the card.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pytest_graphbreak.model.report import RunEnvironment
 
 
-# What a system descriptor of the TT plugin (a ``.ttsys`` file) says of the system: its chips.
+# Reads the chips of a system from a system descriptor of the TT plugin (a ``.ttsys`` file).
 #
 # A descriptor is a flatbuffer with the identifier ``TTSY``. Source: tt-mlir,
-# ``include/ttmlir/Target/Common/system_desc.fbs`` and ``types.fbs``, August 2026. Only two of
-# its fields are read here, which the package ``flatbuffers`` would need generated code for.
+# ``include/ttmlir/Target/Common/system_desc.fbs`` and ``types.fbs``, August 2026. Only two of its
+# fields are read here, for which the package ``flatbuffers`` would need generated code.
 
 MOST: Final = 1 << 20
-"""Bytes of a descriptor that are read at the most; that of 8 chips has 4,000."""
+"""Maximum bytes of a descriptor that are read; the descriptor of 8 chips has 4,000."""
 CHIPS: Final = ("wormhole", "blackhole", "quasar")
 """The values of ``Arch`` in ``types.fbs``."""
 
@@ -48,14 +48,14 @@ _DESCRIBED: Final = {
     ("blackhole", 1): "p150",
     ("blackhole", 32): "galaxy-bh",
 }
-"""Systems by kind and number of their chips, by the names that tt-xla's ``--arch`` has for them."""
+"""Names of systems in tt-xla's ``--arch``, by kind and number of their chips."""
 _SAME_CHIPS: Final = {
     "p100": ("blackhole", 1),
     "p300": ("blackhole", 2),
     "qb2-blackhole": ("blackhole", 4),
     "lb-blackhole": ("blackhole", 8),
 }
-"""Systems that the chips alone do not distinguish: the name of the file has to say them."""
+"""Systems that the chips alone do not distinguish; the name of the file has to."""
 
 _NAME: Final = re.compile(
     r"(?<![a-z0-9])(n300-llmbox|galaxy-wh-6u|galaxy-bh|[ql]b2?-blackhole|n150|n300|p1[05]0|p300)"
@@ -64,10 +64,10 @@ _NAME: Final = re.compile(
 
 
 def system(path: Path) -> str | None:
-    """Return the name of the described system, such as ``n300-llmbox``; None if nothing says so.
+    """Return the name of the described system, such as ``n300-llmbox``, or None if unknown.
 
-    The chips decide. The name of the file is read where the chips leave a choice, and where the
-    file cannot be read: tt-xla calls its own ``n300-llmbox_system_desc.ttsys``.
+    The chips decide. The name of the file is used if the chips are ambiguous, or if the file cannot
+    be read: tt-xla calls its own ``n300-llmbox_system_desc.ttsys``.
     """
     named = _name(path)
     found = _chips(path)
@@ -80,13 +80,13 @@ def system(path: Path) -> str | None:
 
 
 def _name(path: Path) -> str | None:
-    """Return the system that the name of a file has, without the letter of a variant."""
+    """Return the system in the name of a file, without the letter of a variant."""
     found = _NAME.search(path.name.lower())
     return found[1] if found else None
 
 
 def _chips(path: Path) -> tuple[str, int] | None:
-    """Return kind and number of the chips; None for no descriptor, or chips of several kinds."""
+    """Return kind and number of the chips; None if invalid, or for chips of several kinds."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST)
@@ -101,9 +101,9 @@ def _read(data: bytes) -> tuple[set[int], int]:
     """Return the values of ``Arch`` and the number of chips.
 
     A chip is an index into ``chip_descs``. Raises ``ValueError``, ``IndexError`` or
-    ``struct.error`` for what is no descriptor.
+    ``struct.error`` if the data is no descriptor.
     """
-    # tt-mlir writes the size of the buffer before it (size-prefixed), a saved one may lack that.
+    # tt-mlir writes the size of the buffer before it (size-prefixed); a saved one may lack that.
     body = data[4:] if data[8:12] == b"TTSY" else data
     if body[4:8] != b"TTSY":
         raise ValueError("not a system descriptor")
@@ -124,12 +124,12 @@ def _number(data: bytes, place: int) -> int:
 
 
 def _follow(data: bytes, place: int) -> int:
-    """Return where the offset at ``place`` leads to."""
+    """Return where the offset at ``place`` leads."""
     return place + _number(data, place)
 
 
 def _vector(data: bytes, place: int) -> range:
-    """Return where the items (of four bytes) of the vector that ``place`` leads to are."""
+    """Return the positions of the items (of four bytes) of the vector that ``place`` leads to."""
     start = _follow(data, place) + 4
     end = start + 4 * _number(data, start - 4)
     if end > len(data):
@@ -138,14 +138,14 @@ def _vector(data: bytes, place: int) -> range:
 
 
 def _needed(data: bytes, table: int, number: int) -> int:
-    """Return where a field is that has no default."""
+    """Return the position of a field that has no default."""
     if not (place := _field(data, table, number)):
         raise ValueError("a field is missing")
     return place
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Return where a field of a table is; 0 where the table has its default."""
+    """Return the position of a field of a table, or 0 if the table has its default."""
     vtable = table - int(struct.unpack_from("<i", data, table)[0])
     if vtable < 0:
         raise ValueError("a table before the file")
@@ -159,7 +159,7 @@ def _field(data: bytes, table: int, number: int) -> int:
 
 TT_NODES: Final = "/dev/tenstorrent/*"
 TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"
-"""With this variable the TT plugin compiles for a system that a file describes, without a card."""
+"""With this variable, the TT plugin compiles for a system that a file describes, without a card."""
 CUDA_NODES: Final = "/dev/nvidia[0-9]*"
 
 _CARDS: Final = "class/tenstorrent/tenstorrent!*"
@@ -171,19 +171,19 @@ _SYSTEMS: Final = {
     ("p300", 2): "p300",
     ("p300", 4): "qb2-blackhole",
 }
-"""Several PCI devices of one type, by the names that tt-xla's ``--arch`` has for them."""
+"""Names of systems in tt-xla's ``--arch``, by type and number of their PCI devices."""
 _CARD_NAME: Final = re.compile(r"([npe]\d{3})[a-z]?", re.IGNORECASE)
 
 
 class DeviceError(UserError):
-    """The device that was asked for is not here. The message says what was looked for."""
+    """The requested device is not available. The message says what was looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A place to compile for. ``kind`` is tt, xla, cuda or cpu; ``arch`` its model or client.
+    """A device to compile for. ``kind`` is tt, xla, cuda or cpu; ``arch`` its model or client.
 
-    Where JAX alone is installed it may also be tpu.
+    If only JAX is installed, ``kind`` may also be tpu.
     """
 
     kind: str
@@ -197,7 +197,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What can be known of a machine without opening a device."""
+    """The facts about a machine that are known without opening a device."""
 
     environ: Mapping[str, str]
     installed: Callable[[str], bool]
@@ -208,16 +208,16 @@ class Machine:
         return self.installed("torch_xla")
 
     def has(self, layer: Layer) -> bool:
-        """Whether a layer can be there: its modules, and the card where it is of one."""
+        """Return whether a layer can be available: its modules and, if it needs one, its card."""
         modules = all(map(self.installed, layer.needs))
         return modules and (layer.name != "tt" or self.tt_hardware())
 
     def only_jax(self) -> bool:
-        """Whether JAX is what compiles here: it is installed, and torch is not."""
+        """Return whether JAX compiles here: it is installed, and torch is not."""
         return self.installed("jax") and not self.installed("torch")
 
     def tt(self) -> list[str]:
-        """Why there is no TT device here; empty when there is one."""
+        """Return what is missing for a TT device here; empty if there is one."""
         missing = []
         if not (self.torch_xla() or self.only_jax()):
             missing.append("the package torch_xla")
@@ -228,17 +228,16 @@ class Machine:
         return missing
 
     def tt_hardware(self) -> bool:
-        """Whether there is a TT card, or the description of one to compile for. Cheap."""
+        """Return whether there is a TT card, or the description of one to compile for. Cheap."""
         return bool(self.environ.get(TT_DESCRIBED)) or bool(self.nodes(TT_NODES))
 
     def tt_arch(self) -> str | None:
-        """The model of the TT card or system, as ``n150`` or ``n300-llmbox``; None if unknown.
+        """Return the model of the TT card or system (``n150``, ``n300-llmbox``), or None.
 
-        Asked of the driver, which answers without opening the device:
-        ``tt_card_type``, else the PCI id (wormhole, blackhole). Cards that
-        ``TT_VISIBLE_DEVICES`` hides do not count. Where the plugin only
-        compiles for a described system, that is asked.
-        Source: tt-kmd, docs/sysfs-attributes.md, telemetry.c and enumerate.h.
+        The driver is asked, which answers without opening the device: ``tt_card_type``, else the
+        PCI id (wormhole, blackhole). Cards that ``TT_VISIBLE_DEVICES`` hides do not count. If the
+        plugin only compiles for a described system, the description is used. Source: tt-kmd,
+        docs/sysfs-attributes.md, telemetry.c and enumerate.h.
         """
         if described := self.environ.get(TT_DESCRIBED):
             return system(Path(described))
@@ -251,16 +250,16 @@ class Machine:
         return name if count == 1 else f"{name}-x{count}"
 
     def _visible(self) -> list[Path]:
-        """The driver's directory of each card that this process may use."""
+        """Return the driver's directory of each card that this process may use."""
         cards = sorted(self.sysfs.glob(_CARDS))
         wanted = self.environ.get("TT_VISIBLE_DEVICES", "").replace(" ", "")
-        if not re.fullmatch(r"\d+(,\d+)*", wanted):  # it may also name PCI addresses
+        if not re.fullmatch(r"\d+(,\d+)*", wanted):  # it may also contain PCI addresses
             return cards
         numbers = wanted.split(",")
         return [card for card in cards if card.name.rpartition("!")[2] in numbers]
 
     def _card(self, directory: Path) -> str | None:
-        """The type of one card, without the letter of its variant (p150a is p150)."""
+        """Return the type of one card, without the letter of its variant (p150a is p150)."""
         name = _first_line(directory / "tt_card_type")
         if name in ("", "unknown"):
             return _CHIPS.get(_first_line(directory / "device" / "device").lower())
@@ -268,13 +267,13 @@ class Machine:
         return known[1] if known else re.sub(r"[^\w.-]", "-", name)
 
     def pjrt(self) -> str:
-        """The PJRT client that torch_xla would open, in lower case; ``cpu`` if nothing says."""
+        """Return the PJRT client that torch_xla would open, in lower case; ``cpu`` by default."""
         return self.environ.get("PJRT_DEVICE", "cpu").lower()
 
     def jax(self) -> str:
-        """The first platform in the settings of JAX, in lower case; empty if none is set.
+        """Return the first platform in the settings of JAX, in lower case; empty if none is set.
 
-        It is asked where the user's code has imported it, since a setting wins over the
+        The settings are read if the user's code has imported JAX, since a setting overrides the
         environment. No backend is opened.
         """
         config = getattr(sys.modules.get("jax"), "config", None)
@@ -294,7 +293,7 @@ def _installed(name: str) -> bool:
 
 
 def _first_line(path: Path) -> str:
-    """What a file of sysfs says; empty where it is missing or its device does not answer."""
+    """Return the contents of a sysfs file; empty if it is missing or its device does not answer."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -302,12 +301,12 @@ def _first_line(path: Path) -> str:
 
 
 def choose(asked: str, arch: str | None = None, machine: Machine | None = None) -> Device:
-    """The device for ``asked`` (a value of ``--graph-budget-device``).
+    """Return the device for ``asked`` (a value of ``--graph-budget-device``).
 
-    ``auto`` takes tt, then a real xla device, then cuda, then PJRT's CPU client
-    where torch_xla is installed, then cpu; without torch the device that JAX takes.
-    ``arch`` names the TT card where the suite knows it (``n150``); else the driver is
-    asked. Raises ``DeviceError`` if it is not here.
+    ``auto`` takes tt, then a real xla device, then cuda, then PJRT's CPU client if torch_xla is
+    installed, then cpu; without torch, the device that JAX takes. ``arch`` names the TT card if the
+    suite knows it (``n150``); else the driver is asked. Raises ``DeviceError`` if the device is not
+    available.
     """
     here = machine or this_machine()
     if asked == "auto":
@@ -347,7 +346,7 @@ def _auto(here: Machine, arch: str | None) -> Device:
 
 
 def _of_jax(here: Machine, arch: str | None) -> Device:
-    """The device that JAX takes by itself where there is no torch."""
+    """Return the device that JAX takes by default, if there is no torch."""
     named = here.jax()
     if named == "tt" or (not named and not here.tt()):
         return _tt(here, arch)
@@ -363,7 +362,7 @@ def _has_gpu_plugin(here: Machine) -> bool:
 
 
 def runs_tt(asked: str, machine: Machine | None = None) -> bool:
-    """Whether code that is run here, with this value of the device option, may use TT. Cheap."""
+    """Return whether code run with this value of the device option may use TT. Cheap."""
     here = machine or this_machine()
     if asked == "tt" or here.pjrt() == "tt":
         return True
@@ -371,13 +370,13 @@ def runs_tt(asked: str, machine: Machine | None = None) -> bool:
 
 
 def _tt(here: Machine, arch: str | None) -> Device:
-    """What the suite says of the card, else what the driver does."""
+    """Return the TT device, as named by the suite or else by the driver."""
     return Device("tt", arch or here.tt_arch() or "unknown")
 
 
 @cache
 def version(package: str) -> str | None:
-    """The installed version of a package, read without importing it; once in each process."""
+    """Return the installed version of a package, without importing it; once in each process."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -385,9 +384,9 @@ def version(package: str) -> str | None:
 
 
 def profile_name(template: str | None, device: Device) -> str:
-    """The profile of this run: the user's template filled in, or what was detected.
+    """Return the profile of this run: the user's template filled in, or what was detected.
 
-    Raises ``DeviceError`` for a field that is none of device, arch and torch.
+    Raises ``DeviceError`` for a field other than device, arch and torch.
     """
     if template is None:
         return device.profile
@@ -403,7 +402,7 @@ def profile_name(template: str | None, device: Device) -> str:
 
 
 def environment(device: Device, profile: str) -> RunEnvironment:
-    """The ``environment`` of the JSON report; who measured fills in ``packages``."""
+    """Return the ``environment`` of the JSON report; the caller fills in ``packages``."""
     import platform
 
     from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What ini keys may say that both the plugin and the commands over reports read."""
+"""Values of ini keys that both the plugin and the commands on reports read."""
 
 import math
 from typing import Final
@@ -10,16 +10,16 @@ SWAPS: Final = ("report", "fail")
 """``graph_budget_swaps``: whether a new place fails a test of which no count grew."""
 
 RUNS: Final = ("fail", "report", "off")
-"""``graph_budget_runs``: what more executions or reads do. ``off``: they are not counted."""
+"""``graph_budget_runs``: the effect of more executions or reads. ``off``: they are not counted."""
 
 OPS: Final = 10.0
 """``graph_budget_ops``: by how many percent captured operations may fall."""
 
 
 def percent(text: str) -> float | None:
-    """What ``graph_budget_ops`` says: percent from 0 to 100, or None for ``off``.
+    """Return the value of ``graph_budget_ops``: percent from 0 to 100, or None for ``off``.
 
-    Raises ``ValueError`` with the words for the user.
+    Raises ``ValueError`` with a message for the user.
     """
     if text.strip().lower() == "off":
         return None

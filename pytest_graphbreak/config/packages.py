@@ -1,6 +1,6 @@
-"""Which installed packages own the places of a run, and in which version.
+"""Finds the installed packages that own the places of a run, and their versions.
 
-A place in a package is named from the package (``transformers/models/...``), one of the
+A place in a package is named from the package (``transformers/models/...``), a place in the
 repository from its root. Nothing is imported: versions are read from the metadata.
 """
 
@@ -16,14 +16,14 @@ from pytest_graphbreak.model.record import Record
 
 
 def owner(file: str) -> str:
-    """The package that a place in this file would belong to: ``transformers``, ``six``."""
+    """Return the package that a place in this file would belong to: ``transformers``, ``six``."""
     return file.partition("/")[0].removesuffix(".py")
 
 
 def versions(files: Iterable[str], root: Path) -> dict[str, str]:
-    """The packages that own some of these files, with their versions, by name.
+    """Return the packages that own some of these files, with their versions, by name.
 
-    ``root`` is the repository: what is there is the user's own, and no package's.
+    ``root`` is the repository: files in it are the user's own, and belong to no package.
     """
     found: dict[str, str] = {}
     for file in dict.fromkeys(files):
@@ -36,7 +36,7 @@ def versions(files: Iterable[str], root: Path) -> dict[str, str]:
 
 
 def files_of(record: Record) -> Iterator[str]:
-    """The files of every place that a record names."""
+    """Yield the files of every place in a record."""
     for items in (record.breaks, record.eager, record.recompile_list, record.graph_list):
         for item in items:
             if item.where.file:
@@ -44,18 +44,18 @@ def files_of(record: Record) -> Iterator[str]:
 
 
 def owning(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
-    """Of the known versions of packages those of the ones that own places of a record."""
+    """Return the versions of the packages that own places of a record."""
     names = dict.fromkeys(map(owner, files_of(record)))
     return {name: versions[name] for name in names if name in versions}
 
 
 @cache
 def _version(name: str) -> str | None:
-    """By the name of the distribution, or of what it installs where the two differ."""
+    """Return a version by distribution name, or by what it installs if the two differ."""
     return version(name) or next(iter(map(version, _distributions().get(name, ()))), None)
 
 
 @cache
 def _distributions() -> Mapping[str, list[str]]:
-    """Distributions by what is imported (``yaml`` is of ``PyYAML``); reads them all, once."""
+    """Return distributions by what is imported (``yaml`` of ``PyYAML``); reads them all, once."""
     return importlib.metadata.packages_distributions()

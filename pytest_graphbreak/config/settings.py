@@ -1,7 +1,7 @@
 """Options and ini keys, resolved into one frozen ``Settings``.
 
-They are those of docs/reference/options.md; the command line wins. Next to nothing
-is imported here but pytest, since this runs in every session.
+They are documented in docs/reference/options.md; the command line takes precedence. Little is
+imported here except pytest, since this runs in every session.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MARKERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What this session was asked to do.
+    """The requests of a session.
 
     ``report``, ``trace``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's
-    template (``tt-{arch}``) or None where the profile is to be detected; ``arch``
-    is what the suite's own option ``--arch`` says, as tt-xla's does. ``typed`` is how
-    the session was started, for the commands that texts name. ``backend`` is the one that
-    ``torch.compile`` takes, and after it those that it is taken in place of.
+    template (``tt-{arch}``) or None if the profile is to be detected; ``arch`` is the value of the
+    suite's own option ``--arch``, such as tt-xla's. ``typed`` is how the session was started, for
+    commands in texts. ``backend`` is the backend that ``torch.compile`` uses, followed by those
+    that it replaces.
     """
 
     root: Path
@@ -68,7 +68,7 @@ class Settings:
 
     @property
     def active(self) -> bool:
-        """Whether every test is measured; with a marker, a test is measured in any case."""
+        """Whether every test is measured; a test with a marker is measured in any case."""
         return self.gate or self.report is not None or self.trace is not None
 
     @property
@@ -96,7 +96,7 @@ _VALUES: Final = {
     "profile": ("NAME", "Name the profile; {device}, {arch} and {torch} are filled in."),
     "device": ("|".join(DEVICES), "Where fixtures compile (default: auto)."),
 }
-"""Options with a value: what it is called in the help, and the help."""
+"""Options with a value: its name in the help, and the help."""
 _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "": (False, "Same as --graph-budget."),
     "_report": ("", "Same as --graph-budget-report."),
@@ -160,7 +160,7 @@ _TYPES: Final[Mapping[type, Any]] = {bool: "bool", list: "linelist", str: None}
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options and the ini keys of docs/reference/options.md."""
     group = parser.getgroup("graph-budget", "graph budget: graph counts against baselines")
-    # default=None tells "not given" from "given", so that the ini key can speak.
+    # default=None distinguishes "not given" from "given", so that the ini key can apply.
     for name, words in _FLAGS.items():
         group.addoption(f"--graph-budget{name}", action="store_true", default=None, help=words)
     for name, (metavar, words) in _VALUES.items():
@@ -171,12 +171,12 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment variable CI is set, and not to empty, ``0`` or ``false``."""
+    """Return whether the environment variable CI is set, and not to empty, ``0`` or ``false``."""
     return environ.get("CI", "").strip().lower() not in ("", "0", "false")
 
 
 class _Asked:
-    """What was asked for: the command line wins over the ini file. Names are without prefix."""
+    """Requested values; the command line overrides the ini file. Names are without prefix."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -206,16 +206,15 @@ class _Asked:
 
 
 def from_config(config: pytest.Config) -> Settings:
-    """Resolve the command line over the ini file.
+    """Resolve the settings; the command line overrides the ini file.
 
-    Raises ``pytest.UsageError`` where a value is not one of those allowed, or
-    where writing was asked for under CI.
+    Raises ``pytest.UsageError`` if a value is not allowed, or if writing was requested under CI.
     """
     asked = _Asked(config)
     writes = {name: bool(asked.option(name)) for name in WRITING}
     gate = config.getoption("graph_budget", default=None)
-    # A relative path on the command line is relative to where it was typed, in
-    # the ini file to the rootdir.
+    # A relative path on the command line is relative to where it was typed, in the ini file to the
+    # rootdir.
     typed_in, root = config.invocation_params.dir, config.rootpath
     report, trace = asked.text("report"), asked.option("trace")
     settings = Settings(
@@ -246,7 +245,7 @@ def from_config(config: pytest.Config) -> Settings:
 
 
 def _directories(config: pytest.Config) -> tuple[str, ...]:
-    """Those of ``graph_budget_infra``. One that is not there names nothing, and is a mistake."""
+    """Return the directories of ``graph_budget_infra``; a missing one is an error."""
     found = []
     for name in config.getini("graph_budget_infra"):
         directory = config.rootpath / name

@@ -1,8 +1,8 @@
-"""How pytest was started, so that the commands that we print work when they are typed.
+"""How pytest was started, so that the printed commands work when they are typed.
 
-``python -m pytest`` puts the current directory on ``sys.path`` and ``pytest`` does not; a
-suite's own options, its ini file and its plugins decide what a test does. What only
-selects, reports or decorates is left out.
+``python -m pytest`` puts the current directory on ``sys.path`` and ``pytest`` does not; a suite's
+own options, its ini file and its plugins decide what a test does. Options that only select, report
+or decorate are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEPT: Final = {
     "--graph-budget-profile": True,
     "--graph-budget-device": True,
 }
-"""Options of pytest and ours that decide what a test is; whether each takes a value."""
+"""Options of pytest and this plugin that affect what a test does; whether each takes a value."""
 
 _SELECTS: Final = {
     "-k": True,
@@ -49,7 +49,7 @@ _SELECTS: Final = {
     "--forked": False,
     "--boxed": False,
 }
-"""Options that say which tests run, and where: for the same run again."""
+"""Options that select which tests run, and where: for repeating the same run."""
 
 
 _MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
@@ -57,9 +57,9 @@ _MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed: the words that start pytest, what to keep, and what was selected.
+    """The typed command: the words that start pytest, options to keep, and the selection.
 
-    ``tool`` are the words that start ``graphbreak`` of the same environment. ``below`` is the way
+    ``tool`` are the words that start ``graphbreak`` of the same environment. ``below`` is the path
     from the directory where it was typed to the rootdir, from which node ids are named.
     """
 
@@ -70,21 +70,21 @@ class Typed:
     below: str = ""
 
     def test(self, nodeid: str, *flags: str) -> str:
-        """The command for one test."""
+        """Return the command for one test."""
         file, mark, rest = nodeid.partition("::")
         path = os.path.join(self.below, file) if self.below else file
         return self._line(flags, (f"{path}{mark}{rest}",))
 
     def rerun(self, *flags: str) -> str:
-        """The command for the same tests once more."""
+        """Return the command for the same tests once more."""
         return self._line(flags, self.selection)
 
     def python(self, script: str) -> str:
-        """The command that runs a file, where ``start`` is ``python -m pytest``."""
+        """Return the command that runs a file, if ``start`` is ``python -m pytest``."""
         return _joined((*self.start[:-2], script))
 
     def graphbreak(self, *words: str) -> str:
-        """The command that runs a command of ours."""
+        """Return the command line of a ``graphbreak`` command."""
         return _joined((*self.tool, *words))
 
     def _line(self, flags: Iterable[str], rest: Iterable[str]) -> str:
@@ -98,7 +98,7 @@ def _joined(words: Iterable[str]) -> str:
 
 
 def typed(config: pytest.Config) -> Typed:
-    """How this session was started; in a worker of xdist, how its controller was."""
+    """Return how this session was started; in an xdist worker, how its controller was."""
     sent = getattr(config, "workerinput", {}).get("graphbreak_typed")
     if sent:
         return Typed(**sent)
@@ -116,7 +116,7 @@ def typed(config: pytest.Config) -> Typed:
 
 
 def own() -> Typed:
-    """How this process, one of our commands, was started: for what it prints to be typed.
+    """Return how this process, a ``graphbreak`` command, was started, for the commands it prints.
 
     pytest is started by ``python -m pytest``, which finds tests and a package beside them.
     """
@@ -127,11 +127,11 @@ def own() -> Typed:
 
 
 def start(program: str, script: str, original: Sequence[str], here: Path) -> tuple[str, ...]:
-    """The words that start ``pytest`` or ``graphbreak`` as this process was started.
+    """Return the words that start ``pytest`` or ``graphbreak`` as this process was started.
 
-    As short as they still mean this one; from ``graphbreak`` on, pytest is a module of its Python.
-    ``script`` is ``sys.argv[0]``, ``original`` is
-    ``sys.orig_argv``: the interpreter as it was typed comes first.
+    They are as short as possible. If ``graphbreak`` was started, pytest is a module of its Python.
+    ``script`` is ``sys.argv[0]``, ``original`` is ``sys.orig_argv``: the interpreter as it was
+    typed comes first.
     """
     directory, name = os.path.split(script)
     is_script = name in ("pytest", "py.test", "graphbreak")
@@ -150,18 +150,19 @@ def start(program: str, script: str, original: Sequence[str], here: Path) -> tup
 
 
 def _runner(own_words: int) -> tuple[str, ...]:
-    """``uv run`` with its options, where that started this process; else nothing.
+    """Return ``uv run`` with its options if that started this process, else nothing.
 
-    uv puts the environment's directory on PATH for this process alone: ``pytest`` is another in
-    the shell where the command is typed, or none. ``own_words`` is how many words of uv's command
-    line are those that it started. https://docs.astral.sh/uv/reference/environment/
+    uv puts the environment's directory on PATH for this process only, so ``pytest`` is a different
+    one, or missing, in the shell where the command is typed. ``own_words`` is how many words of
+    uv's command line belong to the command that it started.
+    https://docs.astral.sh/uv/reference/environment/
     """
     if not os.environ.get("UV_RUN_RECURSION_DEPTH"):
         return ()
     try:
         line = Path(f"/proc/{os.getppid()}/cmdline").read_text(encoding="utf-8")
     except (OSError, ValueError):
-        line = ""  # no Linux
+        line = ""  # not Linux
     words = line.rstrip("\0").split("\0")
     if os.path.basename(words[0]) != "uv" or "run" not in words[: -own_words or None]:
         return ("uv", "run")  # started by a shell, or by a program, that uv started
@@ -169,7 +170,7 @@ def _runner(own_words: int) -> tuple[str, ...]:
 
 
 def _short(path: str, name: str, here: Path) -> str:
-    """The name alone where the shell finds this one; else the path, from ``here`` if below."""
+    """Return only the name if the shell finds this file, else the path, from ``here`` if below."""
     if os.sep not in path or shutil.which(name) == path:
         return name
     if os.path.isabs(path) and Path(path).is_relative_to(here):
@@ -178,10 +179,10 @@ def _short(path: str, name: str, here: Path) -> str:
 
 
 def _own_options(config: pytest.Config) -> dict[str, bool]:
-    """The options that conftest files add with ``parser.addoption``, as ``--arch``.
+    """Return the options that conftest files add with ``parser.addoption``, such as ``--arch``.
 
-    pytest keeps them apart from those of its own and of most plugins, which have a group
-    with a name. It does not say so in public; where it changes they are not kept.
+    pytest keeps them apart from its own options and those of most plugins, which have a named
+    group. This is not public; if it changes, they are not kept.
     """
     group = getattr(getattr(config, "_parser", None), "_anonymous", None)
     found: dict[str, bool] = {}
@@ -195,7 +196,7 @@ def _own_options(config: pytest.Config) -> dict[str, bool]:
 
 
 def _taken(args: Sequence[str], wanted: Mapping[str, bool]) -> Iterator[str]:
-    """The options of ``wanted`` that were typed, each with its value."""
+    """Yield the options of ``wanted`` that were typed, each with its value."""
     rest = iter(args)
     for arg in rest:
         name, equals, _ = arg.partition("=")

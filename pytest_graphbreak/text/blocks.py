@@ -1,9 +1,8 @@
 """Opens logs and cuts them into large blocks for bulk searching.
 
-A block ends at the end of a line wherever a line ends in reach, so that what
-is searched for is never cut in two. A line longer than a block (a constant of
-MLIR has no line breaks) is handed out in parts, each with some of the text
-before and after it.
+A block ends at the end of a line if one is in reach, so that a searched string is never cut in two.
+A line longer than a block (a constant of MLIR has no line breaks) is returned in parts, each with
+some of the text before and after it.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-# Reads what is packed (gzip, bzip2, xz) or in UTF-16 as the bytes of its text, part by part.
+# Reads compressed logs (gzip, bzip2, xz) and UTF-16 as the bytes of their text, part by part.
 #
-# The first bytes show the kind, not the name. Memory is bounded whatever the file says of
-# itself: a part has a given size, and a dictionary of xz is refused above ``_MOST_MEMORY``.
+# The kind is detected by the first bytes, not by the name. Memory is bounded whatever the file says
+# of itself: a part has a given size, and a dictionary of xz is refused above ``_MOST_MEMORY``.
 
 Part = Callable[[int], bytes]
-"""Reads at most so many bytes; none at the end. Raises ``Damaged``."""
+"""A function that reads at most a number of bytes; none at the end. Raises ``Damaged``."""
 
 LONGEST_MARK: Final = 6
 
@@ -44,16 +43,16 @@ _OTHERS: Final = {
     b"7z\xbc\xaf\x27\x1c": ("as a 7z archive", "7z x -so"),
 }
 _MOST_MEMORY: Final = 256 * 2**20
-"""Bytes that unpacking xz may take; ``xz -9`` needs 65 MiB."""
+"""Maximum bytes that unpacking xz may take; ``xz -9`` needs 65 MiB."""
 _READ: Final = 256 * 1024
 
 
 class Damaged(ValueError):
-    """What is packed is cut off or damaged here."""
+    """Compressed data is cut off or damaged at this point."""
 
 
 class _Codec(Protocol):
-    """What ``bz2.BZ2Decompressor`` and ``lzma.LZMADecompressor`` have in common."""
+    """The common interface of ``bz2.BZ2Decompressor`` and ``lzma.LZMADecompressor``."""
 
     @property
     def eof(self) -> bool: ...
@@ -65,9 +64,9 @@ class _Codec(Protocol):
 
 
 def name(head: bytes) -> str:
-    """How a file that begins with ``head`` is packed: ``gz``, ``bz2``, ``xz``; empty if it is not.
+    """Return how a file is packed, given its beginning: ``gz``, ``bz2``, ``xz``, or empty.
 
-    Raises ``ValueError`` for a packing that cannot be read here, with what unpacks it.
+    Raises ``ValueError`` for a packing that cannot be read here, with the command that unpacks it.
     """
     for mark, (how, command) in _OTHERS.items():
         if head.startswith(mark):
@@ -77,7 +76,7 @@ def name(head: bytes) -> str:
 
 
 def unpack(raw: io.RawIOBase, kind: str) -> Part:
-    """Read the unpacked bytes of an open file. ``kind`` is what ``name`` gave."""
+    """Return a reader of the unpacked bytes of an open file; ``kind`` is the result of ``name``."""
     file: io.BufferedReader = io.BufferedReader(raw)
     return _gzip(file) if kind == "gz" else _Streams(file, kind).read
 
@@ -95,7 +94,7 @@ def _gzip(file: io.BufferedReader) -> Part:
 
 
 def _codec(kind: str) -> _Codec:
-    """Imported only here, since a Python may be built without them."""
+    """Return a decompressor; imported only here, since a Python may be built without it."""
     if kind == "bz2":
         import bz2
 
@@ -106,7 +105,7 @@ def _codec(kind: str) -> _Codec:
 
 
 class _Streams:
-    """Packed streams one after the other, as ``cat a.xz b.xz`` and ``pbzip2`` make them."""
+    """Packed streams one after the other, as made by ``cat a.xz b.xz`` and ``pbzip2``."""
 
     def __init__(self, file: io.BufferedReader, kind: str) -> None:
         self._file = file
@@ -132,7 +131,7 @@ class _Streams:
             raise Damaged(str(error)) from None
 
     def _follows(self) -> bool:
-        """Whether another stream begins; zeros before it are padding."""
+        """Return whether another stream begins; zeros before it are padding."""
         rest = self._codec.unused_data.lstrip(b"\0")
         while not rest and (more := self._file.read1(_READ)):
             rest = more.lstrip(b"\0")
@@ -143,8 +142,10 @@ class _Streams:
 
 
 def utf16(head: bytes) -> str:
-    """The encoding of text that begins with ``head`` if it is UTF-16, which PowerShell's ``>``
-    writes; else empty. Without a byte order mark the zeros of ASCII show it."""
+    """Return the encoding of a text that begins with ``head`` if it is UTF-16, else empty.
+
+    PowerShell's ``>`` writes UTF-16. Without a byte order mark, the zeros in ASCII text show it.
+    """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if len(head) >= 4 and head[1] == head[3] == 0 and head[0] and head[2]:
@@ -155,7 +156,7 @@ def utf16(head: bytes) -> str:
 
 
 def as_utf8(part: Part, encoding: str) -> Part:
-    """The same text in UTF-8; what is no text of the encoding becomes U+FFFD."""
+    """Return a function that reads the same text in UTF-8; invalid input becomes U+FFFD."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     ahead = b""
 
@@ -173,7 +174,7 @@ def as_utf8(part: Part, encoding: str) -> Part:
 
 
 def first(head: bytes, part: Part) -> Part:
-    """Read ``head``, then what ``part`` reads."""
+    """Return a function that reads ``head``, then what ``part`` reads."""
 
     def read(size: int) -> bytes:
         nonlocal head
@@ -195,8 +196,8 @@ _UNPACK: Final = 256 * 1024
 class Block(NamedTuple):
     """A part of a log. Of ``data[:limit]``, the bytes ``start`` to ``end`` are new.
 
-    ``data`` is used again for the next block: what is to be kept must be copied.
-    ``offset`` is the position of ``data[0]`` in the unpacked log, in bytes.
+    ``data`` is reused for the next block, so anything to be kept must be copied. ``offset`` is the
+    position of ``data[0]`` in the unpacked log, in bytes.
     """
 
     data: bytearray
@@ -209,10 +210,10 @@ class Block(NamedTuple):
 class Source:
     """An opened log: a file, a FIFO, standard input (``-``); plain, ``.gz``, ``.bz2`` or ``.xz``.
 
-    Its first bytes show how it is packed, and whether its text is UTF-16. It is opened
-    once and read once, so that a pipe loses nothing. Raises ``OSError`` (or ``ValueError`` for a
-    name that can be no file, or an unknown packing) where the log cannot be opened. ``fault``
-    says after reading why the end of the log is missing, if it is.
+    Its first bytes show how it is packed, and whether its text is UTF-16. It is opened once and
+    read once, so that a pipe loses nothing. Raises ``OSError`` (or ``ValueError`` for a name that
+    cannot be a file, or an unknown packing) if the log cannot be opened. After reading, ``fault``
+    says why the end of the log is missing, if it is.
     """
 
     def __init__(self, path: str) -> None:
@@ -230,17 +231,17 @@ class Source:
             raise
 
     def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
-        """All of the log; each byte is new in exactly one block."""
+        """Return all blocks of the log; each byte is new in exactly one block."""
         return cut(self._unpack if self._part else self._fill, size, context)
 
     @property
     def taken(self) -> int:
-        """How many bytes of the file were read so far (packed, if it is)."""
+        """The number of bytes of the file that were read so far (packed, if it is)."""
         return self._raw.taken
 
     @property
     def size(self) -> int | None:
-        """How many there are; None for what has no size, such as a pipe."""
+        """The size of the file in bytes, or None if it has no size, such as a pipe."""
         return _size(self._file)
 
     def close(self) -> None:
@@ -254,14 +255,14 @@ class Source:
         self.close()
 
     def _fill(self, view: memoryview) -> int:
-        """Fill ``view`` from a pipe, too, which hands out little at a time."""
+        """Fill ``view`` completely, also from a pipe, which returns little at a time."""
         filled = 0
         while filled < len(view) and (count := self._raw.readinto(view[filled:])):
             filled += count
         return filled
 
     def _parts(self, head: bytes) -> Part | None:
-        """What is read part by part; None where the bytes of the file are the text."""
+        """Return a function that reads parts, or None if the bytes of the file are the text."""
         part = unpack(self._raw, self.packed) if self.packed else self._raw.part
         if self.packed:
             try:
@@ -276,7 +277,7 @@ class Source:
         return part if self.packed else None
 
     def _unpack(self, view: memoryview) -> int:
-        """Fill ``view`` in small steps: damage costs the end of the log, not a whole block."""
+        """Fill ``view`` in small steps, so that damage costs only the end of the log."""
         assert self._part is not None
         filled = 0
         while filled < len(view) and not self.fault:
@@ -293,7 +294,7 @@ class Source:
         return filled
 
     def _damaged(self, error: Damaged) -> str:
-        """Why the end of a packed log is missing, and from where on."""
+        """Return why the end of a packed log is missing, and from where on."""
         if not self._unpacked:
             where, rest = f"within its first {self.taken:,} bytes", "nothing of it can be read"
             rest += ", so copy it again"
@@ -303,7 +304,7 @@ class Source:
 
 
 class _Readable(Protocol):
-    """What is asked of an open file; ``readinto`` gives None where it would have to wait."""
+    """The methods used of an open file; ``readinto`` returns None if it would have to wait."""
 
     def readinto(self, view: memoryview, /) -> int | None: ...
     def fileno(self) -> int: ...
@@ -311,7 +312,7 @@ class _Readable(Protocol):
 
 
 class _Raw(io.RawIOBase):
-    """The bytes of an open file from its beginning, of which the first were looked at."""
+    """The bytes of an open file from its beginning, after a look at the first ones."""
 
     def __init__(self, file: _Readable) -> None:
         self._file = file
@@ -319,7 +320,7 @@ class _Raw(io.RawIOBase):
         self.taken = 0
 
     def begins(self, count: int) -> bytes:
-        """The first ``count`` bytes, or all of a shorter file; they are handed out later, too."""
+        """Return the first ``count`` bytes, or a whole shorter file; they stay to be read."""
         while len(self._ahead) < count:
             more = bytearray(count - len(self._ahead))
             taken = self._read(memoryview(more))
@@ -343,7 +344,7 @@ class _Raw(io.RawIOBase):
         return self._read(view)
 
     def _read(self, view: memoryview) -> int:
-        """Read something, 0 at the end. Who made a pipe may have made it non-blocking."""
+        """Read something, 0 at the end; the creator of a pipe may have made it non-blocking."""
         while (count := self._file.readinto(view)) is None:
             select.select([self._file.fileno()], [], [])
         self.taken += count
@@ -363,7 +364,7 @@ def _open(path: str) -> _Readable:
 def _size(file: _Readable) -> int | None:
     try:
         found = os.fstat(file.fileno())
-    except (OSError, ValueError):  # no file of the system's
+    except (OSError, ValueError):  # not a file of the system
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
@@ -371,10 +372,10 @@ def _size(file: _Readable) -> int | None:
 def cut(
     readinto: Callable[[memoryview], int | None], size: int = SIZE, context: int = CONTEXT
 ) -> Iterator[Block]:
-    """Blocks of what ``readinto`` reads. ``size`` must be more than twice ``context``.
+    """Yield blocks of what ``readinto`` reads. ``size`` must be more than twice ``context``.
 
-    The one buffer holds what was read and at most ``size`` bytes of an
-    unfinished line, whatever the length of the lines.
+    The only buffer holds what was read and at most ``size`` bytes of an unfinished line, whatever
+    the length of the lines.
     """
     buffer = bytearray(2 * size + context)
     view = memoryview(buffer)

@@ -1,8 +1,8 @@
-"""Files: written in one step, locked while open, with our header; their paths as they are typed.
+"""Files: written in one step, locked while open, marked with a header, and shown with short paths.
 
-A file is written beside its place under a hidden name and then takes the place of
-the old one. Killed at any moment, the process leaves the old file or the new one,
-and perhaps the hidden one, which nobody reads.
+A file is written beside its destination under a hidden name and then replaces the old one. If the
+process is killed at any moment, it leaves the old file or the new one, and perhaps the hidden one,
+which nobody reads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final
 
 @contextmanager
 def in_one_step(path: Path) -> Iterator[int]:
-    """A new open file, which takes the place of ``path`` when the block ends well.
+    """Yield a new open file, which replaces ``path`` if the block ends without an error.
 
-    It is held (``hold``) while it has its hidden name, ``.graphbreak-*.tmp``. Its
-    mode is that of any new file. Raises ``OSError``; ``path`` is then as it was.
+    It is locked (``hold``) while it has its hidden name, ``.graphbreak-*.tmp``. Its mode is that of
+    any new file. Raises ``OSError``; ``path`` is then unchanged.
     """
     hidden = path.with_name(f".graphbreak-{os.urandom(8).hex()}.tmp")
     handle = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -34,7 +34,7 @@ def in_one_step(path: Path) -> Iterator[int]:
                 os.replace(hidden, path)
         finally:
             os.close(handle)
-        if os.name == "nt":  # where no file that is open is replaced, and none is removed
+        if os.name == "nt":  # Windows neither replaces nor removes an open file
             os.replace(hidden, path)
     except BaseException:
         with suppress(OSError):
@@ -43,20 +43,20 @@ def in_one_step(path: Path) -> Iterator[int]:
 
 
 def write(handle: int, data: bytes) -> None:
-    """Write all of it to an open file. Raises ``OSError``."""
+    """Write all of the data to an open file. Raises ``OSError``."""
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
 
 
 def hold(handle: int) -> bool:
-    """Lock an open file until it is closed; False if another process holds it.
+    """Lock an open file until it is closed; return False if another process holds it.
 
-    Its holder loses it with its life, so dead owners are known.
+    The lock ends with the process, so dead owners are recognised.
     """
     try:
         import fcntl
-    except ImportError:  # Windows, which removes no file that is open
+    except ImportError:  # Windows, which does not remove an open file
         return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,18 +66,18 @@ def hold(handle: int) -> bool:
 
 
 HEADER: Final = "Written by `graphbreak "
-"""Begins the comment at the head of each file."""
+"""The beginning of the comment at the top of each file."""
 _HEAD: Final = 4096
-"""Bytes in which the header is looked for: behind ``#!`` and the line of the encoding."""
+"""Bytes in which the header is looked for: after ``#!`` and the line of the encoding."""
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file has our header. A symlink is the user's, wherever it leads."""
+    """Return whether a file has the header of this package; a symlink never counts as such."""
     return is_of(path, "")
 
 
 def is_of(path: Path, command: str) -> bool:
-    """Whether a file is ours, and its header goes on with ``command``."""
+    """Return whether a file has the header of this package, followed by ``command``."""
     try:
         if path.is_symlink() or not path.is_file():
             return False
@@ -90,18 +90,18 @@ def is_of(path: Path, command: str) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether a name may be written to: nobody has it, or the file is ours."""
+    """Return whether a name may be written to: there is no such file, or it has the header."""
     return not os.path.lexists(path) or is_ours(path)
 
 
 def put(path: Path, data: bytes) -> None:
-    """Write a file in one step, in place of one of that name. Raises ``OSError``."""
+    """Write a file in one step, replacing any file of that name. Raises ``OSError``."""
     with in_one_step(path) as handle:
         write(handle, data)
 
 
 def probe(path: Path) -> None:
-    """Raises ``OSError`` where a file of this name could not be written; nothing is left."""
+    """Raise ``OSError`` if a file of this name could not be written; nothing is left behind."""
     if os.path.lexists(path):
         if not os.access(path, os.W_OK):
             raise PermissionError(13, "Permission denied", str(path))
@@ -113,19 +113,19 @@ def probe(path: Path) -> None:
 
 
 def shown(path: Path, root: Path | None = None) -> str:
-    """A path relative to ``root`` or to the current directory, if it is below it."""
+    """Return a path relative to ``root`` or to the current directory, if it is below it."""
     try:
         return str(path.relative_to(Path.cwd() if root is None else root))
     except (ValueError, OSError):
         return str(path)
 
 
-# The garbage collector, paused while much is read that is all in use.
+# Pausing the garbage collector while much is read that is all in use.
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause it: millions of objects without a cycle double its time."""
+    """Pause the garbage collector: millions of objects without a cycle would double the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

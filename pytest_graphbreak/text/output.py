@@ -1,7 +1,7 @@
-"""Lines of output that know what they are: a cause, a place, source, advice, a command.
+"""Lines of output with their kind: a cause, a place, source, advice, a command.
 
-Who makes a line says what it is and what it says, as it came. Who prints it decides on colour,
-width, indentation and on how text from outside is made harmless.
+The creator of a line gives its kind and its text, unchanged. The printer decides on colour, width,
+indentation and on how text from outside is made harmless.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ LEVELS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("new", "changed", "stale", "note", "looser", "settings"), "warning"),
     **dict.fromkeys(("improved", "recorded", "updated", "pruned", "verified", "ok"), "good"),
 }
-"""How urgent a line is that begins with one of these words."""
+"""The urgency of a line that begins with one of these words."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """One line. ``head`` comes before the text, in its first line only: signs, labels.
+    """One line. ``head`` (signs, labels) comes before the text, only in its first row.
 
-    ``command`` is what a reader pastes into a shell; it is the end of the line. ``whole`` lines
-    are never broken: they are laid out already.
+    ``command`` is to be pasted into a shell; it is at the end of the line. ``whole`` lines are
+    never wrapped, since their layout is fixed.
     """
 
     text: str = ""
@@ -61,7 +61,7 @@ class TextLine:
         return f"{' ' * self.indent}{self.head}{self.text}{self.command}".rstrip()
 
     def harmless(self) -> TextLine:
-        """The line as a terminal or a CI log may have it."""
+        """Return the line in a form that is safe for a terminal or a CI log."""
         return replace(
             self,
             head=console(self.head),
@@ -74,14 +74,14 @@ BLANK: Final = TextLine()
 
 
 def lined(text: str) -> Iterator[TextLine]:
-    """The lines of a text that says no more of them than how far they are indented."""
+    """Return the lines of a text, with only their indentation as structure."""
     for line in text.split("\n"):
         words = line.lstrip(" ")
         yield TextLine(words, indent=len(line) - len(words))
 
 
 def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> TextLine:
-    """A line behind a word that says what it is about, in a column of ``width``."""
+    """Return a line after a word that says what it is about, in a column of ``width``."""
     return TextLine(text, LEVELS.get(word, "text"), head=f"{word:<{width - 1}} ", command=command)
 
 
@@ -95,22 +95,22 @@ SIGNS: Final[dict[str, Kind]] = {
 
 
 def signed(sign: str, text: str, name: str = "") -> TextLine:
-    """What is new, gone, changed or known; ``name`` is a column before the text."""
+    """Return a line marked as new, gone, changed or known; ``name`` is a column before the text."""
     return TextLine(text, SIGNS.get(sign, "text"), 2, f"{sign} {name}")
 
 
 def plain(lines: Iterable[TextLine]) -> str:
-    """The text of lines, harmless and whole: for files, logs and JSON."""
+    """Return the text of lines, harmless and not wrapped: for files, logs and JSON."""
     return "\n".join(str(line.harmless()) for line in lines)
 
 
 def indented(lines: Iterable[TextLine], columns: int) -> Iterator[TextLine]:
-    """Lines with so many columns before them."""
+    """Return lines that are indented by a number of further columns."""
     return (replace(line, indent=line.indent + columns) for line in lines)
 
 
 def blocks(*parts: Iterable[TextLine]) -> Iterator[TextLine]:
-    """The lines of all parts that have any, a blank line between two."""
+    """Yield the lines of all parts that are not empty, separated by blank lines."""
     first = True
     for part in parts:
         lines = list(part)
@@ -121,20 +121,20 @@ def blocks(*parts: Iterable[TextLine]) -> Iterator[TextLine]:
 
 
 def packed(lines: Iterable[TextLine]) -> list[list[Any]]:
-    """Lines as lists of exact builtin types, which every process can be sent."""
+    """Return lines as lists of exact builtin types, which can be sent to any process."""
     return [list(astuple(line)) for line in lines]
 
 
 def unpacked(data: Iterable[Sequence[Any]]) -> list[TextLine]:
-    """The lines that ``packed`` made lists of."""
+    """Return the lines from the result of ``packed``."""
     return [TextLine(*values) for values in data]
 
 
-# What a user is told who asked for something that cannot be done.
+# The error for a request that cannot be fulfilled.
 
 
 class UserError(ValueError):
-    """What was asked for cannot be done. The message names the thing, the place and the next step.
+    """A request that cannot be fulfilled. The message has the thing, the place and the next step.
 
     A command ends with it and with exit code 2. ``words`` are those of a program that failed.
     """
@@ -146,21 +146,21 @@ class UserError(ValueError):
         self.words = words
 
 
-# Numbers with their nouns, as all texts write them.
+# Numbers with their nouns, in the format of all texts.
 
 
 def plural(count: int, word: str) -> str:
-    """``1 test``, ``1,000 tests``."""
+    """Return a number with its noun: ``1 test``, ``1,000 tests``."""
     return f"{count:,} {noun(count, word)}"
 
 
 def noun(count: int, word: str) -> str:
-    """``test`` of one, ``tests`` of any other number."""
+    """Return ``test`` for one and ``tests`` for any other number."""
     return word if count == 1 else f"{word}s"
 
 
 def size(count: int) -> str:
-    """Bytes as people read them: ``1.1 GB``."""
+    """Return a number of bytes for people: ``1.1 GB``."""
     number = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if number < 1000 or unit == "GB":

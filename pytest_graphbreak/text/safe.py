@@ -1,9 +1,8 @@
-"""Text from outside, made harmless for each place that it ends in.
+"""Makes text from outside harmless for each kind of output.
 
-Test ids, break reasons and source lines are data that others wrote. Each
-function here takes any text and returns what may be written to one kind of
-output, where it shows itself and does nothing. All of them first make control
-characters visible, those that reorder or hide text among them.
+Test ids, break reasons and source lines are data that others wrote. Each function here takes any
+text and returns what may be written to one kind of output, where it is shown and has no effect. All
+of them first make control characters visible, including those that reorder or hide text.
 """
 
 from __future__ import annotations
@@ -15,39 +14,39 @@ from typing import Any
 
 _LEGACY_COMMAND = "##["
 _INLINE = re.compile(r"[^\w\s\-+=/:.,\[\]]|(?<![^\W_])_|_(?![^\W_])")
-"""What markdown may read as structure; an underscore only at the edge of a word."""
+"""Characters that markdown may read as structure; an underscore only at the edge of a word."""
 _LINK = re.compile(r"(www|https?|ftp)([.:])", re.IGNORECASE)
-"""How the autolinks of GitHub's markdown begin; those of mail addresses need an ``@``."""
+"""The beginnings of autolinks in GitHub's markdown; those of mail addresses need an ``@``."""
 
 
 def printable(text: str) -> str:
-    """Text with control characters escaped, so that a terminal shows and does not obey them."""
+    """Return text with control characters escaped, so that a terminal does not obey them."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
 
 
 SHOWN = 400
-"""Characters of a reason or a source line that one line shows."""
+"""Maximum number of characters of a reason or a source line on one line."""
 
 
 def cut(text: str, most: int = SHOWN) -> str:
-    """At most ``most`` characters of one line; what is left out is counted."""
+    """Return at most ``most`` characters of one line, and the number of those left out."""
     if len(text) <= most:
         return text
     return f"{text[:most].rstrip()} ... ({len(text) - most:,} more characters)"
 
 
 def lines(text: str) -> str:
-    """Text whose own line ends may stay: every line is printable, tabs are spaces."""
+    """Return text with its line ends kept: every line is printable, tabs become spaces."""
     return "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def console(line: str) -> str:
-    """One line for a terminal or a CI log.
+    """Return one line for a terminal or a CI log.
 
-    A runner of GitHub Actions obeys lines that begin with ``::`` after white
-    space, and ``##[`` anywhere (its ActionCommand.cs); both lose that meaning.
+    A runner of GitHub Actions obeys lines that begin with ``::`` after white space, and ``##[``
+    anywhere (its ActionCommand.cs); both are disarmed.
     """
     shown = printable(line).replace(_LEGACY_COMMAND, "\\x23#[")
     start = len(shown) - len(shown.lstrip())
@@ -57,29 +56,28 @@ def console(line: str) -> str:
 
 
 def html(text: str) -> str:
-    """Text for an element or a quoted attribute of HTML."""
+    """Return text for an element or a quoted attribute of HTML."""
     return _html.escape(printable(text), quote=True)
 
 
 def markdown(text: str) -> str:
-    """Text for one line of GitHub's markdown, as code.
+    """Return text for one line of GitHub's markdown, as code.
 
-    What could be structure is written as character references, which markdown
-    takes as text and never as structure (CommonMark 0.31, section 2.5), also in
-    a table; inside ``<code>`` GitHub makes no mention and no emoji of it. Links
-    are recognised there, so what begins one is broken up. The rest stays as it
-    is: people search these files, too.
+    Characters that could be structure are written as character references, which markdown takes as
+    text and never as structure (CommonMark 0.31, section 2.5), also in a table; inside ``<code>``,
+    GitHub does not turn text into mentions or emoji. Links are recognised there, so their
+    beginnings are escaped. The rest is unchanged, since people also search these files.
     """
     shown = _INLINE.sub(lambda found: f"&#{ord(found[0])};", printable(text))
     return f"<code>{_LINK.sub(lambda found: f'{found[1]}&#{ord(found[2])};', shown)}</code>"
 
 
 def preformatted(text: str) -> str:
-    """A block of lines for GitHub's markdown.
+    """Return a block of lines for GitHub's markdown.
 
-    ``<pre>`` opens an HTML block that only its end tag closes (CommonMark 0.31,
-    section 4.6), so nothing in it is markdown. A line that a CI log would obey
-    if the file were printed there loses that meaning.
+    ``<pre>`` opens an HTML block that only its end tag closes (CommonMark 0.31, section 4.6), so
+    nothing in it is markdown. A line that a CI log would obey if the file were printed there is
+    disarmed.
     """
     shown = "\n".join(console(line) for line in lines(text).split("\n"))
     escaped = _html.escape(shown, quote=False).replace("@", "&#64;").replace("${", "&#36;{")
@@ -87,12 +85,12 @@ def preformatted(text: str) -> str:
 
 
 def xml(text: str) -> str:
-    """Text for XML 1.0, which cannot hold most control characters even as references."""
+    """Return text for XML 1.0, which cannot hold most control characters even as references."""
     return _html.escape(lines(text), quote=True).replace("\n", "&#10;")
 
 
 def script_json(data: Any) -> str:
-    """JSON that is safe in a ``<script>`` element: no ``<``, so no tag and no comment."""
+    """Return JSON that is safe in a ``<script>`` element: it has no ``<``, so no tag."""
     return (
         json.dumps(data, ensure_ascii=True, separators=(",", ":"))
         .replace("<", "\\u003c")
@@ -102,10 +100,10 @@ def script_json(data: Any) -> str:
 
 
 def workflow_message(text: str) -> str:
-    """The data of a workflow command: lines stay, as ``%0A``."""
+    """Return the data of a workflow command; line ends are kept as ``%0A``."""
     return lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def workflow_property(text: str) -> str:
-    """A property of a workflow command, on one line."""
+    """Return a property of a workflow command, on one line."""
     return workflow_message(printable(text)).replace(":", "%3A").replace(",", "%2C")

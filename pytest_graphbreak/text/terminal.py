@@ -1,6 +1,6 @@
-"""How our lines look on a terminal: broken at words, and coloured. Elsewhere they stay as they are.
+"""Formats lines for a terminal: wrapped at words, and coloured. Elsewhere they stay unchanged.
 
-``wrapped`` is the one place that breaks lines, for red tests, the summary and all commands.
+``wrapped`` is the only place that breaks lines, for failures, the summary and all commands.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Final, NamedTuple, TextIO
 from pytest_graphbreak.text.output import Kind, TextLine
 
 NARROWEST: Final = 40
-"""Columns below which nothing is broken: it would not be easier to read."""
+"""The width in columns below which nothing is wrapped, since it would not be easier to read."""
 
 _SMALLEST: Final = 12
-"""Columns of a table's column below which its cells are not broken."""
+"""The width in columns of a table's column below which its cells are not wrapped."""
 
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
-"""Where a path or a node id that is wider than the terminal goes on in the next line."""
+"""The positions at which a path or node id that is wider than the terminal may be broken."""
 
 Markup = tuple[str, ...]
 """Colours in pytest's words: ``red``, ``bold``."""
@@ -69,7 +69,7 @@ _CODES: Final[Mapping[str, str]] = {
 
 
 def is_terminal(out: object) -> bool:
-    """Whether somebody looks at this stream; False for what is no stream at all."""
+    """Return whether a stream is a terminal; False if it is not a stream at all."""
     isatty = getattr(out, "isatty", None)
     try:
         return bool(isatty and isatty())
@@ -78,7 +78,10 @@ def is_terminal(out: object) -> bool:
 
 
 def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour: ``NO_COLOR`` and ``FORCE_COLOR`` say so first (no-color.org)."""
+    """Return whether to use colour.
+
+    ``NO_COLOR`` and ``FORCE_COLOR`` decide first (no-color.org).
+    """
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -87,14 +90,14 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def printed(line: TextLine, out: TextIO) -> Iterator[str]:
-    """A line as this stream takes it: harmless, broken at its width, and coloured."""
+    """Yield the rows of a line for this stream: harmless, wrapped to its width, and coloured."""
     coloured = has_colour(out)
     for row in wrapped(line.harmless(), columns(out)):
         yield "".join(starmap(painted, spans(row, line.kind))) if coloured else str(row)
 
 
 def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
-    """The parts of a row, each with its colours; parts that follow in one colour are one."""
+    """Yield the parts of a row with their colours; adjacent parts of one colour are joined."""
     for markup, parts in groupby(
         zip(row, STYLES.get(kind, LineStyle()), strict=True), itemgetter(1)
     ):
@@ -103,12 +106,12 @@ def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
 
 
 def columns(out: object) -> int:
-    """The width of the terminal that this stream is; 0 for any other stream."""
+    """Return the width of a terminal in columns; 0 for any other stream."""
     return shutil.get_terminal_size().columns if is_terminal(out) else 0
 
 
 class Row(NamedTuple):
-    """A line of a terminal: the part of the head, of the text and of the command in it."""
+    """A row of a terminal: its parts of the head, of the text and of the command."""
 
     head: str = ""
     text: str = ""
@@ -119,9 +122,9 @@ class Row(NamedTuple):
 
 
 def wrapped(line: TextLine, width: int) -> list[Row]:
-    """The line in rows of at most ``width`` columns, broken at blanks; further ones are indented.
+    """Return the line in rows of at most ``width`` columns, wrapped at blanks and indented.
 
-    A command goes on behind backslashes, so that it can be pasted. Otherwise a word that is wider
+    A command is continued with backslashes, so that it can be pasted. Any other word that is wider
     than the terminal stays whole.
     """
     if line.whole or len(str(line)) <= width or width < NARROWEST:
@@ -137,7 +140,7 @@ def _row_of(line: TextLine) -> Row:
 
 
 def _hang(line: TextLine, width: int) -> int:
-    """The columns by which further rows of a line are indented."""
+    """Return the columns by which further rows of a line are indented."""
     head = line.indent + len(line.head)
     if line.head and head <= width // 2:
         return head
@@ -150,7 +153,7 @@ def _filled(line: TextLine, width: int) -> list[Row]:
     if max(map(len, words.split()), default=0) + hang > width:
         hang = min(hang, max(4, line.indent))
     column, *more = line.text.rstrip().split("   ")
-    # "dynamo 1 -> 3" behind the name of a test stays together where a line has room for it.
+    # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
     kept = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in more)
     lead = before.rstrip() or before
     parts = textwrap.wrap(
@@ -166,10 +169,10 @@ def _filled(line: TextLine, width: int) -> list[Row]:
 
 
 def _continued(line: TextLine, width: int) -> list[Row]:
-    """A command in rows that a shell reads as one, behind the words that introduce it.
+    """Return a command in rows that a shell reads as one, after the words that introduce it.
 
-    No row is wider than ``width``: a backslash also breaks a word that is, which a shell joins
-    again. POSIX.1-2017, Shell Command Language, 2.2.1.
+    No row is wider than ``width``: a backslash also breaks a wider word, which a shell joins again.
+    POSIX.1-2017, Shell Command Language, 2.2.1.
     """
     hang, words = _hang(line, width), _WORD.findall(line.command)
     before = " " * line.indent + line.head
@@ -201,11 +204,11 @@ def _continued(line: TextLine, width: int) -> list[Row]:
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows in columns, two blanks apart; 0 is no terminal, where nothing is broken.
+    """Return rows in columns, two blanks apart; width 0 means no terminal and no wrapping.
 
-    Where they need more than ``width``, columns are narrowed from the widest on, as far as their
-    words allow, and cells go on below their first line; where that is not enough, each further
-    cell of a row is a line of its own.
+    If they need more than ``width``, columns are narrowed, the widest first, as far as their words
+    allow, and cells continue below their first line; if that is not enough, each further cell of a
+    row is a line of its own.
     """
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -223,7 +226,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
-    """The lines of a row: the parts of its cells."""
+    """Return the lines of a row: the parts of its cells."""
     parts = [_words(cell, width or 1) for cell, width in zip(row, widths, strict=True)]
     return zip_longest(*parts, fillvalue="") if any(parts) else iter([("",) * len(widths)])
 
@@ -246,7 +249,7 @@ def _words(text: str, width: int) -> list[str]:
 
 
 def _pieces(word: str, room: int) -> list[str]:
-    """A word in parts of at most ``room`` columns, each quoted for a shell."""
+    """Return a word in parts of at most ``room`` columns, each quoted for a shell."""
     if len(word) <= room:
         return [word]
     pieces = [""]
@@ -259,7 +262,7 @@ def _pieces(word: str, room: int) -> list[str]:
 
 
 def painted(text: str, markup: Markup) -> str:
-    """The text with the codes of its colours."""
+    """Return the text with the codes of its colours."""
     if not markup or not text.strip():
         return text
     return f"\x1b[{';'.join(_CODES[name] for name in markup)}m{text}\x1b[0m"
