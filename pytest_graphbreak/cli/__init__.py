@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     parsed = parser.parse_args(arguments)
     parsed.rest = rest
-    parsed.typed = argv is None  # then this process is the command's own
+    parsed.typed = argv is None  # whether this process is the command's own
     try:
         code = _guarded(parsed)
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""``graphbreak analyze``: count and explain the graphs in logs."""
+"""``graphbreak analyze``: counts and explains the graphs in logs."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _log(reading: Reading) -> Plain:
 
 
 def _source(program: Program) -> Plain:
-    """Return the lines that most of a graph comes from; ``ops`` is their number of kinds of ops."""
+    """Return the lines that most of a graph comes from, each with its number of kinds of ops."""
     return {
         "graph": program.number,
         "name": program.name,

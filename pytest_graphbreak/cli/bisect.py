@@ -70,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Search. Returns 0 if one was found, 1 if it is one of several, 2 if none was found."""
+    """Run the search.
+
+    Returns 0 if one was found, 1 if it is one of several, 2 if none was found.
+    """
     with directory(args.timeout) as work, Progress() as progress:
         return _bisect(args, work, progress)
 

@@ -57,9 +57,10 @@ def add_pages(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare. Returns 0 (or 1 for a difference with ``--exit-code``), 2 if reports are unusable.
+    """Compare both sides and return the exit code.
 
-    If baselines are to be written, returns 1 if that was declined.
+    It is 0, or 1 for a difference with ``--exit-code``, or 2 if reports cannot be used. If
+    baselines are to be written, it is 1 if that was declined.
     """
     with uncollected():
         before, after = (load_all(side) for side in _sides(args))

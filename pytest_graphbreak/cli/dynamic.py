@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare. Returns 0 if everything was measured, 2 if the program does not run or compile."""
+    """Compare the ways. Returns 0 if all was measured, 2 if the program does not run or compile."""
     target = find(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         found, marks = ways(trials, target, progress.step)

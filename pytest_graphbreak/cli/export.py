@@ -22,7 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export. Returns 0 if all export in one of the modes, 1 if not, 2 if the program fails."""
+    """Export the program and return the exit code.
+
+    It is 0 if everything exports in one of the two modes, 1 if something does not, 2 if the program
+    does not run.
+    """
     target = find(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         progress.step(0, 1, target.name)

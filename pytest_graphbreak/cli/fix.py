@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fix. Returns 0 if nothing is left to fix or a file was written, 1 if no remedy works."""
+    """Fix the program. Returns 0 if nothing is left to fix or a file was written, else 1."""
     if _lacks_libcst():
         return UNUSABLE
     target = find(args)

@@ -56,7 +56,7 @@ PASSED: Final = "pass"
 MOST_ROWS: Final = 250_000
 """The number of rows in one file."""
 
-_COUNT: Final = re.compile(r"([0-9]{1,9})(?:\.0)?")  # pandas writes 3.0 where another cell is empty
+_COUNT: Final = re.compile(r"([0-9]{1,9})(?:\.0)?")  # pandas writes 3.0 if another is empty
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 

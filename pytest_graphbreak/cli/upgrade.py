@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Install, run both, compare. Returns 0, or 2 if one of these cannot be done."""
+    """Install, run both versions and compare. Returns 0, or 2 if one of these cannot be done."""
     with directory(args.timeout) as work, Progress() as progress:
         return _upgrade(args, work, progress)
 

@@ -194,7 +194,7 @@ def _with_head(source: str, head: str, header: str, test: str) -> str:
         if test:
             text[first:first] = [_AS_TEST.format(tail=f"::{test}")]
     top = max((n for n, line in enumerate(text[:2], 1) if _FIRST.match(line)), default=0)
-    words = header.encode("ascii", "backslashreplace").decode()  # in whatever encoding
+    words = header.encode("ascii", "backslashreplace").decode()  # valid in any encoding
     text[top:top] = [f"# {line}".rstrip() + "\n" for line in words.splitlines()]
     return "".join(text)
 

@@ -69,7 +69,7 @@ class Search:
         self._waiting = 0
         self._copies: set[str] = set()
         self._uncertain: list[SourcePatch] = []
-        self._certain: tuple[list[SourcePatch], Trial] | None = None  # before the first of them
+        self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
         self._sites: dict[str, Site] = {}
         first = bench.measure(target, compare=False)
         self._sites = dict(first.sites)
@@ -337,7 +337,7 @@ class Search:
                     problem.tried.append(Tried(patch, "the graphs are as few without it"))
 
     def _settle(self) -> None:
-        """If there is no gain, remove the patches on trial and those that were kept after them."""
+        """Remove the patches on trial, and those kept after them, if there is no gain."""
         out = self.outcome
         if self._certain is None or not any(patch in out.kept for patch in self._uncertain):
             return

@@ -19,7 +19,7 @@ from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
-"""Shapes by the name of the argument: ``x``, ``batch['ids']``; ``*2`` is the third of ``*args``."""
+"""Shapes by argument name: ``x``, ``batch['ids']``; ``*2`` is the third positional argument."""
 
 MOST: Final = 256
 """The number of calls of one callable whose shapes are kept."""

@@ -23,9 +23,9 @@ class SourceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The text of a file, with ``\\n`` at the end of each line whatever the file has there.
+    """The text of a file, with newlines as line ends whatever the file uses.
 
-    ``encoding`` is what its first lines say (PEP 263), UTF-8 where they say nothing.
+    ``encoding`` is the one that its first lines declare (PEP 263), UTF-8 by default.
     """
 
     text: str

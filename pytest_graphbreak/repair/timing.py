@@ -74,7 +74,7 @@ class _Timed(Capture):
         self._depth += 1
         try:
             means = [self._repeated(*one) for one in self._inputs.values()]
-        except Exception:  # a call that cannot be repeated, as after a donated input
+        except Exception:  # the call cannot be repeated, for example with donated inputs
             return None
         finally:
             self._depth -= 1

@@ -25,7 +25,7 @@ from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.runs.git import GitError, blobs, git, names, raw_change
 
-# Reads the marks for the gate from the text of Python source. Nothing is imported or
+# Reads the marks for the gate from the text of Python source, which is not imported or
 # run.
 #
 # A mark is a call of ``graph_budget`` or ``max_graphs``, as a marker or as a block, wherever it

@@ -40,7 +40,7 @@ class Bisectable(Protocol):
         ...
 
     def measure(self, name: str) -> SuiteRun:
-        """Run the test there."""
+        """Run the test on this candidate."""
         ...
 
     def status(self) -> str:
@@ -98,15 +98,16 @@ class BisectResult:
 OnBegin = Callable[[str, int], None]
 """Called with the name of the next candidate, and about how many steps are left after it."""
 OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
-"""Called with each step: good, bad or skip; its name; what was measured; why it was skipped."""
+"""Called with each step: good, bad or skip; the name; the measurement; why it was skipped."""
 
 
 def search(
     versions: Bisectable, begin: OnBegin, on_step: OnStep, differs: Callable[[str], None]
 ) -> BisectResult:
-    """Search. ``differs`` is called with what differs between both ends (``ChangeDetector.what``).
+    """Search between both ends for what changed the test.
 
-    Raises ``ElsewhereError`` if an end cannot be measured, or if nothing changed.
+    ``differs`` is called with what differs between the ends (``ChangeDetector.what``). Raises
+    ``ElsewhereError`` if an end cannot be measured, or if nothing changed.
     """
     going = _Bisection(versions, begin, on_step)
     good = going.end(versions.good, "--good")
@@ -135,7 +136,7 @@ class _Bisection:
         self.skipped: dict[str, str] = {}
 
     def end(self, name: str, option: str) -> MeasuredEnd:
-        """Measure one of both ends."""
+        """Measure one of the two ends. Raises ``ElsewhereError``."""
         self._begin(name, 0)
         run = self._versions.measure(name)
         side, why = _read(run, name)

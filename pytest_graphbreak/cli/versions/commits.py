@@ -147,7 +147,7 @@ class Worktrees:
         self._trees = 0
         self._borrow(checkout.objects, checkout.common, self._repository)
         self.missing: set[str] = set()
-        """Submodules that the user's checkout does not have, and that stay empty."""
+        """Submodules that the user's checkout lacks, and that stay empty."""
 
     def _borrow(self, objects: Path, common: Path, to: Path) -> None:
         """Make an empty repository that reads the objects of another one.

@@ -49,7 +49,7 @@ def _graphbreak_attributes(names, wanted, seen):
 def _graphbreak_in_cell(cell, seen):
     try:
         value = cell.cell_contents
-    except ValueError:  # it is empty
+    except ValueError:  # an empty cell
         return
     if _graphbreak_on_cpu(value):
         yield lambda: cell.cell_contents, lambda one: setattr(cell, "cell_contents", one)

@@ -117,7 +117,7 @@ def _graphbreak_padding_holds(model, inner, padded, cut_back, args, kwargs):
     others = [(0, 0, 1), (1, 1, 1), (-1, -1, 1), (1, -1, 1), (-1, 1, 1), (1, 1, 1e4), (-1, -1, 1e4)]
     with torch.random.fork_rng(devices=[]):
         for odd, even, scale in others:
-            for whole in (True, False):  # numbers below zero may be no index of anything
+            for whole in (True, False):  # negative numbers may not be valid indices
                 given = _graphbreak_other(model, args, kwargs, (odd, even), scale, whole)
                 try:
                     wanted = _graphbreak_plain(model, *given)
