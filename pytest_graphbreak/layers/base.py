@@ -84,8 +84,9 @@ class Observer(ABC):
     def keep_history(self) -> AbstractContextManager[None]:
         """Note what is compiled inside, so that a window in it can tell what is compiled again.
 
-        For a compiler that does not itself know why. The fixture ``graph_budget`` does so from
-        the first test that asks for it; the gate's own windows do anyway.
+        This is for a compiler that does not itself know why it compiles again. The fixture
+        ``graph_budget`` calls it from the first test that asks for it on; the gate's own windows
+        know anyway.
         """
         return nullcontext()
 
@@ -112,7 +113,7 @@ class Observer(ABC):
 class Probe(Protocol):
     """The code that ``doctor`` tries a layer with: what its description names as ``probe``.
 
-    It is made and used in a process of its own. ``expected`` is what is to be seen.
+    It is made and used in a process of its own. ``expected`` is what the observer has to see.
     """
 
     expected: str

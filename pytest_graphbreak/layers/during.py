@@ -176,11 +176,11 @@ def leave(view: Viewer) -> None:
 def during(what: str) -> Iterator[None]:
     """Say what the program is doing: a request, a step, a phase of a test.
 
-    What is compiled inside is reported with it: in a failure, in the JSON report
-    (``during``), in ``seen.record``. So is what a child process compiles meanwhile, a server
-    that is asked inside, say. It may nest; threads that say different things at the same time
-    are both named. Use it around calls, and not in a function that is compiled. Where
-    nothing is measured it does nothing.
+    What is compiled inside is reported with it: in a failure, in the JSON report (``during``), in
+    ``seen.record``. So is what a child process compiles meanwhile, such as a server that gets a
+    request inside. It may nest; threads that say different things at the same time are both named.
+    Use it around calls, and not in a function that is compiled. Where nothing is measured it does
+    nothing.
 
     >>> with during("request 17"):  # doctest: +SKIP
     ...     engine.generate(prompt)

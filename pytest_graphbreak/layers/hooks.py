@@ -256,7 +256,7 @@ class ImportWatch(MetaPathFinder):
         self._then()
 
     def _follow(self, spec: ModuleSpec) -> None:
-        """Have us called when the module is loaded. A loader that does not allow it is left out."""
+        """Have us called when the module is loaded. A loader that forbids it is left alone."""
         loader: Any = spec.loader
         if not hasattr(loader, "exec_module") or not hasattr(loader, "__dict__"):
             return

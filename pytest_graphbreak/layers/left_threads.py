@@ -136,7 +136,7 @@ def _frames() -> dict[int, FrameType]:
 
     ``sys._current_frames`` allocates while it holds the interpreter's lock on its threads. If a
     garbage collection begins there, it waits for the same lock for ever (python/cpython#106883,
-    seen on 3.11.7). So none begins.
+    seen on 3.11.7). So collection is turned off meanwhile.
     """
     collects = gc.isenabled()
     gc.disable()

@@ -2,7 +2,7 @@
 
 A compiler names a variable of the function that is compiled again: an argument, whose value comes
 from its callers, or an attribute, an item or a list that some line changes. Files are parsed and
-never run. Pure: it takes source text and returns a place.
+never run. These functions take source text and return a place.
 """
 
 from __future__ import annotations

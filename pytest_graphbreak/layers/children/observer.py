@@ -1,13 +1,13 @@
 """Follows the child processes of a test, and adds what they compiled to its record.
 
 While a window is open, a child that is spawned finds two environment variables:
-``GRAPHBREAK_CHILDREN`` names a spool, and ``PYTHONPATH`` begins with a directory
-whose ``sitecustomize`` waits for torch. A child that is forked starts by a hook
-of ``os``. Both write to the spool what they see (``children_inside``).
+``GRAPHBREAK_CHILDREN`` names a spool, and ``PYTHONPATH`` begins with a directory whose
+``sitecustomize`` waits for torch. A child that is forked starts by a hook of ``os``. Both write
+what they see to the spool (``process``).
 
-Not followed are a Python that ignores its environment (``-I``, ``-E``, ``-S``), a
-child that is given an environment without the two variables, and what was
-started outside of any window.
+These are not followed: a Python that ignores its environment (``-I``, ``-E``, ``-S``), a child that
+is given an environment without the two variables, and a process that was started outside of any
+window.
 """
 
 from __future__ import annotations

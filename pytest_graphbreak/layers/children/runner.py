@@ -100,7 +100,7 @@ class ServerError(UserError):
 class CommandResult:
     """The end of a command: its exit code, or None after a timeout, and what it printed.
 
-    ``answer`` is what a function gave back; None where it came to no end.
+    ``answer`` is what a function returned; None if it did not end.
     """
 
     code: int | None
@@ -117,7 +117,7 @@ class CommandResult:
 class Runner:
     """A runner in ``directory`` that gives each command at most ``timeout`` seconds.
 
-    The server is started with the first; ``server`` is one that runs already.
+    The server is started with the first command; ``server`` is one that runs already.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class Runner:
     ) -> CommandResult:
         """Call ``module:function`` with a mapping, and return the mapping that it gives back.
 
-        In a Python of its own, or in a ``fork`` of one that has imported torch. ``remove`` are
-        files that are gone afterwards. Raises ``ServerError``.
+        The function runs in a Python of its own, or in a ``fork`` of one that has imported torch.
+        The files ``remove`` are removed afterwards. Raises ``ServerError``.
         """
         call, answer = self.directory / "call.json", self.directory / "answer.json"
         asked = {"function": function, "argument": argument, "answer": str(answer)}
@@ -278,8 +278,8 @@ def end(server: subprocess.Popen[str]) -> None:
 def _python() -> list[str]:
     """Return a command that runs the server's module.
 
-    Not by ``-m``, which looks for modules in the current directory first: a
-    ``logging.py`` of the user's there would take the place of Python's own.
+    It does not use ``-m``, which looks for modules in the current directory first: a ``logging.py``
+    of the user's there would replace Python's own.
     """
     code = (
         "import sys; sys.path[0] = sys.prefix; import runpy; "

@@ -1,8 +1,8 @@
 """The spool: child processes report to it what they compiled, and their test reads it.
 
-A directory for each process that compiled, within that of the process that
-started it. There is none before a child compiles something, or loads a library that
-compiles without notice (torch_xla). It has
+Each process that compiled has a directory, within that of the process that started it. It is made
+when a child compiles something, or loads a library that compiles without notice (torch_xla), and
+holds:
 
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way: the name of the process

@@ -1,10 +1,9 @@
 """The sensors for graph breaks, and for functions that Dynamo left to eager.
 
-One function of Dynamo logs a break, and is called whether anybody listens or
-not: that is the main sensor. It is not called for every break. One that ends
-its whole function is reported by the exception that Dynamo then handles itself (to
-2.10), one in a generator by a ``SkipFrame`` (to 2.9), and one that is resumed
-at an earlier line by nothing but a second tracing (to 2.9).
+One function of Dynamo logs a break, and is called whether or not anybody listens: that is the main
+sensor. It is not called for every break. One that ends its whole function is reported by the
+exception that Dynamo then handles itself (up to 2.10), one in a generator by a ``SkipFrame`` (up to
+2.9), and one that is resumed at an earlier line only by a second tracing (up to 2.9).
 """
 
 from __future__ import annotations

@@ -34,17 +34,15 @@ Said = tuple[str, Any, Line]
 class Attempt:
     """Dynamo's attempt to compile one frame; ``id`` is its compile id, ``0/0``.
 
-    ``code`` is its function with its first line, and so is ``written``, but where
-    that is a decorator's wrapper around the ``forward`` of a module it is that ``forward``.
-    ``above`` is the Python stack from the test to the frame, outermost first;
-    ``parent`` the latest attempt at the nearest function on that stack, up to
-    the ``torch.compile`` that it was called through. ``guards`` are the guards
-    that failed, or None if it was not compiled before, ``guard_value`` says what the first
-    of them met instead. ``outcome`` is one of
-    ``running``, ``compiled``, ``skipped`` and ``failed``; ``skip`` is what Dynamo
-    said when it skipped the frame, ``suppressed`` whether it kept an error to
-    itself and went on in eager, ``is_torchs`` whether torch itself was compiling when it came
-    to the frame: unless it becomes a graph, it is not reported. The rest is the sensors' own
+    ``code`` is its function with its first line. ``written`` is the same, or the ``forward`` of a
+    module if ``code`` is a decorator's wrapper around it. ``above`` is the Python stack from the
+    test to the frame, outermost first; ``parent`` the latest attempt at the nearest function on
+    that stack, up to the ``torch.compile`` that it was called through. ``guards`` are the guards
+    that failed, or None if it was not compiled before, ``guard_value`` says what the first of them
+    met instead. ``outcome`` is one of ``running``, ``compiled``, ``skipped`` and ``failed``;
+    ``skip`` is what Dynamo said when it skipped the frame, ``suppressed`` whether it kept an error
+    to itself and went on in eager, ``is_torchs`` whether torch itself was compiling when it came to
+    the frame: unless it becomes a graph, it is not reported. The rest is the sensors' own
     bookkeeping.
     """
 

@@ -69,7 +69,7 @@ class LateSensor(LatePatch):
 # (torch/_dynamo/backends/distributed.py, 2.6 to 2.13). With one bucket nothing is cut.
 
 DDP_MODULE, DDP_FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
-"""Imported by Dynamo when it first compiles inside DDP."""
+"""Dynamo imports the module when it first compiles inside DDP."""
 BUCKETS = "the buckets of DDP"
 
 
@@ -106,7 +106,7 @@ class ExportSensor(LateSensor):
     """Notes what stopped an export."""
 
     MODULE, FUNCTION = "torch.export._trace", "_export"
-    """Imported by the first export; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
+    """The first export imports it; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
     WHAT = "exports that are stopped"
 
     def __init__(self, *noting: Any) -> None:
@@ -141,13 +141,13 @@ class ExportSensor(LateSensor):
 
 
 class ModuleSensor(LateSensor):
-    """Notes ``nn.Linear(...).compile()``, which compiles nothing to 2.14.
+    """Notes ``nn.Linear(...).compile()``, which compiles nothing up to 2.14.
 
     It hands ``Module._call_impl`` to Dynamo, which skips the frames of torch's own modules.
     """
 
     MODULE, FUNCTION = "torch._dynamo.eval_frame", "_TorchDynamoContext.__call__"
-    """Called by each ``torch.compile(function)``, after what it imports (2.6 to 2.15)."""
+    """Each ``torch.compile(function)`` calls it, after its own imports (2.6 to 2.15)."""
     WHAT = "modules that are compiled in place"
 
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:

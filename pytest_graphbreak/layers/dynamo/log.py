@@ -282,7 +282,10 @@ class Dynamo:
             self._eager[item.key] = item
 
     def _refused(self, process: Process, record: Torch, found: re.Match[str]) -> None:
-        """Handle an error that Dynamo kept to itself, leaving a function to eager; often no id."""
+        """Handle an error that Dynamo kept to itself, leaving the function to eager.
+
+        The record often has no compile id.
+        """
         name, file, line = found.groups()
         code = Line(file, int(line), name)
         attempt = process.attempts.get(record.id) or process.at(code)

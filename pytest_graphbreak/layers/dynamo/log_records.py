@@ -1,8 +1,8 @@
 """Puts the lines of torch's log records together: ``TORCH_LOGS`` on standard error.
 
-Every line of a record carries the same prefix, so a record is found again when
-other processes print between its lines. Its time has milliseconds only: two
-records of one moment are parted by their first words.
+Every line of a record carries the same prefix, so a record is found again when other processes
+print between its lines. Its time has milliseconds only: two records of one moment are separated by
+their first words.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ Function = tuple[str, str]
 class Process:
     """The state of one process since compile ids last began again.
 
-    ``whole`` says that its stacks have their last frame (see ``torch_calls``),
-    ``broken`` is the last attempt that ended in a graph break. Attempts are
-    also kept by what stacks name, the latest of each first line.
+    ``whole`` says that its stacks have their last frame (see ``torch_calls``), ``broken`` is the
+    last attempt that ended in a graph break. Attempts are also kept by the function that stacks
+    name, the latest for each first line.
     """
 
     label: str
@@ -162,7 +162,7 @@ _ARTIFACT: Final = re.compile(rb"\[__(\w+)\]")
 _ID: Final = re.compile(rb"\[(!?\d+(?:/\d+)+(?:_\d+)?)\]")
 
 GATE: Final = b"torch/_dynamo/"
-"""In the prefix of nearly every record; torch is named from the first entry of ``sys.path``."""
+"""A part of nearly every prefix; torch is named from the first entry of ``sys.path``."""
 
 MARKS: Final = (
     b"[__graph_breaks]",

@@ -168,8 +168,8 @@ def stopped(kind: str, message: str) -> str:
 def limit(kind: str, message: str) -> str | None:
     """Return what an error says of a recompile limit, or None if it is about something else.
 
-    The words: ``cache_size_limit reached`` (2.6), ``recompile_limit reached``
-    (to 2.9), ``Dynamo recompile limit exceeded`` with the limit (from 2.10).
+    The texts are ``cache_size_limit reached`` (2.6), ``recompile_limit reached`` (up to 2.9),
+    ``Dynamo recompile limit exceeded`` with the limit (from 2.10).
     """
     if kind != "RecompileLimitExceeded" and not re.search(
         r"^(?:\w+_limit reached|Dynamo (?:recompile|cache) limit exceeded)", message

@@ -1,10 +1,9 @@
 """All private names of torch that the dynamo observer uses, in one table.
 
-None of them is promised by torch. Each row says in which versions the name has
-to be there and what cannot be seen without it; a name that is missing becomes
-an error of the observation, so that a gate never takes blindness for zero.
-Read in the sources of torch 2.6 to 2.15 (2.8, 2.10, 2.12 and 2.14 were read
-only, the others are also run by the tests).
+torch promises none of them. Each row says in which versions the name has to be there and what
+cannot be seen without it; a name that is missing becomes an error of the observation, so that a
+gate never takes blindness for zero. The names were read in the sources of torch 2.6 to 2.15 (2.8,
+2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
 """
 
 from __future__ import annotations

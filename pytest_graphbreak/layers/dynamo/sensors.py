@@ -6,10 +6,10 @@ while Dynamo compiles and calls the original; it reads no text, writes no log,
 changes no setting, and an error in it is noted, never raised. Everything else
 is worked out when a window is read (``explain``).
 
-Why functions and not logs: a log record exists only if somebody asked for it,
-is cut short for repeated breaks, and making it exist can be seen by the user
-(levels, ``caplog``; since 9.1 pytest itself hangs handlers on every logger that
-does not propagate). The functions are called always.
+Functions are wrapped instead of reading logs: a log record exists only if somebody asked for it, is
+cut short for repeated breaks, and the user can see that it is made (levels, ``caplog``; since 9.1
+pytest itself hangs handlers on every logger that does not propagate). The functions are always
+called.
 """
 
 from __future__ import annotations

@@ -78,8 +78,7 @@ class SensorFault:
 
 Event = Executable | Interrupted | MissedExecutable | SensorFault
 Kind = Literal["", "forward", "backward", "vmap", "pmap"]
-"""What a function was made into before it was compiled: of a gradient, for a batch, for
-several devices."""
+"""The transformation of a function before compilation: for gradients, a batch, several devices."""
 
 
 # The device that the jax layer counts for; what is compiled for others is the host's.

@@ -125,7 +125,7 @@ def _read(
 ) -> bool:
     """Count what was added to a file since it had ``start`` bytes; return whether anything was.
 
-    ``until``: only what was added before it had that many.
+    With ``until``, only what was added before it had that many bytes is counted.
     """
     size = _size(file) if until is None else until
     if size < start:

@@ -322,7 +322,7 @@ class TTLines:
 
 
 def count(path: str) -> TTLines:
-    """Count the graphs of one log and read nothing else of it. Raises as ``Source`` does."""
+    """Count the graphs of one log and read nothing else of it. Raises what ``Source`` raises."""
     seen = TTLines()
     with Source(path) as source:
         for block in source.blocks():

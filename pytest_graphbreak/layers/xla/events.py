@@ -1,10 +1,9 @@
 """The compilations of this process, one event each, in the order in which they happened.
 
-What torch_xla reports (``debug``) is read whenever a function that is
-watched begins or ends, so that what it reported in between belongs to what was
-going on: a piece of an FX graph being lowered, a node being tried, a backward
-pass. The metric says how many there were: what it counted and nobody reported
-becomes an event without a report. So there is always one event for each graph.
+What torch_xla reports (``reports``) is read whenever a function that is watched begins or ends, so
+that what it reported in between belongs to what was going on: a piece of an FX graph being lowered,
+a node being tried, a backward pass. The metric says how many there were: what it counted and nobody
+reported becomes an event without a report. So there is always one event for each graph.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def pending() -> int:
 def flush() -> None:
     """Compute what is pending on each device.
 
-    Not ``torch_xla.sync``: that also advances the random seed of the device.
+    It does not call ``torch_xla.sync``, which also advances the random seed of the device.
     """
     waiting = function("_check_device_tensor_need_materialization")
     for index in range(len(function("_xla_get_devices")())):

@@ -6,7 +6,7 @@ for (torch). Nothing is imported here before the child itself imports one of
 them; a child that never does pays for this file alone.
 The ``sitecustomize`` that would have run without us runs after.
 
-Kept to old and plain Python: the child may be another interpreter.
+This file is in old and plain Python, since the child may be another interpreter.
 """
 
 import os
