@@ -46,7 +46,7 @@ def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
     old, new = expected.values, measured.values
     if any(_at(old, key, layer) != _at(new, key, layer) for key in COUNTS):
         return True
-    # An entry that was recorded without them is not written again for them.
+    # An entry that was recorded without runs is not written again only for them.
     if old.knows_runs(layer) and any(_at(old, key, layer) != _at(new, key, layer) for key in RUNS):
         return True
     ops = new.ops.get(layer)
@@ -224,7 +224,7 @@ def _in_place(
     layers: Collection[str],
     updated: Callable[[_Item, _Item], _Item],
 ) -> tuple[_Item, ...]:
-    """Return items that keep their place, ``updated`` by the wanted ones, followed by new ones."""
+    """Return the old items in their order, ``updated`` by the wanted ones, then the new ones."""
     items: list[_Item] = []
     for item in old:
         after = wanted.pop(item.key, None)
@@ -259,7 +259,10 @@ def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file:
 
 
 def _override(own: Override, after: Values, entry: Entry, layers: Collection[str]) -> Override:
-    """Return the override of a profile with the values ``after``, without plain values."""
+    """Return the override with which the plain values become ``after``.
+
+    Only ``layers`` are changed; values of other layers are kept.
+    """
     plain, named = entry.values or Values(), set(own.named)
     found: dict[str, Any] = {}
     for key in (*COUNTS, *RUNS):

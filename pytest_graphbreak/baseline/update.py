@@ -278,7 +278,7 @@ class _File:
             mark = "\ufeff" if old.startswith("\ufeff") else ""
             new = mark + self._edited(old.removeprefix("\ufeff"), root)
             if is_cut_off(new.encode("utf-8", "replace")):
-                new += "\n"  # the old file's last line had no end, and was whole
+                new += "\n"  # the old file had no final line break, and was complete
         self._read_back(new)
         return new
 

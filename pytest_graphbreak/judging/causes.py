@@ -95,7 +95,8 @@ def _claimed(
     """Return the remaining number of each recorded cause, and the graphs that match none.
 
     A graph matches by cause, guard and call; else by cause and guard, whatever line called it; and
-    by its cause alone if the baseline has no guard, or the ``same`` words are not used.
+    by its cause alone if the baseline has no guard, or if ``same`` is false: then another version
+    of the compiler worded the guards.
     """
     left = Counter({item.key: item.count for item in recorded})
     old = [item for item in recorded if not (same and item.guard)]

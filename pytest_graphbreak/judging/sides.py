@@ -100,7 +100,7 @@ class Sides:
         return None if self.before is None else 0
 
     def grown(self, kind: str | None = None) -> AbstractSet[str | None]:
-        """Return the layers whose total grew above the limit, of one kind or of any."""
+        """Return the layers of which a total grew or exceeds the cap, of one kind or of any."""
         kinds = ("graph", "recompile", "break") if kind is None else (kind,)
         return {one.layer for one in self.totals if one.kind in kinds and one.growth > 0}
 

@@ -72,7 +72,7 @@ MEANINGS: Final = tuple(one.name for one in ALL if one.by_change)
 
 
 Item = Break | Eager | Recompile | Graph | LineRuns
-"""What happened at a place."""
+"""An item of a record: something that happened at a place."""
 
 LISTS: Final = {
     "graph": "graph_list",

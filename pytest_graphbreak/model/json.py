@@ -110,7 +110,7 @@ def _check_profile(profile: str | None) -> None:
 
 
 def _share(record: Record, seen: dict[Any, Any]) -> None:
-    """Share equal places: a report repeats few of them, and sharing cuts memory to a tenth."""
+    """Share equal places, since a report repeats a few of them: this saves 90% of the memory."""
     located = (*record.breaks, *record.eager, *record.recompile_list, *record.graph_list)
     for name in ("where", "stack"):
         for item in located:

@@ -168,7 +168,7 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     """A graph of a layer, with its one cause.
 
     ``reason`` is the evidence in a user's words (``aten::histc runs on the CPU``), ``module`` the
-    path of the nn.Module it came from, ``sources`` the names of the graphs of the layer above that
+    path of the nn.Module it came from, ``sources`` the names of the graphs of a layer above that
     became this one (``from`` in JSON), ``process`` the child process that made it, or None for the
     test's own, ``during`` what the test said that it was doing. ``stack`` of a device graph runs
     from the outermost user frame to ``where``. ``origin`` of a graph outside of ``jit`` is the
@@ -362,7 +362,10 @@ class Record(Data, frozen=True):
 
     @property
     def work(self) -> dict[str, int]:
-        """Captured operations that ran, by layer, where those of each graph that ran are known."""
+        """The number of captured operations that ran, by layer.
+
+        Only layers for which the operations of each graph that ran are known are included.
+        """
         return {
             layer: sum(item.ops or 0 for item in ran)
             for layer, count in self.executions.items()

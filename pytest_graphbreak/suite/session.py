@@ -86,7 +86,7 @@ class Session:
     # test reports
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if hasattr(report, "context"):  # of a subtest
+        if hasattr(report, "context"):  # the report of a subtest
             return
         data: Plain = getattr(report, "graphbreak", None) or {}
         nodeid = str(data.get("nodeid") or report.nodeid)

@@ -102,7 +102,7 @@ class Needle(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Needles that are searched for after ``gate``, or everywhere if it is empty."""
+    """Needles that are searched for where ``gate`` is found, or everywhere if it is empty."""
 
     needles: Sequence[Needle]
     gate: bytes = b""
