@@ -14,6 +14,13 @@ from pytest_graphbreak.model.report import TestReport
 Data = dict[str, Any]
 
 
+def timeless(value: Any) -> Any:
+    """The same data without times, which differ from run to run."""
+    if isinstance(value, dict):
+        return {key: timeless(item) for key, item in value.items() if key != "seconds"}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
 def place(
     file: str = "models/head.py",
     function: str = "Head.forward",

@@ -61,6 +61,12 @@ class Trial:
         """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
         return dict(self.answer.get("numbers") or {})
 
+    @property
+    def torch(self) -> tuple[int, ...]:
+        """The major and minor version of the torch that ran; (0, 0) if it is unknown."""
+        found = re.match(r"(\d+)\.(\d+)", str(self.answer.get("torch", "")))
+        return tuple(map(int, found.groups())) if found else (0, 0)
+
     def source(self, frame: Frame) -> str:
         """Return the text of the file that a frame is in, or "" if it is not known."""
         site = self.sites.get(frame.file)

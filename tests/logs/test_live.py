@@ -185,5 +185,14 @@ def _on_device(graph: Graph) -> Graph:
     elif graph.cause in ("backward", "pending"):
         where = NOWHERE
     return replace(
-        graph, name="", where=where, reason=reason, ops=None, module=None, stack=(), process=None
+        graph,
+        name="",
+        where=where,
+        reason=reason,
+        ops=None,
+        module=None,
+        stack=(),
+        process=None,
+        seconds=None,
+        owner=None,
     )

@@ -12,6 +12,7 @@ import torch._logging.structured as structured
 
 from pytest_graphbreak.suite.window import Trace, slug
 from tests.conftest import BROKEN, Suite
+from tests.reports import timeless
 
 FAILS = BROKEN + "        assert False\n"
 PASSES = BROKEN.replace("test_model", "test_passes")
@@ -55,13 +56,11 @@ def test_each_trace_spells_out_its_own_files(suite: Suite) -> None:
         assert any("test_it.py" in line or "test_other.py" in line for line in spelled)
 
 
-def counts(report: dict[str, Any]) -> dict[str, Any]:
-    """What was seen of the one test of a report, without the time that it took."""
+def counts(report: dict[str, Any]) -> Any:
+    """What was seen of the one test of a report."""
     (test,) = report["tests"]
-    seen = {key: test[key] for key in ("graphs", "recompiles", "frames", "breaks", "eager")}
-    for item in (*seen["breaks"], *seen["eager"]):
-        item.pop("seconds", None)
-    return seen
+    keys = ("graphs", "recompiles", "frames", "breaks", "eager")
+    return timeless({key: test[key] for key in keys})
 
 
 def test_counts_are_those_without_it(suite: Suite) -> None:

@@ -83,12 +83,22 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "the loop became torch.while_loop, its numbers nodes of the graph", (loop, SCALARS)
         )
-    if name in ("item", "tolist", "unbacked", "branch") and not is_condition:
+    keeps = name in ("item", "tolist", "unbacked", "branch") and not is_condition
+    if keeps and not _clamps_otherwise(here.code, trial):
         yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
         yield SourcePatch(
             "the value stays a tensor, and others become nodes of the graph",
             (Rewrite("keep_tensor", here), SCALARS),
         )
+
+
+def _clamps_otherwise(code: str, trial: Trial) -> bool:
+    """Return whether a line clamps to a number, on a torch where a tensor gives other results.
+
+    Up to torch 2.11 ``clamp(x, min=nan)`` leaves ``x``, and with a tensor that is NaN it is NaN;
+    2.13 gives NaN for both, and 2.12 was not tried.
+    """
+    return ("clamp" in code or "clip" in code) and trial.torch < (2, 13)
 
 
 def _reads_later(loop: Rewrite, trial: Trial) -> bool:

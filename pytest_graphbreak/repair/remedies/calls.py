@@ -5,7 +5,6 @@ A call that it cannot follow becomes one node of the graph: ``nonstrict_trace`` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -109,7 +108,7 @@ def opaque(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         return
     if name not in _READ:
         yield from _imported(item, trial)
-    traces = name not in _READ and _version(trial) >= (2, 7)  # 2.7 has nonstrict_trace
+    traces = name not in _READ and trial.torch >= (2, 7)  # 2.7 has nonstrict_trace
     for frame in inside(item)[:2]:
         yield from _around(frame, trial, traces)
 
@@ -157,9 +156,3 @@ def _custom_op(name: str, kind: str, edit: Edit, *before: Edit) -> SourcePatch:
         (*before, OPERATOR, edit),
         note=f"{name} runs as it is, inside of the graph; its gradients are not known",
     )
-
-
-def _version(trial: Trial) -> tuple[int, ...]:
-    """Return the major and minor version of the torch that ran, or (0, 0) if it is unknown."""
-    found = re.match(r"(\d+)\.(\d+)", str(trial.answer.get("torch", "")))
-    return tuple(map(int, found.groups())) if found else (0, 0)
