@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeGuard
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeGuard
 
 from pytest_graphbreak.layers.statements import (
     FUNCTIONS,
@@ -42,6 +42,15 @@ _CHANGING: Final = frozenset(
 )
 
 _METHODS: Final = ("forward", "__call__")
+_DEPTH: Final = 3
+"""How many helpers of a test are followed, one called by the other."""
+
+Helpers = Callable[[str, str], Line | None]
+"""The ``def`` of the function that a file calls by a name; None if it is not the project's."""
+
+
+def no_helpers(file: str, name: str) -> Line | None:
+    return None
 
 
 def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) -> Line | None:
@@ -103,27 +112,61 @@ def calling(function: str, near: Line, source: Source) -> Line | None:
     return line_of(near.file, lines.pop(), source) if len(lines) == 1 else None
 
 
-def uncompiled(function: str, test: Line, source: Source) -> Line | None:
-    """Return the line of a test by which a function or a method of a class comes to be called.
+def uncompiled(
+    function: str, test: Line, source: Source, helpers: Helpers = no_helpers
+) -> Line | None:
+    """Return the line by which a function or a method of a class comes to be called in a test.
 
     That is the line that turns the compiler off, the last that only gives the function another
-    name, as ``run = model`` does, or the last that sets what is made of it.
+    name, as ``run = model`` does, in the test or in a helper that the test calls, or the last line
+    of the test that sets what is made of it.
     """
-    off = [one.lineno for one in ast.walk(around(test, source)) if _turns_off(one)]
-    if off:
-        return line_of(test.file, off[-1], source)
     parts = [part for part in function.split(".") if part != "<locals>"]
     known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
+    if line := _renamed(known, test, source, helpers):
+        return line
     scope = around(test, source)
+    made, compiled = _made(known, scope), _compiling(scope)
+    chosen = [one for one in made if one.line not in compiled] or made
+    return line_of(test.file, chosen[-1].line, source) if chosen else None
+
+
+def _renamed(
+    known: set[str], code: Line, source: Source, helpers: Helpers, depth: int = _DEPTH
+) -> Line | None:
+    """Return the line that turns the compiler off, or only gives what is known another name."""
+    scope = around(code, source)
+    lines = [one.lineno for one in ast.walk(scope) if _turns_off(one)]
+    names = set(known)
+    lines = lines or [one.line for one in _made(names, scope) if one.hands_on]
+    if lines:
+        return line_of(code.file, lines[-1], source)
+    for call in _helper_calls(scope) if depth else ():
+        helper = helpers(code.file, call.func.id)
+        if helper is None:
+            continue
+        given = dict(zip(_parameters(helper, source), call.args, strict=False))
+        given |= {one.arg: one.value for one in call.keywords if one.arg}
+        passed = {name for name, value in given.items() if names_in(value) & names}
+        if line := _renamed(known | passed, helper, source, helpers, depth - 1):
+            return line
+    return None
+
+
+def _made(known: set[str], scope: ast.AST) -> list[Set]:
+    """Return the statements that set something to what is known, and add its names to that."""
     made = []
     for one in sorted((*sets_of(scope), *_inner(scope)), key=lambda one: one.line):
         if one.reads & known:
             known |= one.names
             made.append(one)
-    compiled = _compiling(scope)
-    chosen = [one for one in made if one.hands_on]
-    chosen = chosen or [one for one in made if one.line not in compiled] or made
-    return line_of(test.file, chosen[-1].line, source) if chosen else None
+    return made
+
+
+def _helper_calls(scope: ast.AST) -> list[Any]:
+    """Return the calls of functions by a plain name."""
+    calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call))
+    return [call for call in calls if isinstance(call.func, ast.Name)]
 
 
 def compiles(test: Line, source: Source) -> Line | None:

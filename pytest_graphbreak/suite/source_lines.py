@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from pytest_graphbreak.layers import origins
@@ -32,7 +35,9 @@ class OwnSourceLines(SourceLines):
     def uncompiled(self, function: Frame) -> Frame:
         if disabled := self._places.disabled(self._line(function).file, function.function):
             return disabled
-        return self._frame(origins.uncompiled(function.function, self._test, self._places.lines))
+        return self._frame(
+            origins.uncompiled(function.function, self._test, self._places.lines, self._helper)
+        )
 
     def compiles(self) -> Frame:
         return self._frame(origins.compiles(self._test, self._places.lines))
@@ -43,6 +48,19 @@ class OwnSourceLines(SourceLines):
     def repeated(self, place: Frame) -> tuple[Frame, ...]:
         found = origins.repeated(self._line(place), self._test, self._places.lines)
         return tuple(map(self._frame, found))
+
+    def _helper(self, file: str, name: str) -> Line | None:
+        """Return the ``def`` of a function below the root that a module calls by a name."""
+        modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
+        names = next((vars(one) for one in modules if vars(one).get("__file__") == file), {})
+        found = names.get(name)
+        if not isinstance(found, FunctionType):
+            return None
+        code = found.__code__
+        path = Path(code.co_filename)
+        if not path.is_relative_to(self._root) or "site-packages" in path.parts:
+            return None
+        return Line(code.co_filename, code.co_firstlineno, code.co_name)
 
     def _line(self, frame: Frame) -> Line:
         return Line(str(self._root / frame.file), frame.line, frame.function, frame.code)

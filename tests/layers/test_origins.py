@@ -203,6 +203,41 @@ def test_it():
     assert found.line == 5
 
 
+HELPERS = """\
+def fit(model, steps=4):
+    optimizer = SGD(model.parameters())
+    CHANGE
+    for step in range(steps):
+        loss_of(compiled, step).backward()
+def test_it():
+    make_data()
+    fit(steps=2, model=Net())
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("compiled = model", 3),
+        ("compiled = torch.compile(model, disable=True)", 3),
+        ("compiled = other(model)", 8),
+    ],
+)
+def test_a_helper_that_the_test_calls(change: str, line: int) -> None:
+    text = HELPERS.replace("CHANGE", change).splitlines(True)
+    helpers = {"fit": Line("a.py", 1, "fit")}
+    found = uncompiled(
+        "Net.forward", Line("a.py", 6, "test_it"), lambda _: text, lambda _, name: helpers.get(name)
+    )
+    assert (found.line if found else 8) == line
+
+
+def test_helpers_that_call_each_other_end() -> None:
+    text = "def test_it():\n    again(Net())\ndef again(net):\n    again(net)\n".splitlines(True)
+    again = Line("a.py", 3, "again")
+    assert uncompiled("Net.forward", TEST, lambda _: text, lambda *_: again) is None
+
+
 STEPS = textwrap.dedent(
     """\
     class Model:
