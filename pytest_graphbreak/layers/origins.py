@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeGuard
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from pytest_graphbreak.layers.statements import (
     FUNCTIONS,
     LOOPS,
-    Loop,
-    Set,
     Source,
     around,
     counters,
     functions_of,
     line_of,
+    loops_around,
     names_in,
     nodes_of,
+    parameters_of,
     sets_of,
     slice_of,
     statement_at,
@@ -41,17 +41,6 @@ _CHANGING: Final = frozenset(
     {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault"}
 )
 
-_METHODS: Final = ("forward", "__call__")
-_DEPTH: Final = 3
-"""How many helpers of a test are followed, one called by the other."""
-
-Helpers = Callable[[str, str], Line | None]
-"""The ``def`` of the function that a file calls by a name; None if it is not the project's."""
-
-
-def no_helpers(file: str, name: str) -> Line | None:
-    return None
-
 
 def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) -> Line | None:
     """Return the line that sets what an expression of the function ``code`` refers to, or None.
@@ -64,7 +53,7 @@ def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) ->
         return None
     files = dict.fromkeys((code.file, *(line.file for line in reversed(callers))))
     root = _root(found)
-    passed = not isinstance(root, ast.Name) or root.id in _parameters(code, source)
+    passed = not isinstance(root, ast.Name) or root.id in parameters_of(code, source)
     line = _argument(root, code, callers, source) if passed else None
     if passed and (found is root or (line and getattr(found, "attr", "") == "requires_grad")):
         return line
@@ -112,95 +101,6 @@ def calling(function: str, near: Line, source: Source) -> Line | None:
     return line_of(near.file, lines.pop(), source) if len(lines) == 1 else None
 
 
-def uncompiled(
-    function: str, test: Line, source: Source, helpers: Helpers = no_helpers
-) -> Line | None:
-    """Return the line by which a function or a method of a class comes to be called in a test.
-
-    That is the line that turns the compiler off, the last that only gives the function another
-    name, as ``run = model`` does, in the test or in a helper that the test calls, or the last line
-    of the test that sets what is made of it.
-    """
-    parts = [part for part in function.split(".") if part != "<locals>"]
-    known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
-    if line := _renamed(known, test, source, helpers):
-        return line
-    scope = around(test, source)
-    made, compiled = _made(known, scope), _compiling(scope)
-    chosen = [one for one in made if one.line not in compiled] or made
-    return line_of(test.file, chosen[-1].line, source) if chosen else None
-
-
-def _renamed(
-    known: set[str], code: Line, source: Source, helpers: Helpers, depth: int = _DEPTH
-) -> Line | None:
-    """Return the line that turns the compiler off, or only gives what is known another name."""
-    scope = around(code, source)
-    lines = [one.lineno for one in ast.walk(scope) if _turns_off(one)]
-    names = set(known)
-    lines = lines or [one.line for one in _made(names, scope) if one.hands_on]
-    if lines:
-        return line_of(code.file, lines[-1], source)
-    for call in _helper_calls(scope) if depth else ():
-        helper = helpers(code.file, call.func.id)
-        if helper is None:
-            continue
-        given = dict(zip(_parameters(helper, source), call.args, strict=False))
-        given |= {one.arg: one.value for one in call.keywords if one.arg}
-        passed = {name for name, value in given.items() if names_in(value) & names}
-        if line := _renamed(known | passed, helper, source, helpers, depth - 1):
-            return line
-    return None
-
-
-def _made(known: set[str], scope: ast.AST) -> list[Set]:
-    """Return the statements that set something to what is known, and add its names to that."""
-    made = []
-    for one in sorted((*sets_of(scope), *_inner(scope)), key=lambda one: one.line):
-        if one.reads & known:
-            known |= one.names
-            made.append(one)
-    return made
-
-
-def _helper_calls(scope: ast.AST) -> list[Any]:
-    """Return the calls of functions by a plain name."""
-    calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call))
-    return [call for call in calls if isinstance(call.func, ast.Name)]
-
-
-def compiles(test: Line, source: Source) -> Line | None:
-    """Return the line that compiles in a test, else in its file, or the head of its loop.
-
-    Returns None if several lines do.
-    """
-    for scope in (around(test, source), tree_of(test.file, source)):
-        calls = _compiling(scope)
-        heads = {found[-1].lineno for call in calls if (found := _loops(scope, call))}
-        if len(heads or calls) == 1:
-            return line_of(test.file, (heads or calls).pop(), source)
-    return None
-
-
-def _compiling(scope: ast.AST) -> set[int]:
-    """Return the lines that call ``compile``, of torch or of a module."""
-    return {
-        node.lineno
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "compile"
-        and getattr(node.func.value, "id", "") != "re"
-    }
-
-
-def _inner(scope: ast.AST) -> Iterator[Set]:
-    """Yield the functions that a function defines, each as a line that sets it by what it reads."""
-    for node in ast.walk(scope):
-        if isinstance(node, ast.FunctionDef) and node is not scope:
-            yield Set(node.lineno, node.lineno, frozenset((node.name,)), names_in(node), False)
-
-
 def replaced(place: Line, source: Source) -> Line | None:
     """Return what took the place of a line that a function had, which is known by its code.
 
@@ -228,13 +128,13 @@ def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
 
     The latter is the line that sets the argument, else the call.
     """
-    loops = _loops(around(line, source), line.line)
+    loops = loops_around(around(line, source), line.line)
     if not loops:
         return
     head = line_of(line.file, loops[-1].lineno, source)
     yield head
     read = names_in(loops[-1].test if isinstance(loops[-1], ast.While) else loops[-1].iter)
-    for name in read.intersection(_parameters(line, source)):
+    for name in read.intersection(parameters_of(line, source)):
         if call := calling(line.name.rpartition(".")[2], test, source):
             call = call._replace(name=test.name)
             passed = _argument(ast.Name(name), line._replace(line=head.line), [call], source)
@@ -260,23 +160,6 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
     return None
 
 
-def _turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
-    """Return whether a node is ``disable=`` of a call, ``config.disable`` or ``set_stance``."""
-    if isinstance(node, ast.Attribute):
-        parent = getattr(node.value, "attr", getattr(node.value, "id", ""))
-        return node.attr == "set_stance" or (node.attr, parent) == ("disable", "config")
-    if not isinstance(node, ast.keyword) or node.arg != "disable":
-        return False
-    return not isinstance(node.value, ast.Constant) or bool(node.value.value)
-
-
-def _loops(scope: ast.AST, line: int) -> list[Loop]:
-    """Return the loops that a line is in, the innermost last."""
-    loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))
-    holding = (node for node in loops if node.lineno < line <= (node.end_lineno or 0))
-    return sorted(holding, key=lambda node: node.lineno)
-
-
 def _defined(caller: Line, source: Source) -> Line | None:
     """Return the line that defines the function of the file that a line calls."""
     names = {getattr(node.func, "id", "") for node in _calls(caller, source)}
@@ -298,16 +181,6 @@ def _targets(code: str) -> frozenset[str]:
         return frozenset().union(*(one.names for one in sets_of(ast.parse(code))))
     except (SyntaxError, ValueError):
         return frozenset()
-
-
-def _parameters(line: Line, source: Source) -> list[str]:
-    """Return the parameters of a function, without ``self``; keyword-only ones come last."""
-    function = around(line, source)
-    if not isinstance(function, FUNCTIONS):
-        return []
-    given = function.args
-    names = [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-    return names[1:] if names[:1] == ["self"] else names
 
 
 def _root(subject: ast.expr) -> ast.expr:
@@ -394,7 +267,7 @@ def _argument(
     from an earlier value.
     """
     for at, caller in reversed([*enumerate(callers)]):
-        value = _passed(subject, _parameters(code, source), caller, source)
+        value = _passed(subject, parameters_of(code, source), caller, source)
         if value is None:
             return None
         found = slice_of(around(caller, source), caller.line, names_in(value))
@@ -419,7 +292,7 @@ def _counted(callers: Sequence[Line], source: Source) -> Line | None:
         read = names_in(statement_at(scope, caller.line))
         lines = [one for one in slice_of(scope, caller.line, read) if one.varies]
         numbers = [one.line for one in lines if one.reads & counting]
-        for loop in _loops(scope, caller.line):
+        for loop in loops_around(scope, caller.line):
             calls = (node for node in loop.body if isinstance(node, ast.Expr))
             names = ((node, names_in(node)) for node in calls if node.lineno < caller.line)
             numbers += [node.lineno for node, used in names if used & counting and used & read]

@@ -189,6 +189,23 @@ def _hands_on(value: ast.expr) -> bool:
     return False
 
 
+def parameters_of(line: Line, source: Source) -> list[str]:
+    """Return the parameters of a function, without ``self``; keyword-only ones come last."""
+    function = around(line, source)
+    if not isinstance(function, FUNCTIONS):
+        return []
+    given = function.args
+    names = [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return names[1:] if names[:1] == ["self"] else names
+
+
+def loops_around(scope: ast.AST, line: int) -> list[Loop]:
+    """Return the loops that a line is in, the innermost last."""
+    loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))
+    holding = (node for node in loops if node.lineno < line <= (node.end_lineno or 0))
+    return sorted(holding, key=lambda node: node.lineno)
+
+
 def statement_at(scope: ast.AST, line: int) -> ast.stmt | None:
     """Return the innermost statement at a line."""
     found = [

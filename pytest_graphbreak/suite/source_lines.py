@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.layers import origins
+from pytest_graphbreak.layers import origins, uncompiled
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
@@ -36,11 +36,11 @@ class OwnSourceLines(SourceLines):
         if disabled := self._places.disabled(self._line(function).file, function.function):
             return disabled
         return self._frame(
-            origins.uncompiled(function.function, self._test, self._places.lines, self._helper)
+            uncompiled.uncompiled(function.function, self._test, self._places.lines, self._helper)
         )
 
     def compiles(self) -> Frame:
-        return self._frame(origins.compiles(self._test, self._places.lines))
+        return self._frame(uncompiled.compiles(self._test, self._places.lines))
 
     def replaced(self, place: Frame) -> Frame:
         return self._frame(origins.replaced(self._line(place), self._places.lines))
