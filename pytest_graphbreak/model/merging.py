@@ -86,14 +86,24 @@ def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
     return tuple(seen.values())
 
 
+def total_seconds(items: Iterable[Break | Eager | Recompile | Graph]) -> float | None:
+    """Return the total seconds of items, or None if none is known."""
+    known = [item.seconds for item in items if item.seconds is not None]
+    return sum(known) if known else None
+
+
+def rounded(seconds: float | None) -> float | None:
+    """Return seconds as a record holds them, to the millisecond."""
+    return None if seconds is None else round(seconds, 3)
+
+
 def _together(one: Placed, other: Placed) -> Placed:
     """Merge two items of one place; the process is dropped if they come from different ones."""
     process = one.process if one.process == other.process else None
     both = replace(one, count=one.count + other.count, process=process)
     if not isinstance(both, LineRuns) and not isinstance(other, LineRuns):
-        known = [item.seconds for item in (one, other) if item.seconds is not None]
         owner = both.owner if both.owner == other.owner else None
-        return replace(both, seconds=sum(known) if known else None, owner=owner)
+        return replace(both, seconds=total_seconds((one, other)), owner=owner)
     if isinstance(both, LineRuns) and isinstance(other, LineRuns):
         ops = None if both.ops is None or other.ops is None else both.ops + other.ops
         return replace(both, ops=ops)

@@ -12,6 +12,7 @@ from msgspec import structs
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED, LAYERS
+from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import CACHED, NOWHERE, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.lines import code, position
@@ -117,17 +118,11 @@ def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[ReasonAtPlac
             len(same),
             same[0].where,
             advice=advice.short(same[0]) or "",
-            seconds=total(same),
+            seconds=total_seconds(same),
             owner=_common(item.owner or "" for item in same),
         )
         for same in groups.values()
     ]
-
-
-def total(items: Iterable[Recompile | Graph]) -> float | None:
-    """Return the total seconds of items, or None if none is known."""
-    known = [item.seconds for item in items if item.seconds is not None]
-    return sum(known) if known else None
 
 
 def _common(owners: Iterable[str]) -> str:
@@ -170,7 +165,7 @@ def homes_of(record: Record, layer: str) -> dict[str, list[tuple[Frame, int]]]:
 
 def _of_model(layer: str, name: str, graphs: Sequence[Graph]) -> str:
     """Return the title of a model: ``UNet: 5 dynamo graphs, 12.3 s``."""
-    took = total(graphs)
+    took = total_seconds(graphs)
     time = "" if took is None else f", {took:.1f} s"
     return f"{cut(name)}: {plural(len(graphs), f'{layer} graph')}{time}"
 

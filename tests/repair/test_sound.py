@@ -221,6 +221,13 @@ def test_a_number_in_a_closure_is_no_reason_to_compile_again(kind: type) -> None
     assert counted.frame_count == 1
 
 
+def rewritten(source: str, kind: str, line: str) -> tuple[Function, Function]:
+    """The function ``f`` of a source, as it is and with its second line rewritten."""
+    changed = apply(source, kind, Frame("f.py", "f", 2, line))
+    assert changed is not None
+    return loaded(source)["f"], loaded(changed)["f"]
+
+
 NUMBERS = st.sampled_from([0.0, 1.0, -1.5, 2.0, -3.0, 0.25])
 """Finite numbers, whose sums are the same in any order."""
 
@@ -396,9 +403,7 @@ def test_a_clamp_is_left_where_torch_has_two_of_them(version: str, kept: bool) -
 def test_a_number_that_stays_a_tensor(line: str) -> None:
     """Also where gradients are asked for: none flows through a number."""
     source = f"def f(x, t):\n    {line}\n    return y\n"
-    changed = apply(source, "keep_tensor", Frame("f.py", "f", 2, line))
-    assert changed is not None
-    plain, patched = loaded(source)["f"], loaded(changed)["f"]
+    plain, patched = rewritten(source, "keep_tensor", line)
     run = torch.compile(patched, backend="eager", fullgraph=True)
 
     @settings(max_examples=15, deadline=None)
@@ -429,9 +434,7 @@ CHECKS = ("x.max() > 1", "not x.min() >= 0", "x.isnan().any() or x[0] > t", "t")
 def test_a_check_that_is_an_op_raises_for_the_same_inputs(test: str) -> None:
     line = f"if {test}:"
     source = f"def f(x, t):\n    {line}\n        raise ValueError('no')\n    return x * 2\n"
-    changed = apply(source, "check", Frame("f.py", "f", 2, line))
-    assert changed is not None
-    plain, patched = loaded(source)["f"], loaded(changed)["f"]
+    plain, patched = rewritten(source, "check", line)
     run = torch.compile(patched, backend="eager", fullgraph=True)
 
     def outcome(function: Function, *inputs: torch.Tensor) -> list[Any]:
@@ -459,9 +462,7 @@ MADE = (
 @pytest.mark.parametrize("line", MADE)
 def test_a_tensor_that_becomes_a_number(line: str) -> None:
     source = f"def f(x):\n    {line}\n    return y\n"
-    changed = apply(source, "number", Frame("f.py", "f", 2, line))
-    assert changed is not None
-    plain, patched = loaded(source)["f"], loaded(changed)["f"]
+    plain, patched = rewritten(source, "number", line)
 
     @settings(max_examples=20, deadline=None)
     @given(TENSORS)

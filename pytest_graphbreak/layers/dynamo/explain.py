@@ -28,7 +28,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Stopped,
 )
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.merging import record_of, rounded
 from pytest_graphbreak.model.places import Naming, is_resume
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
@@ -74,12 +74,8 @@ def seconds(event: Made) -> float | None:
     """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
     took = event.attempt.seconds
     if event.late is not None:
-        return _rounded(event.late)
-    return None if took is None else _rounded(took / event.parts)
-
-
-def _rounded(took: float | None) -> float | None:
-    return None if took is None else round(took, 3)
+        return rounded(event.late)
+    return None if took is None else rounded(took / event.parts)
 
 
 def _of_torch(file: str) -> str:
@@ -149,7 +145,7 @@ class EventReader:
             self._stack(attempt.above),
             guard=self._guard(attempt),
             origin=self._origin(attempt, guard),
-            seconds=_rounded(attempt.seconds),
+            seconds=rounded(attempt.seconds),
             owner=attempt.owner or None,
         )
 
@@ -211,7 +207,7 @@ class EventReader:
 
     def left(self, attempt: Attempt, why: str) -> Eager:
         """Return the function that an attempt left to eager."""
-        spent, owner = _rounded(attempt.seconds), attempt.owner or None
+        spent, owner = rounded(attempt.seconds), attempt.owner or None
         return Eager(LAYER, why, self.where(attempt), seconds=spent, owner=owner)
 
     def where(self, attempt: Attempt) -> Frame:

@@ -22,7 +22,7 @@ from pytest_graphbreak.layers.jax.events import (
     SensorFault,
 )
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.merging import record_of, rounded
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -124,7 +124,7 @@ class _EventReader:
             stack=stack,
             cached="compiled",
             origin=self._way(program) if program.cause == "eager" else NOWHERE,
-            seconds=None if program.seconds is None else round(program.seconds, 3),
+            seconds=rounded(program.seconds),
         )
 
     def _origin(self, program: Executable) -> Frame:

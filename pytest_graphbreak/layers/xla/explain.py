@@ -14,6 +14,7 @@ from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, constructor, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.merging import rounded
 from pytest_graphbreak.model.places import Naming
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
@@ -113,7 +114,7 @@ def graph(name: str, event: Event, places: Naming) -> Graph:
         module=why.module,
         stack=_stack((*stacks.since_test(why.callers[::-1]), *why.traced), where, places),
         cached="compiled",  # CompileTime counts nothing else
-        seconds=None if event.seconds is None else round(event.seconds, 3),
+        seconds=rounded(event.seconds),
     )
 
 
