@@ -17,7 +17,6 @@ from pytest_graphbreak.model.forms import (
     LayerName,
     Text,
     Times,
-    says,
     versioned,
 )
 from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
@@ -140,23 +139,19 @@ class Values(Data, frozen=True):
     recompiles: Annotated[Counts, OPTIONAL] = {}
     breaks: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
     eager: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
-    executions: Annotated[
-        Counts, says("How often compiled graphs ran when it was recorded, by layer."), OPTIONAL
-    ] = {}
-    reads: Annotated[
-        Counts, says("How many values were read when it was recorded, by layer."), OPTIONAL
-    ] = {}
-    work: Annotated[
-        Counts, says("Captured operations that ran when it was recorded, by layer."), OPTIONAL
-    ] = {}
-    ops: Annotated[Counts, says("Captured operations that were recorded, by layer."), OPTIONAL] = {}
+    executions: Annotated[Counts, OPTIONAL] = {}
+    """How often compiled graphs ran when it was recorded, by layer."""
+    reads: Annotated[Counts, OPTIONAL] = {}
+    """How many values were read when it was recorded, by layer."""
+    work: Annotated[Counts, OPTIONAL] = {}
+    """Captured operations that ran when it was recorded, by layer."""
+    ops: Annotated[Counts, OPTIONAL] = {}
+    """Captured operations that were recorded, by layer."""
     causes: Annotated[tuple[Cause, ...], OPTIONAL] = ()
-    functions: Annotated[
-        Functions, says("How many operations functions held when it was recorded."), OPTIONAL
-    ] = {}
-    lines: Annotated[
-        Functions, says("Which lines of a device's layer ran graphs or read, how often."), OPTIONAL
-    ] = {}
+    functions: Annotated[Functions, OPTIONAL] = {}
+    """How many operations functions held when it was recorded."""
+    lines: Annotated[Functions, OPTIONAL] = {}
+    """Which lines of a device's layer ran graphs or read, how often."""
 
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
         """Return why a layer has the graphs that are not plain, or None if that is unknown.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text, says
+from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -100,59 +100,40 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
     """One difference between what was known before and what was observed.
 
     ``total`` is true for the number of a whole layer (for breaks and eager, of all layers), false
-    for the number of one place. ``cause`` is why a graph exists. ``before`` is None if the earlier
-    number is unknown. ``by`` says where ``before`` comes from: ``baseline``, or the source of a cap
-    (``Cap.by``). ``verdict`` is the verdict that the total leads to by itself. ``parent`` is the
-    index of the change in the same list that caused this one; ``items`` are indices into the list
-    of the record that ``LISTS`` names. ``was`` is the earlier id, reason or name if only that
-    differs. ``unsure`` is true if it is not known which of several compiled functions is the new
-    one.
+    for the number of one place. ``by`` says where ``before`` comes from: ``baseline``, or the
+    source of a cap (``Cap.by``). ``parent`` is the index of the change in the same list that caused
+    this one; ``items`` are indices into the list of the record that ``LISTS`` names.
     """
 
-    kind: Annotated[Kind, says("What changed.")]
-    layer: Annotated[LayerName | None, says("null for breaks and eager in total.")] = None
-    total: Annotated[bool, says("Whether it is a number of the whole test, and not one place.")] = (
-        False
-    )
-    cause: Annotated[Text, says("Of a graph at one place, why it exists."), OPTIONAL] = ""
+    kind: Kind
+    """What changed."""
+    layer: LayerName | None = None
+    """null for breaks and eager in total."""
+    total: bool = False
+    """Whether it is a number of the whole test, and not one place."""
+    cause: Annotated[Text, OPTIONAL] = ""
+    """Of a graph at one place, why it exists."""
     where: Where = NOWHERE
     reason: Annotated[Text, OPTIONAL] = ""
-    id: Annotated[Text | None, says("The GB id, where torch gives one."), OPTIONAL] = None
-    was: Annotated[
-        Text,
-        says(
-            "Before, where only that changed: the id or the reason of a break, the name of a "
-            "function."
-        ),
-        OPTIONAL,
-    ] = ""
-    before: Annotated[Count | None, says("How many; null where it is not known.")] = None
-    after: Annotated[Count, says("How many now.")] = 0
-    by: Annotated[
-        Text,
-        says("Whose number before is: marker, option, block; of the baseline if it is missing."),
-        OPTIONAL,
-    ] = "baseline"
-    verdict: Annotated[
-        Meaning | None,
-        says("The verdict that this number by itself leads to; null for a place."),
-    ] = None
-    parent: Annotated[
-        Count | None,
-        says("The change that it happened with, by its number in this list."),
-    ] = None
-    items: Annotated[
-        tuple[Count, ...],
-        says(
-            "What it is about, by number in the list of the test: graph_list, breaks, "
-            "recompile_list, eager, execution_list or read_list."
-        ),
-    ] = ()
-    unsure: Annotated[
-        bool,
-        says("Whether it is one of several functions of which any may be new."),
-        OPTIONAL,
-    ] = False
+    id: Annotated[Text | None, OPTIONAL] = None
+    """The GB id, where torch gives one."""
+    was: Annotated[Text, OPTIONAL] = ""
+    """Before, where only that changed: the id or the reason of a break, the name of a function."""
+    before: Count | None = None
+    """How many; null where it is not known."""
+    after: Count = 0
+    """How many now."""
+    by: Annotated[Text, OPTIONAL] = "baseline"
+    """Whose number before is: marker, option, block; of the baseline if it is missing."""
+    verdict: Meaning | None = None
+    """The verdict that this number by itself leads to; null for a place."""
+    parent: Count | None = None
+    """The change that it happened with, by its number in this list."""
+    items: tuple[Count, ...] = ()
+    """What it is about, by number in the list of the test: graph_list, breaks, recompile_list,
+    eager, execution_list or read_list."""
+    unsure: Annotated[bool, OPTIONAL] = False
+    """Whether it is one of several functions of which any may be new."""
 
     @property
     def growth(self) -> int:

@@ -1,8 +1,8 @@
 """The data that is observed while one test, script or log runs.
 
 All types are frozen, independent of pytest and torch, and describe the JSON report: reading,
-writing and the schema are derived from them (see ``forms``). Observers create these objects;
-verdicts and reports read them.
+writing and the schema are derived from them (see ``forms``), and the text below a field is its
+description in the schema. Observers create these objects; verdicts and reports read them.
 """
 
 from __future__ import annotations
@@ -34,23 +34,17 @@ from pytest_graphbreak.model.layers import JUDGED, LAYERS
 
 
 class Frame(Data, frozen=True):
-    """A place in source code.
+    """A place in source code; ``file`` is a stable name (see ``places``)."""
 
-    ``file`` is a stable name (see ``places``), never an absolute path of a
-    machine; ``function`` is the qualified name; ``line`` is 1-based and 0 when
-    unknown; ``code`` is the stripped source line, empty when unknown.
-    """
-
-    file: Annotated[
-        Text,
-        says(
-            "Named from its package or from the root of the repository, never absolute; "
-            "empty if unknown."
-        ),
-    ] = ""
-    function: Annotated[Text, says("The qualified name.")] = ""
-    line: Annotated[Count, says("1-based; 0 if unknown.")] = 0
-    code: Annotated[Text, says("The source line, stripped; empty if unknown.")] = ""
+    file: Text = ""
+    """Named from its package or from the root of the repository, never absolute; empty if
+    unknown."""
+    function: Text = ""
+    """The qualified name."""
+    line: Count = 0
+    """1-based; 0 if unknown."""
+    code: Text = ""
+    """The source line, stripped; empty if unknown."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -73,19 +67,11 @@ During = Annotated[
 class _Attributed(Data, frozen=True, kw_only=True):
     """Something a compiler spent time on, with the time and the model that it was for."""
 
-    seconds: Annotated[
-        Seconds | None,
-        says(
-            "Time of its compilation, of a break that of the graphs that follow it; left out where "
-            "it is not known."
-        ),
-        OPTIONAL,
-    ] = None
-    owner: Annotated[
-        Text | None,
-        says("The class of the outermost nn.Module that was running; left out without one."),
-        OPTIONAL,
-    ] = None
+    seconds: Annotated[Seconds | None, OPTIONAL] = None
+    """Time of its compilation, of a break that of the graphs that follow it; left out where it is
+    not known."""
+    owner: Annotated[Text | None, OPTIONAL] = None
+    """The class of the outermost nn.Module that was running; left out without one."""
 
 
 class _AtPlace(_Attributed, frozen=True):
@@ -99,26 +85,22 @@ class _AtPlace(_Attributed, frozen=True):
 
 
 class Break(_AtPlace, frozen=True):
-    """A graph break: Dynamo gave up in the middle of a frame.
+    """A graph break: Dynamo gave up in the middle of a frame; ``where`` ends its ``stack``."""
 
-    ``count`` is how often this place broke. ``stack`` runs from the outermost user frame to
-    ``where``, which is its last frame. ``disabled`` is the line that disables the called function,
-    if it is disabled. ``raised`` is the line of torch that gave up.
-    """
-
-    id: Annotated[Text | None, says("The GB id, where torch gives one.")] = None
+    id: Text | None = None
+    """The GB id, where torch gives one."""
     explanation: Text = ""
     hints: tuple[Text, ...] = ()
-    count: Annotated[Times, says("How often this place broke.")] = 1
-    stack: Annotated[tuple[Frame, ...], says("From the outermost user frame to where.")] = ()
+    count: Times = 1
+    """How often this place broke."""
+    stack: tuple[Frame, ...] = ()
+    """From the outermost user frame to where."""
     process: Process = None
     during: During = None
-    disabled: Annotated[
-        Where, says("Where the function that is called was disabled: its decorator, or a call.")
-    ] = NOWHERE
-    raised: Annotated[
-        Where, says("The line of torch that gave up; left out where it is not known."), OPTIONAL
-    ] = NOWHERE
+    disabled: Where = NOWHERE
+    """Where the function that is called was disabled: its decorator, or a call."""
+    raised: Annotated[Where, OPTIONAL] = NOWHERE
+    """The line of torch that gave up; left out where it is not known."""
 
 
 class Eager(_AtPlace, frozen=True):
@@ -130,26 +112,20 @@ class Eager(_AtPlace, frozen=True):
 
 
 class Recompile(_Attributed, frozen=True):
-    """A recompile of a frame. ``graph`` is the name of the new graph (``0/1``).
-
-    ``guard`` is the user's line that the failed guard comes from, if the compiler states it, and
-    ``origin`` the line that sets the guarded value, if the source shows it; ``stack`` is the call
-    that caused it, from the outermost user frame inwards.
-    """
+    """A recompile of a frame. ``graph`` is the name of the new graph (``0/1``)."""
 
     layer: LayerName
-    graph: Annotated[Text, says("The name of the new graph.")] = ""
-    reason: Annotated[Text, says("The guard that failed.")] = ""
+    graph: Text = ""
+    """The name of the new graph."""
+    reason: Text = ""
+    """The guard that failed."""
     where: Where = NOWHERE
-    stack: Annotated[
-        tuple[Frame, ...], says("The call that did it, from the outermost user frame inwards.")
-    ] = ()
-    guard: Annotated[Where, says("The line that the guard comes from, where it is known.")] = (
-        NOWHERE
-    )
-    origin: Annotated[
-        Where, says("The line that sets what the guard is about, where the source shows it.")
-    ] = NOWHERE
+    stack: tuple[Frame, ...] = ()
+    """The call that did it, from the outermost user frame inwards."""
+    guard: Where = NOWHERE
+    """The line that the guard comes from, where it is known."""
+    origin: Where = NOWHERE
+    """The line that sets what the guard is about, where the source shows it."""
     process: Process = None
     during: During = None
 
@@ -167,14 +143,7 @@ else:
 class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     """A graph of a layer, with its one cause.
 
-    ``reason`` is the evidence in a user's words (``aten::histc runs on the CPU``), ``module`` the
-    path of the nn.Module it came from, ``sources`` the names of the graphs of a layer above that
-    became this one (``from`` in JSON), ``process`` the child process that made it, or None for the
-    test's own, ``during`` what the test said that it was doing. ``stack`` of a device graph runs
-    from the outermost user frame to ``where``. ``origin`` of a graph outside of ``jit`` is the
-    function that is called without it. ``functions`` maps the functions of a dynamo graph, as
-    ``file::qualified.name``, to their number of operations, including those of the functions that
-    they call. ``cached`` is one of ``CACHED``, or None where the layer does not know.
+    ``reason`` is in a user's words (``aten::histc runs on the CPU``).
     """
 
     layer: LayerName
@@ -184,36 +153,24 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     inputs: Count | None = None
     outputs: Count | None = None
     hash: Text | None = None
-    sources: Annotated[
-        tuple[Text, ...], says("Names of the graphs above that became this one.")
-    ] = ()
+    sources: tuple[Text, ...] = ()
+    """Names of the graphs above that became this one."""
     process: Process = None
     where: Where = NOWHERE
-    reason: Annotated[Text, says("The evidence for the cause.")] = ""
-    module: Annotated[Text | None, says("Path of the nn.Module.")] = None
-    stack: Annotated[
-        tuple[Where, ...],
-        says("Of a device graph, from the outermost user frame to where."),
-    ] = ()
-    functions: Annotated[
-        Functions,
-        says(
-            "Of a dynamo graph, how many of its operations functions hold, with those that they "
-            "call, by file::qualified.name."
-        ),
-    ] = {}
-    cached: Annotated[
-        Cached | None,
-        says(
-            "Where its code came from: a compiler, a cache on disk, the memory of the process; "
-            "null where the layer does not know."
-        ),
-    ] = None
-    origin: Annotated[
-        Where,
-        says("Outside of jit, the line that sets the function, where the source shows it."),
-        OPTIONAL,
-    ] = NOWHERE
+    reason: Text = ""
+    """The evidence for the cause."""
+    module: Text | None = None
+    """Path of the nn.Module."""
+    stack: tuple[Where, ...] = ()
+    """Of a device graph, from the outermost user frame to where."""
+    functions: Functions = {}
+    """Of a dynamo graph, how many of its operations functions hold, with those that they call, by
+    file::qualified.name."""
+    cached: Cached | None = None
+    """Where its code came from: a compiler, a cache on disk, the memory of the process; null where
+    the layer does not know."""
+    origin: Annotated[Where, OPTIONAL] = NOWHERE
+    """Outside of jit, the line that sets the function, where the source shows it."""
     during: During = None
 
 
@@ -222,17 +179,18 @@ class LineRuns(Data, frozen=True):
 
     ``cause`` says what caused them: ``call`` of a compiled function, ``sync``, ``access`` (a value
     was read that was not computed yet), ``item`` and ``copy`` (reads), ``fallback`` (an operation
-    that ran on the host), ``other``. ``graph`` is the graph that ran, if the layer knows it, and
-    ``ops`` the captured operations that ran: those of the graph, times ``count``.
+    that ran on the host), ``other``.
     """
 
     layer: LayerName
-    cause: Annotated[Text, says("What asked: call, sync, access, item, copy, fallback, other.")] = (
-        "other"
-    )
-    graph: Annotated[Text, says("The name of the graph that ran, where it is known.")] = ""
-    count: Annotated[Times, says("How often.")] = 1
-    ops: Annotated[Count | None, says("Operations that ran: of the graph, times count.")] = None
+    cause: Text = "other"
+    """What asked: call, sync, access, item, copy, fallback, other."""
+    graph: Text = ""
+    """The name of the graph that ran, where it is known."""
+    count: Times = 1
+    """How often."""
+    ops: Count | None = None
+    """Operations that ran: of the graph, times count."""
     where: Where = NOWHERE
     process: Process = None
 
@@ -280,42 +238,33 @@ class Record(Data, frozen=True):
         tuple[LayerName, ...],
         Meta(description="The layers that were observed.", extra_json_schema={"uniqueItems": True}),
     ] = ()
-    graphs: Annotated[Counts, says("Graphs by layer; what is zero is left out.")] = {}
-    recompiles: Annotated[Counts, says("Recompiles by layer; what is zero is left out.")] = {}
-    frames: Annotated[
-        Frames, says("Frames that Dynamo looked at, and frames of them that became graphs.")
-    ] = Frames()
-    breaks: Annotated[tuple[Break, ...], says("Graph breaks, one for each place.")] = ()
-    eager: Annotated[
-        tuple[Eager, ...], says("Code that left the compiler, one for each place.")
-    ] = ()
-    recompile_list: Annotated[
-        tuple[Recompile, ...], says("Each recompile with the guard that failed.")
-    ] = ()
-    graph_list: Annotated[tuple[Graph, ...], says("Each graph with its one cause.")] = ()
-    executions: Annotated[
-        Counts, says("Runs of compiled graphs, by layer; without a layer whose runs nobody counts.")
-    ] = {}
-    reads: Annotated[
-        Counts, says("Values that the host waited for, by layer; without a layer that has no such.")
-    ] = {}
-    execution_list: Annotated[
-        tuple[LineRuns, ...], says("Which lines ran compiled graphs, and how often.")
-    ] = ()
-    read_list: Annotated[
-        tuple[LineRuns, ...], says("Which lines read values back to the host, and how often.")
-    ] = ()
-    errors: Annotated[
-        tuple[Text, ...],
-        says("Why the gate could not see; any of these makes the verdict error."),
-    ] = ()
+    graphs: Counts = {}
+    """Graphs by layer; what is zero is left out."""
+    recompiles: Counts = {}
+    """Recompiles by layer; what is zero is left out."""
+    frames: Frames = Frames()
+    """Frames that Dynamo looked at, and frames of them that became graphs."""
+    breaks: tuple[Break, ...] = ()
+    """Graph breaks, one for each place."""
+    eager: tuple[Eager, ...] = ()
+    """Code that left the compiler, one for each place."""
+    recompile_list: tuple[Recompile, ...] = ()
+    """Each recompile with the guard that failed."""
+    graph_list: tuple[Graph, ...] = ()
+    """Each graph with its one cause."""
+    executions: Counts = {}
+    """Runs of compiled graphs, by layer; without a layer whose runs nobody counts."""
+    reads: Counts = {}
+    """Values that the host waited for, by layer; without a layer that has no such."""
+    execution_list: tuple[LineRuns, ...] = ()
+    """Which lines ran compiled graphs, and how often."""
+    read_list: tuple[LineRuns, ...] = ()
+    """Which lines read values back to the host, and how often."""
+    errors: tuple[Text, ...] = ()
+    """Why the gate could not see; any of these makes the verdict error."""
     notes: tuple[Text, ...] = ()
-    settings: Annotated[
-        Settings,
-        says(
-            "Settings of torch that were not the default when the call of the test began, by name."
-        ),
-    ] = {}
+    settings: Settings = {}
+    """Settings of torch that were not the default when the call of the test began, by name."""
 
     @property
     def note(self) -> str | None:

@@ -3,22 +3,31 @@
     python -m pytest_graphbreak.model.schemas
 
 writes them into the package. The schemas of the report and of a baseline file are derived
-completely: from ``model.report``, and from ``BASELINE``, which is loaded by name and not imported
+completely: from ``model.report``, where the text below a field is its description, and from
+``BASELINE``, which is loaded by name and not imported
 at the top. In the schema of a comparison, only the lists of layers and causes are derived.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+from collections.abc import Mapping
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from pytest_graphbreak.model import budget, differences, record
+from pytest_graphbreak.model import report as reports
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import form
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, LAYERS
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import TestReport
 
 HOME: Final = Path(__file__).parents[1] / "schemas"
 WIDTH: Final = 100
@@ -48,6 +57,7 @@ WHERE: Final = {
     "description": "A place in the source; {} if there is none.",
     "anyOf": [{"type": "object", "maxProperties": 0}, {"$ref": "#/$defs/Frame"}],
 }
+_DATA: Final = (record, budget, differences, reports)
 _READING: Final = {
     *("default", "optional", "maximum", "minLength", "maxLength", "minProperties", "maxProperties")
 }
@@ -77,9 +87,38 @@ def derived(name: str) -> str:
 def report() -> Plain:
     """Return the schema of the report, derived from its types."""
     (_, found) = msgspec.json.schema_components([form()])
+    classes = {name: cls for module in _DATA for name, cls in vars(module).items()}
+    said = _said()
+    for name, schema in found.items():
+        for cls in (Record, TestReport) if name == "Test" else (classes.get(name),):
+            _describe(schema, cls, said)
     definitions = {name: _written(one) for name, one in found.items()}
     whole = definitions.pop("Report")
     return {**REPORT, **whole, "$defs": {**LISTS, "where": WHERE, **definitions}}
+
+
+def _said() -> dict[tuple[str, str], str]:
+    """Return the text below each field in the source, by class and field."""
+    found = {}
+    for node in (node for module in _DATA for node in ast.parse(inspect.getsource(module)).body):
+        for pair in pairwise(getattr(node, "body", ())):
+            match node, *pair:
+                case (
+                    ast.ClassDef(name),
+                    ast.AnnAssign(target=ast.Name(key)),
+                    ast.Expr(ast.Constant(str(text))),
+                ):
+                    found[name, key] = " ".join(text.split())
+    return found
+
+
+def _describe(schema: Plain, cls: Any, said: Mapping[tuple[str, str], str]) -> None:
+    """Add the descriptions of the fields of a class, and of its bases, to its schema."""
+    for field in msgspec.structs.fields(cls) if cls else ():
+        found = (said.get((base.__name__, field.name)) for base in cls.__mro__)
+        if text := next(filter(None, found), ""):
+            key = schema["properties"][field.encode_name]
+            schema["properties"][field.encode_name] = {"description": text, **key}
 
 
 def _written(said: Any) -> Any:
