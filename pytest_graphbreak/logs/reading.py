@@ -250,6 +250,7 @@ def _graph(program: Program, several: bool) -> Graph:
         where=origin.where(program),
         reason="; ".join(filter(None, (program.why, end))),
         module=program.module or None,
+        seconds=program.seconds,
     )
 
 

@@ -145,7 +145,7 @@ def models(record: Record, layer: str) -> dict[str, list[Graph]]:
     return found if len(found) > 1 else {}
 
 
-_NO_MODEL = "outside of a model"
+_NO_MODEL = "no model known"
 
 
 def homes_of(record: Record, layer: str) -> dict[str, list[tuple[Frame, int]]]:

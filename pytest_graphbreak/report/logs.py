@@ -26,6 +26,7 @@ from pytest_graphbreak.report.findings import (
     home,
     homes_of,
     made_of,
+    models,
     observed,
     order,
     ranked,
@@ -96,8 +97,20 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
         return
     for program in reading.programs.list:
         yield Graph(
-            "tt", program.name, program.cause, where=origin.where(program), reason=program.why
+            "tt",
+            program.name,
+            program.cause,
+            where=origin.where(program),
+            reason=program.why,
+            seconds=program.seconds,
         )
+
+
+def _homes_of(reading: Reading) -> Mapping[str, list[tuple[Frame, int]]]:
+    """Return where device graphs come from; graphs above the device are listed by model only."""
+    record = reading.record
+    layer = record.headline
+    return homes_of(record, layer) if layer == "tt" or models(record, layer) else {}
 
 
 def counts(reading: Reading) -> Iterator[tuple[str, str]]:
@@ -237,7 +250,7 @@ def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
     yield from _origins(reading)
     yield from most_frequent(findings(reading))
     yield from _failed(reading)
-    yield from places(homes_of(reading.record, "tt"))
+    yield from places(_homes_of(reading))
 
 
 def _gaps(completeness: Completeness) -> Iterator[str]:
@@ -356,7 +369,7 @@ def render_text(reading: Reading, completeness: Completeness) -> list[TextLine]:
         *_head(reading, completeness),
         *_found(findings(reading)),
         *section("failed", [list(lines) for lines in _failed_lines(reading)]),
-        *_homes(homes_of(reading.record, "tt")),
+        *_homes(_homes_of(reading)),
         *_next(completeness),
     ]
 

@@ -153,6 +153,21 @@ def test_old_headers() -> None:
         assert seen.programs.list[0].stages == writer.SIX
 
 
+def test_the_seconds_of_a_graph_are_from_its_first_header_to_its_last() -> None:
+    plugin = Writer()
+    alone = plugin.graph(3, ("vhlo",), fails_after="vhlo")
+    writes = [*plugin.graph(1), *plugin.graph(2, writer.SIX, fails_after="shlo"), *alone]
+    found = counted(join(writes)).programs.list
+    assert [program.seconds for program in found] == [0.056, 0.007, None]
+
+
+def test_headers_without_times_have_no_seconds() -> None:
+    text = re.sub(rb"\d{4}-\d\d-\d\d [\d:.]+", b"", join(Writer().graph(1)))
+    assert [program.seconds for program in counted(text).programs.list] == [None]
+    back = join(Writer().graph(1)).replace(b"2026-08-21", b"2026-08-22", 1)
+    assert [program.seconds for program in counted(back).programs.list] == [None]
+
+
 def test_headers_without_preamble() -> None:
     """A log collector, or ``cut -d'|' -f2``, took the preamble away."""
     data = join([*Writer().graph(1), *Writer().graph(2)])

@@ -11,11 +11,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, TracebackType
-from typing import Any, Final
+from typing import Any
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
+    MAKES,
     NO_CODE,
     Attempt,
     Broke,
@@ -215,7 +216,16 @@ def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
 
 def _said(fault: Any) -> Said:
     """Return the text of an ``Unsupported``, the user's stack, and the line of torch behind it."""
-    return say(fault), getattr(fault, "real_stack", None), _raised(fault.__traceback__)
+    first = _raised_first(fault)
+    return say(fault), getattr(fault, "real_stack", None), _raised(first.__traceback__)
+
+
+def _raised_first(fault: Any) -> Any:
+    """Return the exception that is raised again with more words, not as a cause, from 2.13 on."""
+    words = str(getattr(fault, "msg", ""))
+    while type(earlier := fault.__context__) is type(fault) and words.startswith(earlier.msg):
+        fault = earlier
+    return fault
 
 
 def _raised(trace: TracebackType | None) -> Line:
@@ -223,11 +233,8 @@ def _raised(trace: TracebackType | None) -> Line:
     found = NO_CODE
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not code.co_filename.endswith(_MAKES):
+        if not code.co_filename.endswith(MAKES):
             name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
             found = Line(code.co_filename, trace.tb_lineno, name)
         trace = trace.tb_next
     return found
-
-
-_MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")

@@ -25,6 +25,8 @@ Shape = tuple[int, int, int, Calls]
 NO_SHAPE: Shape = (0, 0, 0, ())
 
 NO_CODE: Final = Line("", 0, "")
+MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
+"""The file whose functions raise for their callers: a break was raised above them."""
 
 Said = tuple[str, Any, Line]
 """The text of an ``Unsupported``, its stack of user frames, and the line of torch behind it."""

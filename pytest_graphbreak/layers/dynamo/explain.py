@@ -78,9 +78,10 @@ def seconds(event: Made) -> float | None:
     return None if took is None else rounded(took / event.parts)
 
 
-def _of_torch(file: str) -> str:
-    """Return a file of torch by its path from the package on: ``torch/_dynamo/exc.py``."""
-    return "torch/" + file.replace("\\", "/").rpartition("/torch/")[2] if file else ""
+def of_torch(line: Line) -> Frame:
+    """Return a line of torch, its file from the package on: ``torch/_dynamo/exc.py``."""
+    file = line.file.replace("\\", "/").rpartition("/torch/")[2]
+    return Frame(f"torch/{file}", line.name, line.line) if file else NOWHERE
 
 
 LAYER: Final = "dynamo"
@@ -169,7 +170,7 @@ class EventReader:
 
     def graph_break(self, event: Broke, spent: float | None = None) -> Break:
         """Return a break, with the seconds that the graphs after it took."""
-        why, raised = event.reason, event.raised
+        why = event.reason
         above = event.attempt.above if event.attempt is not None and not event.whole else ()
         stack = self._stack((*above, *event.stack))
         return Break(
@@ -181,7 +182,7 @@ class EventReader:
             hints=why.hints,
             stack=stack,
             disabled=self._disabled(messages.disabled(why), (*above, *event.stack)),
-            raised=Frame(_of_torch(raised.file), raised.name, raised.line),
+            raised=of_torch(event.raised),
             seconds=spent,
             owner=(event.attempt and event.attempt.owner) or None,
         )

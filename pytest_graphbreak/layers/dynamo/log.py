@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import messages
-from pytest_graphbreak.layers.dynamo.events import Broke, Made
-from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, seconds
+from pytest_graphbreak.layers.dynamo.events import MAKES, NO_CODE, Broke, Made
+from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, of_torch, seconds
 from pytest_graphbreak.layers.dynamo.log_records import (
     Guards,
     LoggedAttempt,
@@ -25,6 +25,7 @@ from pytest_graphbreak.layers.dynamo.log_records import (
     parent,
     torch_calls,
 )
+from pytest_graphbreak.layers.dynamo.owners import logged
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (
@@ -189,6 +190,7 @@ class Dynamo:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
         attempt = LoggedAttempt.at(process.name(record.id), code, above)
+        attempt.owner = logged((*above, code), self._sources)
         attempt.traced, attempt.start = verb == "tracing", record.time
         attempt.parent = parent(process, code, above)
         attempt.export = any("/torch/export/" in frame.file for frame in above)
@@ -245,11 +247,12 @@ class Dynamo:
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
             whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            item = self._explain.graph_break(Broke(attempt, "", tuple(stack), whole, why))
-        elif earlier.reason != why.text:
-            item = replace(earlier, reason=why.text, id=why.id, count=1)
+            raised = _raised_in(record.text)
+            event = Broke(attempt, "", tuple(stack), whole, why, raised)
+            item = self._explain.graph_break(event)
         else:
-            item = earlier
+            owner = (attempt.owner if attempt else "") or None
+            item = replace(earlier, reason=why.text, id=why.id, owner=owner)
         self._add_break(item, place)
         if attempt:
             attempt.broke[()] = Broke(attempt, "", (), read=why)
@@ -260,7 +263,7 @@ class Dynamo:
     def _add_break(self, item: Break, place: tuple[str, int] | None) -> None:
         earlier = self._breaks.get(item.key)
         if earlier is not None:
-            self._breaks[item.key] = replace(earlier, count=earlier.count + 1)
+            self._breaks[item.key] = _again(earlier, item)
         elif len(self._breaks) < KEPT:
             self._breaks[item.key] = replace(item, count=1)
         if place and len(self._places) < KEPT:
@@ -277,7 +280,7 @@ class Dynamo:
             item = self._explain.left(attempt, why or attempt.why_broke)
         earlier = self._eager.get(item.key)
         if earlier is not None:
-            self._eager[item.key] = replace(earlier, count=earlier.count + 1)
+            self._eager[item.key] = _again(earlier, item)
         elif len(self._eager) < KEPT:
             self._eager[item.key] = item
 
@@ -291,7 +294,15 @@ class Dynamo:
         attempt = process.attempts.get(record.id) or process.at(code)
         if attempt is None:
             attempt = LoggedAttempt.at(process.name(record.id), code)
+        self._traced(attempt, record.text)
         self._leave(attempt, attempt.why_broke or _raised(record.text))
+
+    def _traced(self, attempt: LoggedAttempt, text: str) -> None:
+        """Add the line of torch that raised it to the break whose traceback is logged."""
+        broke = self._breaks.get(attempt.broke_at)
+        why = messages.reason(_unsupported(text)[0])
+        if broke is not None and _shortened(why).text == broke.reason:
+            self._breaks[broke.key] = replace(broke, raised=of_torch(_raised_in(text)))
 
     # Recompiles
 
@@ -341,6 +352,15 @@ class Dynamo:
         self._leave(attempt, messages.limit_reached(what, limit))
 
 
+_Item = TypeVar("_Item", Break, Eager)
+
+
+def _again(earlier: _Item, item: _Item) -> _Item:
+    """Return what happened at one place before and now, with their model if it is the same."""
+    owner = earlier.owner if earlier.owner == item.owner else None
+    return replace(earlier, count=earlier.count + 1, owner=owner)
+
+
 def _script(above: Sequence[Line]) -> str:
     """Return the file that was run: a stack's outermost module that is not `graphbreak run`."""
     modules = (line.file for line in above if line.name == "<module>")
@@ -373,10 +393,24 @@ def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | Non
         file, line, rest = found.groups()
         message, *after = _TRACEBACK.split(rest)
         return message, stacks.read(after[-1]) if after else (), (file, int(line))
-    raised = _UNSUPPORTED.search(text)
-    message, _, after_message = (raised[1] if raised else "").partition("\n\nfrom user code:")
+    message, after_message = _unsupported(text)
     traced = stacks.read(after_message) or stacks.read(text.split("Traceback (most")[0])
     return message or text.split("\n")[0], traced, traced[-1][:2] if traced else None
+
+
+def _unsupported(text: str) -> tuple[str, str]:
+    """Return the message of the first exception of Dynamo in a text, and what follows it."""
+    raised = _UNSUPPORTED.search(text)
+    message, _, after = (raised[1] if raised else "").partition("\n\nfrom user code:")
+    return message, after
+
+
+def _raised_in(text: str) -> Line:
+    """Return the line of torch that raised the first exception of Dynamo, if that is logged."""
+    before, found, _ = text.partition("\ntorch._dynamo.exc.")
+    lines = stacks.read(before.rpartition("Traceback (most recent call last):\n")[2])
+    inside = [line for line in lines if not line.file.endswith(MAKES)]
+    return inside[-1] if found and inside else NO_CODE
 
 
 def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:

@@ -6,18 +6,22 @@ The locals of a user's frame are not read: up to Python 3.12 that keeps their va
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.places import Naming, function_name
+from pytest_graphbreak.model.stacks import Line
 
 _MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
 _EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
 """The modules that run another one on several devices, and are no model themselves."""
+_WRAPPING: Final = re.compile(r"[/\\]torch[/\\](?:nn[/\\]parallel|distributed)[/\\]")
 
 
 def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
@@ -51,6 +55,30 @@ def of_graph(graph: Any) -> str:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
             found[getattr(kind, "__name__", None) or str(kind).rpartition(".")[2]] += 1
     return next(iter(found.most_common(1)), ("",))[0]
+
+
+def logged(stack: Iterable[Line], places: Naming) -> str:
+    """Return the class of the outermost module that was compiled, from a stack in a log.
+
+    That is the class whose ``forward`` torch called, as the source says; a class that inherits it
+    is called by that name too. Without a compiled module it is the outermost one; empty without
+    a module or without the source.
+    """
+    compiled = outermost = None
+    called = False
+    for line in stack:
+        if line.file.endswith(_EVAL_FRAME):
+            compiled = None
+        elif line.file.endswith(_MODULE):
+            called = True
+        elif called and function_name(line.name) == "forward" and not _WRAPPING.search(line.file):
+            called = False
+            compiled, outermost = compiled or line, outermost or line
+    if outermost is None:
+        return ""
+    shown = places.definition(*(compiled or outermost)[:3]).function
+    name = shown.rpartition(".")[0].rpartition(".")[2]
+    return "" if name == "<locals>" else name
 
 
 def _plain(value: Any) -> Any:

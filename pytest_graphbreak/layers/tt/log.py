@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Final
 
 from pytest_graphbreak.layers.tt import programs
@@ -25,7 +26,7 @@ from pytest_graphbreak.text.scan import ANSI, Group, Needle
 # block, if one file was appended to the other, in either order. Only the lines of standard error
 # are followed by the text of a module.
 
-_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(")
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \(")
 REMEMBERED: Final = 200_000
 """The most lines that are remembered, by hash: about 20,000 graphs. Later ones count as new."""
 
@@ -247,7 +248,8 @@ class TTLines:
             self._open = announced
             self._watcher.again(announced)
             return
-        program = self.programs.stage(rank, thread, stage, block.offset + line)
+        time = _time(bytes(data[line:at]))
+        program = self.programs.stage(rank, thread, stage, block.offset + line, time)
         if program is not None and len(program.stages) == 1:
             self._open = program
             self.copies.begins(program)
@@ -319,6 +321,16 @@ class TTLines:
     def _who(self, block: Block, at: int) -> tuple[str, str]:
         data = block.data
         return scan.rank(data, scan.begin(data, at), at), scan.thread(data, at)
+
+
+def _time(preamble: bytes) -> float | None:
+    """Return the time of a header in seconds of no time zone, or None."""
+    found = _STAMP.search(ANSI.sub(b"", preamble))
+    try:
+        stamp = datetime.fromisoformat(found[1].decode()) if found else None
+    except ValueError:
+        return None
+    return stamp.replace(tzinfo=timezone.utc).timestamp() if stamp else None
 
 
 def count(path: str) -> TTLines:

@@ -363,7 +363,8 @@ def _graph(program: Program) -> Graph:
     if not program.complete:
         why = f"stopped after {program.last}" + (f": {program.error}" if program.error else "")
     name = program.name or f"graph {program.number}"
-    return Graph(LAYER, name, "reshard" if program.reshard else "other", reason=why)
+    cause = "reshard" if program.reshard else "other"
+    return Graph(LAYER, name, cause, reason=why, seconds=program.seconds)
 
 
 def _stages(programs: Programs) -> str:

@@ -127,7 +127,8 @@ RESHARD: Final = "ReplicateShardedData"
 class Program:
     """One graph in the TT compiler. ``number`` counts from 1 in the order of the log.
 
-    ``offset`` is the place of its first header, in bytes. ``places`` are the lines
+    ``offset`` is the place of its first header, in bytes; ``times`` are those of its first and
+    last, in seconds, None for a header without. ``places`` are the lines
     of source that most of it comes from, most first, with the number of kinds
     of ops of each; ``module`` is the path of the nn.Module. ``cause``, ``why``
     and ``origin`` say why it exists (see ``logs.origin``), ``kind`` is the cause to count by.
@@ -150,6 +151,15 @@ class Program:
     kind: str = ""
     sources: tuple[str, ...] = ()
     where: Frame = NOWHERE
+    times: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds from its first header to its last; None for one header, or without times."""
+        began, last = self.times
+        if began is None or last is None or last < began or len(self.stages) == 1:
+            return None
+        return round(last - began, 3)
 
     @property
     def complete(self) -> bool:
@@ -193,19 +203,22 @@ class Programs:
         self._threads: dict[tuple[str, str], _Thread] = {}
         self._sequences: dict[tuple[str, ...], tuple[str, ...]] = {}
 
-    def stage(self, rank: str, thread: str, name: str, offset: int) -> Program | None:
-        """Add a printed module; return its program, or None if that began before the log."""
+    def stage(
+        self, rank: str, thread: str, name: str, offset: int, time: float | None = None
+    ) -> Program | None:
+        """Add a module printed at a ``time``; return its program, None if that began before."""
         key = (rank, thread)
         known = self._threads.get(key)
-        if name == FIRST:
-            return self._begin(known, key, offset, name)
-        if known is None:
+        if known is None and name != FIRST:
             self.headless += 1
             return None
-        program = self._owner(known, name)
+        program = None if name == FIRST or known is None else self._owner(known, name)
         if program is None:
-            self.lost += 1
-            return self._begin(known, key, offset, name)
+            self.lost += name != FIRST
+            program = self._begin(known, key, offset, name)
+            program.times = (time, None)
+            return program
+        program.times = (program.times[0], time)
         longer = (*program.stages, name)
         program.stages = self._sequences.setdefault(longer, longer)
         return program

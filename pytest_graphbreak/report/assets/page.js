@@ -228,7 +228,7 @@
     const models = Map.groupBy ? Map.groupBy(layer.graphs, ({ model = "" }) => model) : new Map([["", layer.graphs]]);
     const title = (model, graphs) => {
       const took = graphs.reduce((sum, { seconds = 0 }) => sum + seconds, 0);
-      const words = `${model || "outside of a model"}: ${plural(graphs.length, "graph")}${timed ? `, ${took.toFixed(1)} s` : ""}`;
+      const words = `${model || "no model known"}: ${plural(graphs.length, "graph")}${timed ? `, ${took.toFixed(1)} s` : ""}`;
       return make("tr", {}, make("th", { scope: "rowgroup", colspan: `${head.length}` }, words));
     };
     return make("div", { class: "wide" }, make("table", {},
