@@ -12,7 +12,8 @@ from dataclasses import fields
 
 import pytest
 
-from pytest_graphbreak.advice import match, triage
+from pytest_graphbreak.advice import triage
+from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.family import families
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.xla import explain
@@ -36,8 +37,8 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
-    "advice/match.py:pattern": lambda: [
-        pattern for lines in match._SPECIFIC.values() for pattern, _ in lines
+    "advice/match.py:one.reason": lambda: [
+        line.reason for one in by_name().values() for line in one.lines
     ],
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")

@@ -45,17 +45,31 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecificLine:
+    """What to write instead for those reasons of a family in which ``reason`` is found.
+
+    ``reason`` is a regular expression, whose case matters. In ``short``, ``{tensor}`` and ``{dim}``
+    are the tensor and the dimension that a failed guard is about.
+    """
+
+    reason: str
+    short: str
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """Reasons with one meaning and one remedy.
 
-    ``name`` is what a user types after ``graphbreak explain``; ``short`` is one
-    line of at most ``SHORT_LIMIT`` characters: what to write instead.
+    ``name`` is what a user types after ``graphbreak explain``; ``short`` is one line of at most
+    ``SHORT_LIMIT`` characters: what to write instead. ``lines`` are those for some reasons; the
+    first that fits takes the place of ``short``.
     """
 
     name: str
     title: str
     short: str
     signs: tuple[Sign, ...] = ()
+    lines: tuple[SpecificLine, ...] = ()
 
     def found(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether a reason belongs to this family."""

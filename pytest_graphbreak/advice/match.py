@@ -1,12 +1,12 @@
 """Finds the family that explains an item of a record, and one line of advice.
 
-A family has one line for all of its reasons. More specific lines for some reasons are here.
+A family has one line for all of its reasons, and may have more specific lines for some of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family, families
@@ -18,150 +18,26 @@ _INDEX: Final = re.compile(
 )
 _SIMPLE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|'[^']*')\])*")
 _LOCAL: Final = re.compile(r"^[LG]\['([^']*)'\]")
-_NUMBER: Final = r"-?[\d.]+(?:e[+-]?\d+)?"
 
 
-def specific(family: str, reason: str) -> str | None:
+def specific(family: Family, reason: str) -> str | None:
     """Return the line for a reason of a family, or None if the family's own line is enough."""
-    for pattern, words in _SPECIFIC.get(family, ()):
-        if found := re.search(pattern, reason):
-            text = words(found, reason) if callable(words) else words
-            return text if len(text) <= SHORT_LIMIT else None
-    return None
+    found = next((one for one in family.lines if re.search(one.reason, reason)), None)
+    if found is None:
+        return None
+    tensor, dim = _dimension(reason)
+    text = found.short.replace("{tensor}", tensor).replace("{dim}", dim)
+    return text if len(text) <= SHORT_LIMIT else None
 
 
-def _dimension(reason: str) -> tuple[str, int]:
+def _dimension(reason: str) -> tuple[str, str]:
     """Return the tensor that a failed guard is about, as code, and its dimension."""
     found = _INDEX.search(reason)
     if found is None:
-        return "x", 0
+        return "x", "0"
     name = _LOCAL.sub(r"\1", found["name"] or found["of"])
-    index = int(found["index"] or found["at"])
-    return name if _SIMPLE.fullmatch(name) and len(name) <= 30 else "x", index
-
-
-def _mark_dynamic(found: re.Match[str], reason: str) -> str:
-    name, index = _dimension(reason)
-    mark = f"torch._dynamo.mark_dynamic({name}, {index})"
-    return f"many sizes: {mark}, or dynamic=True; on a device, pad to a few sizes"
-
-
-def _mark_unbacked(found: re.Match[str], reason: str) -> str:
-    name, index = _dimension(reason)
-    mark = f"torch._dynamo.decorators.mark_unbacked({name}, {index})"
-    return f"0 and 1 get graphs of their own: pad them away, or {mark}"
-
-
-Line = str | Callable[[re.Match[str], str], str]
-
-_SPECIFIC: Final[dict[str, tuple[tuple[str, Line], ...]]] = {
-    "size": (
-        (r"size mismatch at index", _mark_dynamic),
-        (
-            r"rank mismatch",
-            "one number of dimensions for all calls: unsqueeze or flatten before the function",
-        ),
-    ),
-    "zero-one": ((_INDEX.pattern, _mark_unbacked),),
-    "length": (
-        (
-            r"_hooks\b",
-            "register hooks once, before the first compiled call: each new one compiles again",
-        ),
-        (
-            r"param_groups\b",
-            "keep the keys and the groups of the optimizer the same from step to step",
-        ),
-    ),
-    "type": (
-        (
-            r"\.grad is (?:not )?None",
-            "zero_grad(set_to_none=False), or a first step before: None has a graph of its own",
-        ),
-        (r"\bis (?:not )?None\b", "pass it in every call, or in none: None has a graph of its own"),
-    ),
-    "requires-grad-varies": (
-        (
-            r"^tensor '(?:self|mod)\b",
-            "freeze parameters once, before the first compiled call, or compile each stage alone",
-        ),
-    ),
-    "object": (
-        (r"param_groups|optimizer", "make the optimizer once, before the loop, and keep it"),
-        (
-            r"hasattr\(",
-            "give the attribute its first value in __init__, before the first compiled call",
-        ),
-    ),
-    "value": (
-        (
-            r"param_groups\[\d+\]\['lr'\]",
-            "lr=torch.tensor(...) in the optimizer: a tensor may change without a recompile",
-        ),
-        (
-            r"param_groups\[\d+\]\['(\w+)'\]",
-            "set it once, when the optimizer is made; what varies as a tensor",
-        ),
-        (
-            r"^[\w.\[\]']{1,200}\.p ==",
-            "set p once; where it varies: x * (torch.rand_like(x) >= p) / (1 - p), p a buffer",
-        ),
-        (
-            r"^(?:self|fn|mod)\b[\w.\[\]']{0,200}\.\w{1,100} ==",
-            "set the attribute once, or make it a buffer (register_buffer) where it varies",
-        ),
-    ),
-    "device-recompile": (
-        (
-            r"^aten::cat makes ",
-            "write into a buffer of full length (index_copy_), or pad: each length is a graph",
-        ),
-        (
-            r"^a constant or an attribute ",
-            "pass a number that varies as a tensor: it is a constant of the graph here",
-        ),
-        (
-            r"^\d{1,9} operations, \d{1,9} before",
-            "run the same operations in each step; do what only the first needs before the loop",
-        ),
-        (
-            r"went from (?:b?float|complex|u?int|bool)\w* to \w+$",
-            "convert it to one dtype before the compiled function, in every call",
-        ),
-        (
-            r"^the number in ",
-            "pass this number as a tensor, or as one value in every call: it is a constant here",
-        ),
-    ),
-    "split-cpu": (
-        (
-            r"moved to the CPU",
-            "keep it on the device: move results to the CPU outside of the compiled function",
-        ),
-    ),
-    "sync": (
-        (
-            r"torch_xla\.step\(\)",
-            "one torch_xla.step() around the whole step: each ends with a sync and its graph",
-        ),
-    ),
-    "jax-static": (
-        (
-            r"^the static argument self\b",
-            "one object for all calls, __hash__ and __eq__ in its class, or make it a pytree",
-        ),
-        (
-            rf"^the static argument [^:\n]{{1,200}}: (?!{_NUMBER} before, {_NUMBER} now)",
-            "keep to a few values of it, made once: each is a program of its own",
-        ),
-    ),
-    "jax-dtype": (
-        (
-            r"of weak type before, \S{1,200} of weak type now",
-            "one type of number in every call: float(n), or jnp.float32(n)",
-        ),
-    ),
-}
+    is_short = _SIMPLE.fullmatch(name) and len(name) <= 30
+    return name if is_short else "x", str(int(found["index"] or found["at"]))
 
 
 JAX: Final = ("jax", "jax_host")
@@ -232,7 +108,7 @@ def short(item: Item) -> str | None:
     if known is not None:
         if known.name == "logging":
             return _of_logger(item.where.code)
-        return specific(known.name, item.reason) or known.short
+        return specific(known, item.reason) or known.short
     return _hint(item.hints) if isinstance(item, Break) else None
 
 

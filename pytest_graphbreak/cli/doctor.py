@@ -34,7 +34,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Layer, load, minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.findings import causes_text, decomposition
+from pytest_graphbreak.report.findings import cause_words, decomposition
 from pytest_graphbreak.text.output import LEVELS, TextLine, plural
 from pytest_graphbreak.watching.measure import Measurement
 
@@ -407,7 +407,7 @@ def _seen(layer: Layer, record: Record) -> str:
 
     For example: ``4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break``.
     """
-    parts = causes_text(decomposition(record, layer.name)) or "none"
+    parts = " + ".join(cause_words(decomposition(layer.name, record))) or "none"
     words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
     if layer.breaks:
         recompiles = record.recompiles.get(layer.name, 0)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, percent
+from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, Rules, percent
 from pytest_graphbreak.text.output import UserError
 
 NAMES: Final = (
@@ -35,22 +35,14 @@ class CheckoutError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Checkout:
+class Checkout(Rules):
     """The settings of a checkout, with its ``root`` and the ``directory`` of its baselines.
 
-    Test files are named from ``root``. ``new`` says whether a test without a baseline fails or is
-    only reported, ``swaps`` the same for a new place in a test of which no count grew, ``ops`` by
-    how many percent captured operations may fall (None: by any), ``runs`` the effect of more
-    executions and reads.
+    Test files are named from ``root``.
     """
 
     root: Path
     directory: Path
-    strict: bool = False
-    new: str = "fail"
-    ops: float | None = OPS
-    swaps: str = SWAPS[0]
-    runs: str = RUNS[0]
 
 
 def find(start: Path, directory: str | None = None) -> Checkout:
@@ -64,14 +56,20 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     if given == root:
         given = root / "baselines"
     _refuse_link_out(root, given)
-    new, swaps = _one_of(root, keys, "new", NEW), _one_of(root, keys, "swaps", SWAPS)
-    runs = _one_of(root, keys, "runs", RUNS)
     try:
         ops = percent(str(keys.get("graph_budget_ops", OPS)))
     except ValueError as error:
         raise CheckoutError(f"{root}: {error}") from None
-    strict = _true(keys.get("graph_budget_strict", False))
-    return Checkout(root, given, strict, new, ops, swaps, runs)
+    return Checkout(
+        root,
+        given,
+        gate=True,
+        strict=_true(keys.get("graph_budget_strict", False)),
+        new=_one_of(root, keys, "new", NEW),
+        swaps=_one_of(root, keys, "swaps", SWAPS),
+        ops=ops,
+        runs=_one_of(root, keys, "runs", RUNS),
+    )
 
 
 def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:

@@ -1,6 +1,9 @@
 """Values of ini keys that both the plugin and the commands on reports read."""
 
+from __future__ import annotations
+
 import math
+from dataclasses import dataclass
 from typing import Final
 
 NEW: Final = ("fail", "report")
@@ -14,6 +17,24 @@ RUNS: Final = ("fail", "report", "off")
 
 OPS: Final = 10.0
 """``graph_budget_ops``: by how many percent captured operations may fall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules by which tests are judged, named after the options and ini keys.
+
+    ``ops`` is None if captured operations may fall by any amount.
+    """
+
+    gate: bool = False
+    update: bool = False
+    record: bool = False
+    prune: bool = False
+    strict: bool = False
+    new: str = NEW[0]
+    swaps: str = SWAPS[0]
+    ops: float | None = OPS
+    runs: str = RUNS[0]
 
 
 def percent(text: str) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, percent
+from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, Rules, percent
 from pytest_graphbreak.config.typed import Typed, typed
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
@@ -32,7 +32,7 @@ MARKERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Rules):
     """The requests of a session.
 
     ``report``, ``trace``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's
@@ -44,21 +44,12 @@ class Settings:
 
     root: Path
     directory: Path
-    gate: bool = False
-    update: bool = False
-    record: bool = False
-    prune: bool = False
     report: Path | None = None
     trace: Path | None = None
     profile: str | None = None
     device: str = "auto"
     arch: str | None = None
     isolate: bool = True
-    strict: bool = False
-    new: str = "fail"
-    swaps: str = SWAPS[0]
-    ops: float | None = OPS
-    runs: str = RUNS[0]
     backend: tuple[str, ...] = ()
     reasons: bool = True
     tt_log: str = "headers"

@@ -13,7 +13,16 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.merging import total_seconds
-from pytest_graphbreak.model.record import CACHED, NOWHERE, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import (
+    CACHED,
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Recompile,
+    Record,
+)
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.lines import code, position
 from pytest_graphbreak.report.view import unjudged
@@ -71,34 +80,9 @@ def ranked(record: Record, cut: Iterable[Graph]) -> list[ReasonAtPlace]:
 
     They are sorted by the compile time of their graphs, in whole seconds, and then by frequency.
     """
-    found = [
-        ReasonAtPlace(
-            "break",
-            item.reason,
-            item.count,
-            item.where,
-            item.id or "",
-            item.stack[:-1][::-1],
-            advice.short(item) or "",
-            item.seconds,
-            item.owner or "",
-            item.raised,
-        )
-        for item in record.breaks
-    ]
+    found = [_at_place("break", [item]) for item in record.breaks]
     found += _grouped(record.recompile_list, "recompile")
-    found += [
-        ReasonAtPlace(
-            "eager",
-            item.reason,
-            item.count,
-            item.where,
-            advice=advice.short(item) or "",
-            seconds=item.seconds,
-            owner=item.owner or "",
-        )
-        for item in record.eager
-    ]
+    found += [_at_place("eager", [item]) for item in record.eager]
     causes: dict[str, list[Graph]] = {}
     for graph in cut:
         causes.setdefault(graph.cause, []).append(graph)
@@ -111,24 +95,24 @@ def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[ReasonAtPlac
     groups: dict[tuple[str, tuple[str, str, str]], list[Recompile | Graph]] = {}
     for item in items:
         groups.setdefault((item.reason, item.where.key), []).append(item)
-    return [
-        ReasonAtPlace(
-            kind,
-            same[0].reason,
-            len(same),
-            same[0].where,
-            advice=advice.short(same[0]) or "",
-            seconds=total_seconds(same),
-            owner=_common(item.owner or "" for item in same),
-        )
-        for same in groups.values()
-    ]
+    return [_at_place(kind, same) for same in groups.values()]
 
 
-def _common(owners: Iterable[str]) -> str:
-    """Return the model that all share, or an empty string if there are several."""
-    found = set(owners)
-    return found.pop() if len(found) == 1 else ""
+def _at_place(kind: str, same: Sequence[Break | Eager | Recompile | Graph]) -> ReasonAtPlace:
+    first, owners = same[0], {item.owner or "" for item in same}
+    found = ReasonAtPlace(
+        kind,
+        first.reason,
+        sum(item.count if isinstance(item, (Break, Eager)) else 1 for item in same),
+        first.where,
+        advice=advice.short(first) or "",
+        seconds=total_seconds(same),
+        owner=owners.pop() if len(owners) == 1 else "",
+    )
+    if isinstance(first, Break):
+        stack = first.stack[:-1][::-1]
+        return replace(found, id=first.id or "", stack=stack, raised=first.raised)
+    return found
 
 
 def models(record: Record, layer: str) -> dict[str, list[Graph]]:
@@ -175,16 +159,16 @@ def order(found: Sequence[ReasonAtPlace]) -> str:
     return "most compile time" if found and (found[0].seconds or 0) >= 1 else "most frequent"
 
 
-def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
-    """Yield a title and its entries of some lines each; entries over ``MOST`` are counted."""
+def section(title: str, entries: list[list[TextLine]], most: int = MOST) -> Iterator[TextLine]:
+    """Yield a title and its entries of some lines each; entries over ``most`` are counted."""
     if not entries:
         return
     yield BLANK
     yield TextLine(title, indent=2)
-    for entry in entries[:MOST]:
+    for entry in entries[:most]:
         yield from entry
-    if len(entries) > MOST:
-        yield TextLine(f"... and {len(entries) - MOST:,} more", indent=4)
+    if len(entries) > most:
+        yield TextLine(f"... and {len(entries) - most:,} more", indent=4)
 
 
 def finding(item: ReasonAtPlace, named: bool = False) -> Iterator[TextLine]:
@@ -222,16 +206,20 @@ def _code(frame: Frame) -> list[TextLine]:
     return code(structs.replace(frame, code=cut(frame.code)), _DEPTH + 4)
 
 
-def decomposition(record: Record, layer: str) -> Counter[str]:
+def decomposition(layer: str, *records: Record) -> Counter[str]:
     """Return the number of graphs of a layer by cause, in the order of ``CAUSES``."""
-    counted = Counter(graph.cause for graph in record.graph_list if graph.layer == layer)
-    return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
+    return _tally("cause", CAUSES[layer], layer, records)
 
 
-def cached(record: Record, layer: str) -> Counter[str]:
+def cached(layer: str, *records: Record) -> Counter[str]:
     """Return how many graphs were compiled, loaded or found, in the order of ``CACHED``."""
-    counted = Counter(graph.cached for graph in record.graph_list if graph.layer == layer)
-    return Counter({name: counted[name] for name in CACHED if counted[name]})
+    return _tally("cached", CACHED, layer, records)
+
+
+def _tally(name: str, order: Iterable[str], layer: str, records: Iterable[Record]) -> Counter[str]:
+    graphs = (graph for record in records for graph in record.graph_list if graph.layer == layer)
+    counted = Counter(getattr(graph, name) for graph in graphs)
+    return Counter({one: counted[one] for one in order if counted[one]})
 
 
 def cached_text(counted: Mapping[str, int]) -> str:
@@ -241,17 +229,38 @@ def cached_text(counted: Mapping[str, int]) -> str:
     return f" ({', '.join(f'{name} {count:,}' for name, count in counted.items())})"
 
 
-def causes_text(counted: Mapping[str, int]) -> str:
-    """Return the parts of a number of graphs, ``2 entries + 1 break``; empty if unknown."""
-    return " + ".join(
-        BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()
-    )
+def cause_words(counted: Mapping[str, int]) -> list[str]:
+    """Return each number of graphs with its cause: ``2 entries``, ``1 after a break``."""
+    return [BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()]
 
 
-def made_of(record: Record, layer: str) -> str:
+def made_of(layer: str, *records: Record) -> str:
     """Return the causes of a layer's graphs and the origin of their code; empty if unknown."""
-    causes = decomposition(record, layer)
-    return f"{causes_text(causes)}{cached_text(cached(record, layer))}" if causes else ""
+    parts = " + ".join(cause_words(decomposition(layer, *records)))
+    return f"{parts}{cached_text(cached(layer, *records))}"
+
+
+def layer_counts(
+    layer: str, records: Sequence[Record], *, logged: bool = True, places: bool = False
+) -> str:
+    """Return the counts of a layer: ``14 graphs = 6 entries + 8 after a break; 3 graph breaks``.
+
+    ``logged`` is False if a log has no Dynamo graphs. With ``places``, only distinct places count.
+    """
+    breaks = [one.where.key for record in records for one in record.breaks if one.layer == layer]
+    eager = [one.where.key for record in records for one in record.eager if one.layer == layer]
+    if places:
+        breaks, eager = [*dict.fromkeys(breaks)], [*dict.fromkeys(eager)]
+    graphs = sum(record.graphs.get(layer, 0) for record in records)
+    text = plural(graphs, "graph") if logged else "graphs not logged"
+    if parts := made_of(layer, *records):
+        text += f" = {parts}"
+    if DESCRIPTIONS[layer].breaks:
+        recompiles = sum(record.recompiles.get(layer, 0) for record in records)
+        text += f"; {plural(len(breaks), 'graph break')}, {plural(recompiles, 'recompile')}"
+        if eager:
+            text += f", {plural(len(eager), 'place' if places else 'function')} left to eager"
+    return text
 
 
 # Graphs by cause and reasons where nothing was judged, the most frequent first.
@@ -272,7 +281,7 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
     for layer in reversed(LAYERS):
         made = any(record.graphs.get(layer) for record in records)
         if made or (layer in JUDGED and any(layer in record.layers for record in records)):
-            yield TextLine(_counts(layer, records), indent=2, head=f"{layer:<8} ")
+            yield TextLine(layer_counts(layer, records, places=True), indent=2, head=f"{layer:<8} ")
     found = _reasons(records)
     yield from section(
         "most frequent", [list(_reason(item, tests)) for item, tests in found[:MOST_REASONS]]
@@ -280,28 +289,6 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
     if len(found) > MOST_REASONS:
         words = f"... and {plural(len(found) - MOST_REASONS, 'more reason')} in the JSON report"
         yield TextLine(words, indent=4)
-
-
-def _counts(layer: str, records: Iterable[Record]) -> str:
-    """Return counts in words: ``14 graphs = 6 entry + 8 after a break; 3 graph breaks``."""
-    graphs = recompiles = 0
-    causes, places, left, loaded = Counter[str](), set(), set(), Counter[str]()
-    for record in records:
-        graphs += record.graphs.get(layer, 0)
-        recompiles += record.recompiles.get(layer, 0)
-        causes += decomposition(record, layer)
-        loaded += cached(record, layer)
-        places |= {item.where.key for item in record.breaks if item.layer == layer}
-        left |= {item.where.key for item in record.eager if item.layer == layer}
-    parts = causes_text({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
-    words = plural(graphs, "graph") + (f" = {parts}" if parts else "")
-    words += cached_text({name: loaded[name] for name in CACHED if loaded[name]})
-    if DESCRIPTIONS[layer].breaks:
-        words += f"; {plural(len(places), 'graph break')}"
-        words += f", {plural(recompiles, 'recompile')}"
-    if left:
-        words += f", {plural(len(left), 'place')} left to eager"
-    return words
 
 
 def _reasons(records: Iterable[Record]) -> list[tuple[ReasonAtPlace, int]]:

@@ -7,10 +7,8 @@ from typing import Final
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.layer import GraphCause
-from pytest_graphbreak.model.layers import BY_NAME
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.findings import cached, cached_text, decomposition
+from pytest_graphbreak.report.findings import cached, cached_text, cause_words, decomposition
 from pytest_graphbreak.text.output import TextLine, noun, plural
 
 
@@ -145,11 +143,10 @@ def _count(step: Difference) -> str:
 
 def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
     """Return the causes of a layer's graphs, to follow their number; empty if unknown."""
-    causes = decomposition(record, layer)
-    parts = [BY_NAME.get(cause, GraphCause(cause)).of(causes[cause]) for cause in causes]
+    parts = cause_words(decomposition(layer, record))
     parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
     text = f" ({', '.join(parts)})" if parts else ""
-    return text + cached_text(cached(record, layer))
+    return text + cached_text(cached(layer, record))
 
 
 def _operations(steps: Iterable[Difference]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.config.ini import OPS, SWAPS
+from pytest_graphbreak.config.ini import RUNS, Rules
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
@@ -32,8 +32,8 @@ class Case:
     """A record, and everything that it is judged by.
 
     ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
-    not judged at all. ``excused`` are verdicts that do not fail it. ``versions`` of compilers and
-    ``packages`` are those that made it.
+    not judged at all. ``excused`` are verdicts that do not fail it, whatever the rules say.
+    ``versions`` of compilers and ``packages`` are those that made it.
     """
 
     record: Record
@@ -43,28 +43,6 @@ class Case:
     excused: Collection[str] = ()
     versions: Versions = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of a run or a checkout, named after the options and ini keys."""
-
-    gate: bool = False
-    strict: bool = False
-    swaps: str = SWAPS[0]
-    ops: float | None = OPS
-    runs: bool = True
-    update: bool = False
-    record: bool = False
-    prune: bool = False
-
-    def writes(self, verdict: Verdict) -> bool:
-        """Return whether the end of the run will record what has this verdict."""
-        if verdict.name == "new":
-            return self.update or self.record
-        if verdict.needs_prune:
-            return self.prune
-        return self.update and verdict.name in MEANINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +108,30 @@ def judgement(
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
     fails = (
-        (
-            verdict.fails
-            or (rules.strict and verdict.name in STRICT)
-            or (rules.swaps == "fail" and bool(verdict.swapped))
-        )
+        _is_wrong(verdict, rules)
         and not written
         and verdict.name not in case.excused
+        and not (verdict.name == "new" and rules.new == "report")
         # A run that only observes fails no test: a verdict is then that of the cap, if there is
         # one.
         and (rules.gate or case.cap is not None)
     )
     lines = _lines(case, verdict, context, typed) if fails else ()
     return Judgement(case, verdict, written, fails, lines)
+
+
+def _is_wrong(verdict: Verdict, rules: Rules) -> bool:
+    strict = rules.strict and verdict.name in STRICT
+    return verdict.fails or strict or (rules.swaps == "fail" and bool(verdict.swapped))
+
+
+def _writes(rules: Rules, verdict: Verdict) -> bool:
+    """Return whether the end of the run will record what has this verdict."""
+    if verdict.name == "new":
+        return rules.update or rules.record
+    if verdict.needs_prune:
+        return rules.prune
+    return rules.update and verdict.name in MEANINGS
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -155,11 +144,11 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
         versions=case.versions,
         packages=case.packages,
         ops=rules.ops,
-        runs=rules.runs,
+        runs=rules.runs == RUNS[0],
     )
     if case.ungated is not None:
         return replace(verdict, name="none"), False
-    if not rules.writes(verdict):
+    if not _writes(rules, verdict):
         return verdict, False
     # A test that is written passes, unless it exceeds its cap; then nothing is written.
     capped = judge(case.record, None, case.cap, versions=case.versions)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program
@@ -25,7 +26,7 @@ from pytest_graphbreak.report.findings import (
     finding,
     home,
     homes_of,
-    made_of,
+    layer_counts,
     models,
     observed,
     order,
@@ -75,18 +76,11 @@ def failures(reading: Reading) -> list[Failure]:
 
 def extra(reading: Reading) -> dict[str, Counter[str]]:
     """Return, by origin, causes of device graphs beyond the first of each compiled function."""
-    found: dict[str, Counter[str]] = {}
-    for name in ORIGINS:
-        causes = Counter(
-            {
-                cause: count
-                for (known, cause), count in reading.origins.items()
-                if known == name and (known, cause) != (DYNAMO, "entry")
-            }
-        )
-        if causes:
-            found[name] = causes
-    return found
+    found: dict[str, Counter[str]] = {name: Counter() for name in ORIGINS}
+    for (name, cause), count in reading.origins.items():
+        if (name, cause) != (DYNAMO, "entry"):
+            found[name][cause] = count
+    return {name: causes for name, causes in found.items() if causes}
 
 
 def _deepest(reading: Reading) -> Iterator[Graph]:
@@ -122,7 +116,8 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
             yield "stages", shapes
     for layer in ("xla", "dynamo"):
         if layer in layers:
-            yield layer, _layer(reading, layer)
+            logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
+            yield layer, layer_counts(layer, [reading.record], logged=logged)
     if reading.signs.debug:
         yield "build", "debug: ModuleBuilder::buildModule is in the log"
     elif reading.headers:
@@ -172,25 +167,23 @@ def first(item: Failure) -> str:
 
 
 def _tt(reading: Reading) -> str:
-    parts = []
+    if not reading.headers:
+        if not reading.guesses:
+            return "0 graphs"
+        how = f"worked out from {plural(reading.ends, 'END marker')}"
+        lowered = f"{reading.completed:,} lowered"
+        return f"{plural(reading.graphs, 'graph')} ({sure(reading)}: {how}): {lowered}"
     programs = reading.programs
-    if reading.headers:
-        parts.append(f"{programs.completed:,} lowered")
-        if failed := programs.failed.total():
-            parts.append(f"{failed:,} failed")
-        if cut := programs.unfinished.total():
-            parts.append(f"{cut:,} cut off by the end of the log")
-        if programs.resharding:
-            parts.append(f"{programs.resharding:,} only gather sharded tensors")
-        how = f"{sure(reading)}: headers"
-        if reading.copies:
-            parts.append(f"{plural(reading.copies, 'header line')} occur twice and count once")
-    else:
-        parts.append(f"{reading.completed:,} lowered")
-        how = f"{sure(reading)}: worked out from {plural(reading.ends, 'END marker')}"
-    if not reading.headers and not reading.guesses:
-        return "0 graphs"
-    return f"{plural(reading.graphs, 'graph')} ({how}): {', '.join(parts)}"
+    parts = [f"{programs.completed:,} lowered"]
+    for count, words in (
+        (programs.failed.total(), "failed"),
+        (programs.unfinished.total(), "cut off by the end of the log"),
+        (programs.resharding, "only gather sharded tensors"),
+    ):
+        parts += [f"{count:,} {words}"] if count else []
+    if reading.copies:
+        parts.append(f"{plural(reading.copies, 'header line')} occur twice and count once")
+    return f"{plural(reading.graphs, 'graph')} ({sure(reading)}: headers): {', '.join(parts)}"
 
 
 def _shapes(reading: Reading) -> str:
@@ -208,26 +201,6 @@ def _shapes(reading: Reading) -> str:
     )
 
 
-def _layer(reading: Reading, layer: str) -> str:
-    logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
-    return of_layer(reading.record, layer, logged)
-
-
-def of_layer(record: Record, layer: str, logged: bool = True) -> str:
-    """Return the counts of one layer. ``logged`` is False if a log has no Dynamo graphs."""
-    text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
-    if parts := made_of(record, layer):
-        text += f" = {parts}"
-    if DESCRIPTIONS[layer].breaks:
-        breaks = [item for item in record.breaks if item.layer == layer]
-        eager = [item for item in record.eager if item.layer == layer]
-        text += f"; {plural(len(breaks), 'graph break')}"
-        text += f", {plural(record.recompiles.get(layer, 0), 'recompile')}"
-        if eager:
-            text += f", {plural(len(eager), 'function')} left to eager"
-    return text
-
-
 MOST = 200
 """The number of entries of one section; the JSON report has all."""
 
@@ -241,91 +214,70 @@ def render(logs: Sequence[tuple[Reading, Completeness]]) -> str:
 
 
 def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
-    yield f"## {safe.markdown(reading.path)}"
-    yield ""
-    yield f"{size(reading.size)}; {verdict(completeness)}."
-    yield ""
+    head = f"{size(reading.size)}; {verdict(completeness)}."
+    yield from (f"## {safe.markdown(reading.path)}", "", head, "")
     yield from table(("layer", "counted"), counts(reading))
     yield from _gaps(completeness)
-    yield from _origins(reading)
+    if rows := list(origins(reading)):
+        yield from ("### Where extra graphs come from", "")
+        yield from table(("origin", "graphs"), rows)
     yield from most_frequent(findings(reading))
-    yield from _failed(reading)
+    yield from _list("Failed graphs", [_failed(item) for item in failures(reading)])
     yield from places(_homes_of(reading))
 
 
 def _gaps(completeness: Completeness) -> Iterator[str]:
     if completeness.whole:
         return
-    yield "### What this log lacks"
-    yield ""
-    for gap in completeness.gaps:
-        yield f"- {ours(gap)}"
-    yield ""
-    yield "To know all of it, run:"
-    yield ""
+    yield from _list("What this log lacks", [f"- {ours(gap)}" for gap in completeness.gaps])
+    yield from ("To know all of it, run:", "")
     for command in completeness.commands:
         yield f"    {safe.console(command)}"
     yield ""
 
 
-def _origins(reading: Reading) -> Iterator[str]:
-    rows = list(origins(reading))
-    if rows:
-        yield "### Where extra graphs come from"
-        yield ""
-        yield from table(("origin", "graphs"), rows)
+def _list(title: str, items: Sequence[str]) -> Iterator[str]:
+    """Yield the items below a title; those over ``MOST`` are counted."""
+    if items:
+        yield from (f"### {title}", "", *items[:MOST], "", *_left_out(len(items)))
+
+
+def _shown(text: str) -> str:
+    """Return a text from the log or the program as markdown, cut to a readable length."""
+    return safe.markdown(cut(text))
 
 
 def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
     """Yield the reasons, each with its place and how to fix it."""
     if not found:
         return
-    yield f"### {order(found).capitalize()}"
-    yield ""
+    yield from (f"### {order(found).capitalize()}", "")
     for number, item in enumerate(found[:MOST], 1):
         name = f" {item.id}" if item.id else ""
-        kind = KINDS.get(item.kind, item.kind)
         took = "" if item.seconds is None else f", {item.seconds:.1f} s"
-        reason = safe.markdown(safe.cut(item.reason))
-        yield f"{number}. **{item.count:,}x {kind}{name}**{took} {reason}"
-        yield ""
+        what = f"**{item.count:,}x {KINDS.get(item.kind, item.kind)}{name}**{took}"
+        yield from (f"{number}. {what} {_shown(item.reason)}", "")
         yield from _frames((item.where, *item.stack))
-        for label, text in (
-            ("Model", item.owner),
-            ("Raised in", position(item.raised) if item.raised.file else ""),
-            ("Fix", item.advice),
-        ):
+        raised = position(item.raised) if item.raised.file else ""
+        for label, text in (("Model", item.owner), ("Raised in", raised), ("Fix", item.advice)):
             if text:
-                yield f"   {label}: {safe.markdown(safe.cut(text))}"
-                yield ""
+                yield from (f"   {label}: {_shown(text)}", "")
     yield from _left_out(len(found))
 
 
-def _failed(reading: Reading) -> Iterator[str]:
-    found = failures(reading)
-    if not found:
-        return
-    yield "### Failed graphs"
-    yield ""
-    for item in found[:MOST]:
-        yield f"- **{item.count:,}x** {safe.markdown(safe.cut(failure(item)))}"
-        yield f"  {safe.markdown(safe.cut(first(item)))}"
-    yield ""
-    yield from _left_out(len(found))
+def _failed(item: Failure) -> str:
+    return f"- **{item.count:,}x** {_shown(failure(item))}\n  {_shown(first(item))}"
 
 
 def places(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[str]:
     """Yield the source lines that graphs come from."""
     for title, found in groups.items():
-        if not found:
-            continue
-        yield f"### {safe.markdown(title)}"
-        yield ""
-        for frame, count in found[:MOST]:
-            code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
-            yield f"- **{count:,}x** {safe.markdown(safe.cut(position(frame)))}{code}"
-        yield ""
-        yield from _left_out(len(found))
+        yield from _list(safe.markdown(title), [_home(*item) for item in found])
+
+
+def _home(frame: Frame, count: int) -> str:
+    code = f" {_shown(frame.code)}" if frame.code else ""
+    return f"- **{count:,}x** {_shown(position(frame))}{code}"
 
 
 def _frames(frames: Iterable[Frame]) -> Iterator[str]:
@@ -333,19 +285,17 @@ def _frames(frames: Iterable[Frame]) -> Iterator[str]:
     shown = [frame for frame in frames if frame.file]
     for number, frame in enumerate(shown):
         above = "from " if number else ""
-        yield f"       {above}{safe.console(safe.cut(position(frame)))}"
+        yield f"       {above}{safe.console(cut(position(frame)))}"
         if frame.code:
-            yield f"           {safe.console(safe.cut(frame.code))}"
+            yield f"           {safe.console(cut(frame.code))}"
     if shown:
         yield ""
 
 
 def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a table with two columns of this package's own words."""
-    yield f"| {head[0]} | {head[1]} |"
-    yield "| --- | --- |"
-    for label, text in rows:
-        yield f"| {label} | {ours(text)} |"
+    yield from (f"| {head[0]} | {head[1]} |", "| --- | --- |")
+    yield from (f"| {label} | {ours(text)} |" for label, text in rows)
     yield ""
 
 
@@ -356,8 +306,7 @@ def ours(text: str) -> str:
 
 def _left_out(count: int) -> Iterator[str]:
     if count > MOST:
-        yield f"{count - MOST:,} more are in the JSON report."
-        yield ""
+        yield from (f"{count - MOST:,} more are in the JSON report.", "")
 
 
 # The report of a log or a script for a terminal: plain lines, most important first.
@@ -376,8 +325,7 @@ def render_text(reading: Reading, completeness: Completeness) -> list[TextLine]:
 
 def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
     yield TextLine(f"{reading.path}   {size(reading.size)}, {verdict(completeness)}")
-    for label, text in counts(reading):
-        yield counted_row(label, text)
+    yield from starmap(counted_row, counts(reading))
     for label, text in origins(reading):
         yield counted_row("origin", f"{label}: {text}")
     for gap in completeness.gaps:
@@ -406,11 +354,12 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
 
 def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
     """Return the lines of a script for a terminal. ``ended`` is how it ended: ``exit 0``."""
-    lines = [TextLine(f"{name}   {ended}")]
-    lines += [counted_row(label, text) for label, text in _counts(record)]
-    lines += _found(observed(record))
-    lines += _homes(homes_of(record, record.headline))
-    return lines
+    return [
+        TextLine(f"{name}   {ended}"),
+        *starmap(counted_row, _counts(record)),
+        *_found(observed(record)),
+        *_homes(homes_of(record, record.headline)),
+    ]
 
 
 def _found(found: Sequence[ReasonAtPlace]) -> Iterator[TextLine]:
@@ -426,16 +375,9 @@ def _homes(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[TextLine]:
 
 def script_markdown(name: str, ended: str, record: Record) -> str:
     """Return the same as markdown, in the same order, for an issue or a pull request."""
-    lines = [
-        "# Graphs of a script",
-        "",
-        f"## {safe.markdown(name)}",
-        "",
-        f"{ours(ended)}.",
-        "",
-        *table(("layer", "counted"), _counts(record)),
-        *most_frequent(observed(record)),
-    ]
+    lines = ["# Graphs of a script", "", f"## {safe.markdown(name)}", "", f"{ours(ended)}.", ""]
+    lines += table(("layer", "counted"), _counts(record))
+    lines += most_frequent(observed(record))
     if not DESCRIPTIONS[record.headline].breaks:
         lines += places(homes_of(record, record.headline))
     return "\n".join(lines).rstrip() + "\n"
@@ -445,7 +387,7 @@ def _counts(record: Record) -> Iterator[tuple[str, str]]:
     """Yield the counts of each layer, deepest first, and why a count cannot be trusted."""
     for layer in reversed(LAYERS):
         if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):
-            yield layer, of_layer(record, layer)
+            yield layer, layer_counts(layer, [record])
     if not record.layers:
         yield "graphs", "none: neither torch nor JAX was used"
     for error in record.errors:

@@ -288,7 +288,7 @@ def _reasons(test: TestReport) -> Iterator[str]:
         return
     record = test.record
     for layer in LAYERS:
-        if parts := made_of(record, layer):
+        if parts := made_of(layer, record):
             yield f"{layer}: {parts}"
     yield from record.errors
     for item in record.breaks:

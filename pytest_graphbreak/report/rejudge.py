@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import by_layer
 from pytest_graphbreak.config.checkout import Checkout
-from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
@@ -29,7 +28,7 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.footer import Context
-from pytest_graphbreak.report.judgement import Case, Judgement, Rules, judgement
+from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import shown
@@ -94,27 +93,13 @@ class Judge:
             expected,
             _cap(seen.test),
             ungated=self._ungated(seen, entry),
-            excused=self._excused(seen),
+            # The gate fails a test inside its call, so an xfail mark covers that failure as well.
+            excused=(*FAILING, *STRICT) if seen.test.outcome in ("xfailed", "xpassed") else (),
             versions=seen.report.versions,
             packages=owning(seen.test.record, seen.report.environment.packages),
         )
-        checkout = self.checkout
-        rules = Rules(
-            gate=True,
-            strict=checkout.strict,
-            swaps=checkout.swaps,
-            ops=checkout.ops,
-            runs=checkout.runs == RUNS[0],
-        )
-        judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
+        judged = judgement(case, self.checkout, lambda: self._context(seen, baseline, line))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
-
-    def _excused(self, seen: SeenTest) -> tuple[str, ...]:
-        """Return the verdicts that do not fail this test."""
-        # The gate fails a test inside its call, so an xfail mark covers that failure as well.
-        if seen.test.outcome in ("xfailed", "xpassed"):
-            return (*FAILING, *STRICT)
-        return ("new",) if self.checkout.new == "report" else ()
 
     def _ungated(self, seen: SeenTest, entry: Entry | None) -> str | None:
         """Return why the test is not judged: its current baseline, or its marker in the run."""

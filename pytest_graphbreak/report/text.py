@@ -103,7 +103,7 @@ def describe(record: Record) -> list[TextLine]:
     """Return the record of a test that failed by itself, for the section below its traceback."""
     text = [TextLine(totals(record))]
     for layer in record.layers:
-        if parts := made_of(record, layer):
+        if parts := made_of(layer, record):
             text.append(TextLine(f"{layer}: {parts}", indent=2))
     found = occurrences(observed(record), record, lambda change: change.kind != "graph")
     for kind in ("break", "recompile", "eager"):

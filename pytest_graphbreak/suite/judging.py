@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Entry, Expected
     from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.report.footer import Context
-    from pytest_graphbreak.report.judgement import Judgement, Rules
+    from pytest_graphbreak.report.judgement import Judgement
     from pytest_graphbreak.suite.gate import Gate
 
 
@@ -52,26 +51,11 @@ def judge(
         expected,
         cap,
         ungated=_ungated(mark, entry),
-        excused=("new",) if settings.new == "report" or is_xfail(item) else (),
+        excused=("new",) if is_xfail(item) else (),
         versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
-    return judgement(case, _rules(settings), lambda: _context(gate, item, entry, fixtures))
-
-
-def _rules(settings: Settings) -> Rules:
-    from pytest_graphbreak.report.judgement import Rules
-
-    return Rules(
-        gate=settings.gate,
-        strict=settings.strict,
-        swaps=settings.swaps,
-        ops=settings.ops,
-        runs=settings.runs == RUNS[0],
-        update=settings.update,
-        record=settings.record,
-        prune=settings.prune,
-    )
+    return judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:

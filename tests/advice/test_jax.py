@@ -57,7 +57,7 @@ def test_a_reason_has_its_page_and_one_line_of_advice(reason: str) -> None:
     found = family(item)
     assert found is not None
     assert found.name == SAID[reason]
-    assert short(item) == (match.specific(found.name, reason) or found.short)
+    assert short(item) == (match.specific(found, reason) or found.short)
     explained = explain(reason)
     assert explained is not None
     assert explained.family == SAID[reason]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.config.ini import Rules
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.footer import Context
-from pytest_graphbreak.report.judgement import Case, Rules, judgement
+from pytest_graphbreak.report.judgement import Case, judgement
 
 TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))
 NONE = Record(layers=("dynamo",), frames=Frames(1))

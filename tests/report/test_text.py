@@ -12,7 +12,7 @@ from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
-from pytest_graphbreak.report.findings import causes_text
+from pytest_graphbreak.report.findings import cause_words
 from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.text import describe, failure
 from pytest_graphbreak.text.output import plain
@@ -162,9 +162,9 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
 
 
 def test_causes_have_plurals() -> None:
-    assert causes_text({"entry": 1, "break": 2}) == "1 entry + 2 after a break"
-    assert causes_text({"fx": 3, "access": 2, "pending": 2}) == "3 fx + 2 accesses + 2 pending"
-    assert causes_text({"entry": 2, "callee": 1200}) == "2 entries + 1,200 called functions"
+    assert cause_words({"entry": 1, "break": 2}) == ["1 entry", "2 after a break"]
+    assert cause_words({"fx": 3, "access": 2, "pending": 2}) == ["3 fx", "2 accesses", "2 pending"]
+    assert cause_words({"entry": 2, "callee": 1200}) == ["2 entries", "1,200 called functions"]
 
 
 def test_code_that_was_traced_before_fell_with_the_break() -> None:
