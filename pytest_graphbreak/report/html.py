@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.judging.attribution import Attribution, Key, key_of
+from pytest_graphbreak.judging.attribution import Attribution, Key, key_of, kind_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
-from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, EXPECTED, JUDGED
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.frame import CheckoutSources, fill
@@ -171,36 +170,31 @@ def _test(nodeid: str, here: Sequence[TestReport | None], shared: Shared) -> Pla
     runs = [
         None if test is None else _result(number, test, places) for number, test in enumerate(here)
     ]
-    reference = next(number for number, test in enumerate(here) if test is not None)
-    order = min(
-        (number for number, test in enumerate(here) if test is not None),
-        key=lambda number: weight(here[number]),  # type: ignore[arg-type]
-    )
+    known = [(number, test) for number, test in enumerate(here) if test is not None]
     return {
         "id": _clean(nodeid),
-        "worst": order,
-        "growth": _growth(here, reference),
+        "worst": min(known, key=lambda one: weight(one[1]))[0],
+        "growth": _growth([test for _, test in known]),
         "runs": runs,
         "places": places.rows,
     }
 
 
-def _growth(here: Sequence[TestReport | None], reference: int) -> int:
+def _growth(tests: Sequence[TestReport]) -> int:
     """Return the largest growth in any run, compared with its baseline or else the first run."""
-    first = here[reference]
-    assert first is not None
-    found = []
-    for test in here:
-        if test is None:
-            continue
-        for move in moves(test):
-            was = move.was if move.was is not None else first.record.graphs.get(move.layer, 0)
-            found.append(move.measured - was)
-    return max(found, default=0)
+    first = tests[0].record.graphs
+    return max(
+        (
+            move.measured - (first.get(move.layer, 0) if move.was is None else move.was)
+            for test in tests
+            for move in moves(test)
+        ),
+        default=0,
+    )
 
 
 def _result(number: int, test: TestReport, places: _Places) -> Plain:
-    was = None if test.baseline is None else test.baseline
+    was = test.baseline
     places.add_baseline(number, was)
     places.add_found(number, test)
     return {
@@ -249,10 +243,9 @@ def _notes(test: TestReport) -> Iterator[str]:
         yield f"not gated: {test.ungated}"
     if test.foreign:
         yield f"judged by the values of {test.foreign}; this profile was never recorded"
-    around = {layer: count for layer, count in test.setup.graphs.items() if count}
+    around = [f"{count} {layer}" for layer, count in test.setup.graphs.items() if count]
     if around:
-        listed = ", ".join(f"{count} {layer}" for layer, count in around.items())
-        yield f"compiled around the test, by fixtures: {listed}"
+        yield f"compiled around the test, by fixtures: {', '.join(around)}"
 
 
 def _layer(number: int, move: Move, test: TestReport, places: _Places) -> Plain:
@@ -303,141 +296,114 @@ class _Places:
         """Add the places of the baseline of this run, including those that are gone."""
         if was is None:
             return
-        for kind, places in (("break", was.breaks), ("eager", was.eager)):
+        for kind, places in ((Break, was.breaks), (Eager, was.eager)):
             for known in places:
                 file, _, function = known.where.partition("::")
                 where = Frame(file, function, code=known.code)
-                row = self._row(kind, known.layer, where, known.reason or kind, known.id)
+                item = kind(known.layer, known.reason or kind.__name__.lower(), where)
+                row = self._row(item, known.id)
                 row["counts"][number]["was"] = known.count
 
     def add_found(self, number: int, test: TestReport) -> None:
         """Add what was seen in this run."""
-        gated, record = test.baseline is not None, test.record
+        record = test.record
         self._names[number] = Attribution(record, record.layers).names
-        for item in record.breaks:
-            row = self._row("break", item.layer, item.where, item.reason, item.id)
-            self._describe(row, item.where, advice.short(item))
-            row["stack"] = self._calls(item.stack[:-1])
-            said = filter(None, (item.explanation, *item.hints))
-            row["more"] = [self.shared.text(text) for text in said]
-            if item.raised != NOWHERE:
-                row["raised"] = self.shared.frame(item.raised)
-            _count(row, number, item.count, gated, item.seconds)
-            self._explains(number, item, _key("break", item.layer, item.where, item.reason))
-        for left in record.eager:
-            row = self._row("eager", left.layer, left.where, left.reason)
-            self._describe(row, left.where, advice.short(left))
-            _count(row, number, left.count, gated, left.seconds)
-        for recompile in record.recompile_list:
-            row = self._row("recompile", recompile.layer, recompile.where, recompile.reason)
-            self._describe(row, recompile.where, advice.short(recompile))
-            row["stack"] = row["stack"] or self._calls(recompile.stack)
-            row["graphs"].append(_clean(recompile.graph))
-            key = _key("recompile", recompile.layer, recompile.where, recompile.reason)
-            self._explains(number, recompile, key)
-            self._recompiles[number, recompile.layer, recompile.graph] = self._index[key]
-            # A baseline has the number of recompiles, but not which ones.
-            was = test.baseline and test.baseline.recompiles.get(recompile.layer)
-            _count(row, number, 1, gated and not was, recompile.seconds)
-        for graph in record.graph_list:
-            if self._is_cut(graph):
-                row = self._row(
-                    graph.cause, graph.layer, graph.where, graph.reason, key=_of_graph(graph)
-                )
-                self._describe(row, graph.where, advice.short(graph))
-                row["stack"] = row["stack"] or self._calls(graph.stack[:-1])
-                _count(row, number, 1, False, graph.seconds)
-                self._explains(number, graph, _of_graph(graph))
-                pair = row["counts"][number]
-                pair["was"] = _recorded(graph, test) if pair["was"] is None else pair["was"]
+        graphs = filter(_is_cut, record.graph_list)
+        items: tuple[_Seen, ...]
+        items = (*record.breaks, *record.eager, *record.recompile_list, *graphs)
+        for item in items:
+            row = self._row(item, item.id if isinstance(item, Break) else None)
+            self._describe(row, item)
+            _count(row["counts"][number], item, test)
+            index = self._index[_row_key(item)]
+            if not isinstance(item, Eager):
+                self._rows.setdefault((number, key_of(item)), index)
+            if isinstance(item, Recompile):
+                row["graphs"].append(_clean(item.graph))
+                self._recompiles[number, item.layer, item.graph] = index
 
     def _calls(self, frames: Sequence[Frame]) -> list[int | None]:
         """Return the calls that led to a place, outermost first."""
         return [self.shared.frame(frame) for frame in frames if frame != NOWHERE]
 
-    def _explains(self, number: int, item: Item, key: tuple[str, ...]) -> None:
-        self._rows.setdefault((number, key_of(item)), self._index[key])
-
     def of_graph(self, number: int, graph: Graph) -> int | None:
         """Return the row that says why this graph exists, or None for a graph that is intended."""
         made_for = self._names[number].get((graph.layer, graph.name), ())
-        if self._is_cut(graph) and made_for == key_of(graph):  # of several reasons, its own
-            return self._index.get(_of_graph(graph))
+        if _is_cut(graph) and made_for == key_of(graph):  # of several reasons, its own
+            return self._index.get(_row_key(graph))
         of_name = self._recompiles.get((number, graph.layer, graph.name))
         return self._rows.get((number, made_for)) if of_name is None else of_name
 
-    def _is_cut(self, graph: Graph) -> bool:
-        """Return whether a graph shows something that no break and no recompile shows."""
-        cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
-        return not (cause.is_expected or cause.explained_by)
-
-    def _row(
-        self,
-        kind: str,
-        layer: str,
-        where: Frame,
-        reason: str,
-        id: str | None = None,
-        key: tuple[str, ...] | None = None,
-    ) -> Plain:
-        key = key or _key(kind, layer, where, reason)
+    def _row(self, item: _Seen, id: str | None) -> Plain:
+        key = _row_key(item)
         if key not in self._index:
             self._index[key] = len(self.rows)
-            self.rows.append(
-                {
-                    "kind": _clean(kind),
-                    "layer": layer,
-                    "id": _clean(id) if id else None,
-                    "reason": self.shared.text(reason),
-                    "at": self.shared.frame(where),
-                    "counts": [_both(None, 0) for _ in range(self._runs)],
-                    "stack": [],
-                    "more": [],
-                    "graphs": [],
-                    "try": None,
-                }
-            )
+            found = {
+                "kind": _clean(kind_of(item)),
+                "layer": item.layer,
+                "id": _clean(id) if id else None,
+                "reason": self.shared.text(item.reason),
+                "at": self.shared.frame(item.where),
+                "counts": [_both(None, 0) for _ in range(self._runs)],
+            }
+            self.rows.append({**found, "stack": [], "more": [], "graphs": [], "try": None})
         return self.rows[self._index[key]]
 
-    def _describe(self, row: Plain, where: Frame, words: str | None) -> None:
+    def _describe(self, row: Plain, item: _Seen) -> None:
         """Set what a run knows of a place and a baseline does not: its line, and how to fix it."""
-        if where != NOWHERE:
-            row["at"] = self.shared.frame(where)
+        if item.where != NOWHERE:
+            row["at"] = self.shared.frame(item.where)
+        words = advice.short(item)
         row["try"] = self.shared.text(words) if words else None
+        if isinstance(item, Break):
+            row["stack"] = self._calls(item.stack[:-1])
+            said = filter(None, (item.explanation, *item.hints))
+            row["more"] = [self.shared.text(text) for text in said]
+            if item.raised != NOWHERE:
+                row["raised"] = self.shared.frame(item.raised)
+        elif not isinstance(item, Eager):
+            stack = item.stack[:-1] if isinstance(item, Graph) else item.stack
+            row["stack"] = row["stack"] or self._calls(stack)
 
 
-def _of_graph(graph: Graph) -> tuple[str, ...]:
-    """Return the key of the row of a graph's cause; eager programs of JAX get no eager row."""
-    return ("graph", graph.cause, graph.layer, graph.reason, *_identity(graph.where))
+_Seen = Break | Eager | Recompile | Graph
 
 
-def _recorded(graph: Graph, test: TestReport) -> int | None:
-    """Return how many graphs like this one the baseline has, or None if it has no causes."""
-    if test.baseline is None:
-        return None
+def _is_cut(graph: Graph) -> bool:
+    """Return whether a graph shows something that no break and no recompile shows."""
+    cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
+    return not (cause.is_expected or cause.explained_by)
+
+
+def _recorded(item: _Seen, test: TestReport) -> int | None:
+    """Return how often the baseline has an item that it does not name as a place, if known."""
     values = test.baseline
-    if graph.layer not in JUDGED and graph.layer not in values.graphs:
+    if values is None:
         return None
-    known = values.causes_of(graph.layer)
+    if isinstance(item, Recompile):  # a baseline has their number, but not which ones
+        return None if values.recompiles.get(item.layer) else 0
+    if not isinstance(item, Graph):
+        return 0
+    if item.layer not in JUDGED and item.layer not in values.graphs:
+        return None
+    known = values.causes_of(item.layer)
     if known is None:
         return None
-    return sum(cause.count for cause in known if cause.key == cause_of(graph).key)
+    return sum(cause.count for cause in known if cause.key == cause_of(item).key)
 
 
-def _count(row: Plain, number: int, count: int, gated: bool, took: float | None) -> None:
-    pair = row["counts"][number]
-    pair["now"] += count
-    if took is not None:
-        pair["seconds"] = round(pair.get("seconds", 0.0) + took, 3)
-    if gated and pair["was"] is None:
-        pair["was"] = 0
+def _count(pair: Plain, item: _Seen, test: TestReport) -> None:
+    pair["now"] += item.count if isinstance(item, (Break, Eager)) else 1
+    if item.seconds is not None:
+        pair["seconds"] = round(pair.get("seconds", 0.0) + item.seconds, 3)
+    if pair["was"] is None:
+        pair["was"] = _recorded(item, test)
 
 
-def _identity(where: Frame) -> tuple[str, str]:
-    return ("", "") if where == NOWHERE else place_of(where)
-
-
-def _key(kind: str, layer: str, where: Frame, reason: str) -> tuple[str, ...]:
-    if kind in ("break", "eager"):
-        return (kind, *_identity(where))  # as in a baseline: only the place
-    return (kind, layer, reason, *_identity(where))
+def _row_key(item: _Seen) -> tuple[str, ...]:
+    """Return the key of the row of an item; eager programs of JAX get no eager row."""
+    place = ("", "") if item.where == NOWHERE else place_of(item.where)
+    if isinstance(item, (Break, Eager)):
+        return (kind_of(item), *place)  # as in a baseline: only the place
+    kinds = ("graph", item.cause) if isinstance(item, Graph) else ("recompile",)
+    return (*kinds, item.layer, item.reason, *place)
