@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.survey.run import append, done
-from benchmarks.survey.table import RESULTS, read
+from benchmarks.survey.table import REPAIRS, RESULTS, read
 from benchmarks.survey.unseen import compared
 from pytest_graphbreak.repair.search import Problem, Search
 from pytest_graphbreak.repair.target import Target
@@ -68,7 +69,9 @@ with torch.no_grad():
 Plain = dict[str, Any]
 
 
-def repaired(name: str, most: int, timeout: float, patches: Path | None = None) -> Plain:
+def repaired(
+    name: str, most: int, timeout: float, patches: Path | None = None, assume: bool = False
+) -> Plain:
     """What ``fix`` makes of a class, and what it leaves. The fixed script goes to ``patches``."""
     began = time.monotonic()
     values = "".join(f", {key}={value!r}" for key, value in VALUES.get(name, {}).items())
@@ -80,6 +83,7 @@ def repaired(name: str, most: int, timeout: float, patches: Path | None = None) 
             desk,
             most=most,
             keep_side_effects=False,
+            assume=assume,
             header="",
             say=lambda _: None,
             progress=lambda *_: None,
@@ -88,7 +92,8 @@ def repaired(name: str, most: int, timeout: float, patches: Path | None = None) 
         runs = desk.runs
         seen = {}
         if out.source is not None:
-            seen = compared(name, out.source, VALUES.get(name, {}), timeout)
+            scripts = {"plain": target.path.read_bytes(), "patched": out.source}
+            seen = compared(name, scripts, VALUES.get(name, {}), timeout)
     if patches is not None and out.source is not None:
         patches.mkdir(parents=True, exist_ok=True)
         (patches / f"{name}.py").write_bytes(out.source)
@@ -97,17 +102,28 @@ def repaired(name: str, most: int, timeout: float, patches: Path | None = None) 
     return {
         "model": name,
         "status": "ran",
+        "assume": assume,
         "graphs": [out.before, out.after],
         "breaks": [len(out.first.record.breaks), len(out.last.record.breaks)],
         "kept": [patch.title for patch in out.kept],
         "drops": [patch.drops for patch in out.kept if patch.drops],
         "compared": out.last.compared if out.kept else 0,
-        "unseen": seen,
+        "unseen": seen.get("patched", {}),
+        "unpatched": seen.get("plain", {}),
         "open": [_open(problem) for problem in out.problems if not problem.fixed],
         "stopped": out.stopped,
         "runs": runs,
         "seconds": round(time.monotonic() - began),
     }
+
+
+def repaired_before() -> list[str]:
+    """Return the classes that the stored results leave without a break."""
+    return [
+        each["model"]
+        for each in read(REPAIRS)
+        if each["status"] == "ran" and each["breaks"][0] and not each["breaks"][1]
+    ]
 
 
 def _open(problem: Problem) -> Plain:
@@ -127,6 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=24, help="of each class at most (24)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one run (300)")
     parser.add_argument("--patches", type=Path, help="a directory for the fixed scripts")
+    parser.add_argument("--assume", action="store_true", help="as graphbreak fix --assume does")
+    parser.add_argument("--draw", metavar="N:SEED", help="N of the classes that were repaired")
     parser.add_argument("--from", dest="source", type=Path, default=RESULTS)
     asked = parser.parse_args(arguments)
     os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -134,10 +152,14 @@ def main(arguments: list[str] | None = None) -> int:
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     had = {line["model"] for line in done(asked.out)}
     broken = [each["model"] for each in read(asked.source) if each.get("breaks")]
-    for name in asked.names or dict.fromkeys([*PAPER, *broken]):
+    names = asked.names or list(dict.fromkeys([*PAPER, *broken]))
+    if asked.draw:
+        count, seed = map(int, asked.draw.split(":"))
+        names = random.Random(seed).sample(sorted(repaired_before()), count)
+    for name in names:
         if name in had:
             continue
-        result = repaired(name, asked.runs, asked.timeout, asked.patches)
+        result = repaired(name, asked.runs, asked.timeout, asked.patches, asked.assume)
         append(asked.out, result)
         print(name, {k: v for k, v in result.items() if k not in ("model", "open")}, flush=True)
     return 0

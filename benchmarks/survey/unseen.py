@@ -1,11 +1,12 @@
 """A patched class against the plain one, on inputs that the search for patches never used.
 
     python -m benchmarks.survey.unseen plain NAME ANSWERS [CONFIGURATION]
-    python -m benchmarks.survey.unseen patched SCRIPT ANSWERS
+    python -m benchmarks.survey.unseen compiled SCRIPT ANSWERS
 
-Two processes of their own: the first runs the class as it is, without the compiler,
-and writes inputs and outputs down; the second runs the patched script and calls what
-it compiled with the same inputs. ``compared`` starts both.
+Separate processes: the first runs the class as it is, without the compiler, and stores inputs and
+outputs; the second runs a script, patched or not, and calls what it compiled with the same inputs.
+It also counts the graphs that are compiled after the second input of a kind. ``compared`` starts
+them.
 """
 
 from __future__ import annotations
@@ -15,44 +16,112 @@ import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.survey.inputs import Inputs
+import torch
+
+from benchmarks.survey.inputs import BATCH, Inputs
 from benchmarks.survey.measure import _line, _tensors, small
 
 SEEDS: Final = (101, 202)
+EACH: Final = 11
+"""How many paddings, batches and sizes."""
 Plain = dict[str, Any]
 
 
-def compared(name: str, source: bytes, values: Plain, timeout: float) -> Plain:
-    """How many of the unseen inputs gave the same, raised on both sides, or differ and how."""
+def compared(
+    name: str, scripts: dict[str, bytes], values: Plain, timeout: float
+) -> dict[str, Plain]:
+    """Return for each script how many of the unseen inputs gave the same, raised, or differ."""
     with tempfile.TemporaryDirectory() as directory:
-        script, answers = Path(directory) / "patched.py", Path(directory) / "answers.pt"
-        script.write_bytes(source)
-        for side, what, more in (
-            ("plain", name, [json.dumps(values)]),
-            ("patched", str(script), []),
-        ):
-            command = [sys.executable, "-m", "benchmarks.survey.unseen", side, what, str(answers)]
-            try:
-                done = subprocess.run(
-                    [*command, *more], capture_output=True, text=True, timeout=timeout, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return {"differs": [f"{side}: it did not end within {timeout:g} s"]}
-            if done.returncode:
-                last = done.stderr.strip().splitlines()[-1:] or ["no words"]
-                return {"differs": [f"{side}: {last[0][:200]}"]}
-        found: Plain = json.loads(done.stdout.splitlines()[-1])
+        answers = Path(directory) / "answers.pt"
+        _, why = _run(["plain", name, str(answers), json.dumps(values)], timeout)
+        if why:
+            return {side: {"differs": [f"plain: {why}"]} for side in scripts}
+        found = {}
+        for side, source in scripts.items():
+            script = Path(directory) / f"{side}.py"
+            script.write_bytes(source)
+            out, why = _run(["compiled", str(script), str(answers)], timeout)
+            found[side] = {"differs": [why]} if why else json.loads(out.splitlines()[-1])
         return found
 
 
-def others(model: Any, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
-    """The same inputs drawn again, with shorter rows, and with images of another shape."""
-    import torch
+def _run(arguments: Sequence[str], timeout: float) -> tuple[str, str]:
+    """Return what a process of this module prints, and how it failed, if it did."""
+    command = [sys.executable, "-m", "benchmarks.survey.unseen", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return "", f"it did not end within {timeout:g} s"
+    last = done.stderr.strip().splitlines()[-1:] or ["no words"]
+    return done.stdout, last[0][:200] if done.returncode else ""
 
+
+def others(model: Any, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """Yield kinds of inputs: drawn again, and eleven paddings, batches and sizes each."""
+    yield from _drawn(model, inputs)
+    masks = [key for key, one in inputs.items() if key.endswith("mask") and one.dim() == 2]
+    for number in range(1, EACH + 1):
+        if masks:
+            yield "padding", {**inputs, **{key: _padded(inputs[key], number) for key in masks}}
+    for number in range(2, EACH + 2):
+        yield "batch", {key: _rows(one, number) for key, one in inputs.items()}
+    for number in range(1, EACH + 1):
+        yield from _sized(inputs, number)
+
+
+def _padded(mask: torch.Tensor, number: int) -> torch.Tensor:
+    """Return a mask with so many places left out in its last row, and others in its first."""
+    mask, size = mask.clone(), mask.shape[1]
+    mask[-1, size - number % size :] = 0
+    mask[0, size - number * 7 % size :] = 0
+    return mask
+
+
+def _rows(one: torch.Tensor, times: int) -> torch.Tensor:
+    return torch.cat([one] * times) if one.dim() and one.shape[0] % BATCH == 0 else one
+
+
+_SHAPES: Final = ((4, 4), (2, 8), (8, 2))
+"""Shapes of an image with as many patches as that of the survey."""
+
+
+def _sized(inputs: Inputs, number: int) -> Iterator[tuple[str, Inputs]]:
+    """Yield another length of text, images of other shapes or sizes, another length of sound."""
+    ids = inputs.get("input_ids")
+    if ids is not None and ids.dim() == 2 and number <= ids.shape[1] - 5:
+        length = ids.shape[1]
+        cut = {
+            key: one[:, : length - number].clone() if one.shape[1:2] == (length,) else one
+            for key, one in inputs.items()
+        }
+        yield "length", cut
+    grid = next((key for key in inputs if key.endswith("grid_thw") or key == "spatial_shapes"), "")
+    if grid:
+        shapes = inputs[grid].clone()
+        shapes[0, -2:] = torch.tensor(_SHAPES[number % 3])
+        shapes[1, -2:] = torch.tensor(_SHAPES[number // 3 % 3])
+        yield "image shapes", {**inputs, grid: shapes}
+    elif ids is None and "pixel_values" in inputs:
+        wide = torch.cat([inputs["pixel_values"]] * 2, -1)
+        size = inputs["pixel_values"].shape[-1] + 16 * number
+        yield "image sizes", {**inputs, "pixel_values": wide[..., :size].clone()}
+    for key in ("input_features", "input_values"):
+        if key in inputs and number < inputs[key].shape[-1] - 8:
+            cut = inputs[key][..., :-number].clone()
+            masks = {
+                name: one[..., :-number].clone()
+                for name, one in inputs.items()
+                if name.endswith("mask") and one.shape[-1] == inputs[key].shape[-1]
+            }
+            yield f"length of {key}", {**inputs, **masks, key: cut}
+
+
+def _drawn(model: Any, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """Yield the same inputs drawn again."""
     kept = {
         value
         for part in (model.config, *vars(model.config).values())
@@ -73,28 +142,11 @@ def others(model: Any, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
 
     for seed in SEEDS:
         torch.manual_seed(seed)
-        yield f"drawn with seed {seed}", {key: drawn(key, one) for key, one in inputs.items()}
-    masks = [key for key, one in inputs.items() if key.endswith("mask") and one.dim() == 2]
-    for key in masks:
-        shorter = inputs[key].clone()
-        shorter[-1, -(shorter.shape[1] // 4 or 1) :] = 0
-        yield f"{key} with a shorter row", {**inputs, key: shorter}
-    for key, one in inputs.items():
-        grid = one.clone()
-        if key.endswith("grid_thw"):
-            grid[0] = torch.tensor([1, 2, 8])
-        elif key == "spatial_shapes":
-            grid[0] = torch.tensor([2, 8])
-        else:
-            continue
-        yield f"{key} of another shape", {**inputs, key: grid}
-        yield f"{key} in another order", {**inputs, key: grid.flip(0)}
+        yield "drawn again", {key: drawn(key, one) for key, one in inputs.items()}
 
 
 def _called(call: Callable[..., Any], inputs: Inputs) -> Any:
-    """The tensors of an output, or what was raised, as text."""
-    import torch
-
+    """Return the tensors of an output, or what was raised, as text."""
     from pytest_graphbreak.repair.compare import flatten
 
     given = {key: value.clone() for key, value in inputs.items()}
@@ -107,26 +159,29 @@ def _called(call: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def plain(name: str, answers: Path, values: Plain) -> None:
-    import torch
-
     model, inputs = small(name, **values)
     reported = [(what, given, _called(model, given)) for what, given in others(model, inputs)]
     torch.save(reported, answers)
 
 
-def patched(script: Path, answers: Path) -> Plain:
-    import torch
-
+def compiled(script: Path, answers: Path) -> Plain:
     from pytest_graphbreak.repair.compare import difference
 
-    compiled = runpy.run_path(str(script), run_name="__main__")["compiled"]
-    found: Plain = {"equal": 0, "raise": 0, "differs": []}
+    call = runpy.run_path(str(script), run_name="__main__")["compiled"]
+    stats = torch._dynamo.utils.counters["stats"]
+    found: Plain = {"equal": 0, "raise": 0, "differs": [], "kinds": {}, "graphs": 0, "again": {}}
     for what, given, wanted in torch.load(answers, weights_only=False):
-        got = _called(compiled, given)
+        before = stats["unique_graphs"]
+        got = _called(call, given)
+        made = stats["unique_graphs"] - before
+        calls = found["kinds"][what] = found["kinds"].get(what, 0) + 1
+        found["graphs"] += made
+        if calls > 2 and made:
+            found["again"][what] = found["again"].get(what, 0) + 1
         if isinstance(wanted, str) and isinstance(got, str):
             found["raise"] += 1
         elif isinstance(wanted, str) or isinstance(got, str):
-            side = "plain" if isinstance(wanted, str) else "patched"
+            side = "plain" if isinstance(wanted, str) else "compiled"
             found["differs"].append(f"{what}: {side} raises {wanted if side == 'plain' else got}")
         elif words := difference(wanted, got):
             found["differs"].append(f"{what}: {words}")
@@ -140,7 +195,7 @@ def main(arguments: list[str]) -> int:
     if side == "plain":
         plain(what, Path(answers), json.loads(rest[0]) if rest else {})
     else:
-        print(json.dumps(patched(Path(what), Path(answers))))
+        print(json.dumps(compiled(Path(what), Path(answers))))
     return 0
 
 

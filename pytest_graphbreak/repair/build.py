@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -23,34 +24,38 @@ from pytest_graphbreak.repair.source import SourceError, lines, read
 
 _PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
-_REPLACE = '''
-def _graphbreak_replace(module, name, source):
-    """Give a function of another module a changed body, in this process only."""
-    import functools, importlib, inspect, linecache, textwrap
+_EDIT: Final = '''
+def _graphbreak_edit(module, name, digest, diff):
+    """Apply a diff to a function of another module, in this process only.
 
-    owner = importlib.import_module(module)
-    function = inspect.unwrap(functools.reduce(getattr, name.split("."), owner))
+    Raises ``RuntimeError`` if the function is not the one that the diff was made for.
+    """
+    import ast, functools, hashlib, importlib, inspect, io, linecache, re, textwrap
+
+    function = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    function = inspect.unwrap(function)
     function = getattr(function, "__func__", function)
+    source = textwrap.dedent(inspect.getsource(function))
+    node = ast.parse(source).body[0]
+    old = io.StringIO(source).readlines()[node.lineno - 1 : node.end_lineno]
+    if hashlib.sha256("".join(old).rstrip().encode()).hexdigest()[:12] != digest:
+        raise RuntimeError(f"{module}: {name} has changed since this patch was written for it")
+    new, done = [], 0
+    for hunk in re.split("^@@ -", diff, flags=re.M)[1:]:
+        head, *body = io.StringIO(hunk).readlines()
+        start = int(head.partition(",")[0]) - 1
+        new += old[done:start] + [line[1:] or line for line in body if line[0] != "-"]
+        done = start + sum(line[0] != "+" for line in body)
+    text = "".join(new + old[done:])
     free = function.__code__.co_freevars
-    text = source
     if free:
-        text = f"def _around({', '.join(free)}):\\n" + textwrap.indent(source, "    ")
+        text = f"def _around({', '.join(free)}):\\n" + textwrap.indent(text, "    ")
     file = f"<patched {module}:{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     code = compile(text, file, "exec")
     for part in (["_around"] if free else []) + [function.__code__.co_name]:
         code = next(c for c in code.co_consts if getattr(c, "co_name", None) == part)
     function.__code__ = code
-'''
-
-_WRAP = '''
-def _graphbreak_wrap(module, name, wrapper):
-    """Put a wrapper around a function of another module, in this process only."""
-    import functools, importlib
-
-    *path, last = name.split(".")
-    owner = functools.reduce(getattr, path, importlib.import_module(module))
-    setattr(owner, last, wrapper(getattr(owner, last)))
 '''
 
 
@@ -81,8 +86,8 @@ def build(
     a rewrite fits nothing.
     """
     head: list[str] = []
-    patched: dict[tuple[str, str], str] = {}
-    texts: dict[str, str] = {}
+    patched: dict[tuple[str, str], Path] = {}
+    texts: dict[Path, str] = {}
     for edit in (edit for patch in patches for edit in patch.edits):
         if isinstance(edit, Preamble):
             if edit.source not in head:
@@ -92,25 +97,32 @@ def build(
         elif edit.kind == "later":
             raise BuildError("the function that writes is one of the user's own file")
         elif edit.kind in DECORATORS:
-            head.append(
-                f"_graphbreak_wrap({other.module!r}, {edit.where.function!r}, "
-                f"{DECORATORS[edit.kind]})"
-            )
+            head.append(_decorated(other.module, edit.where.function, DECORATORS[edit.kind]))
         else:
-            text = texts.get(other.module) or text_of(other.path)
-            texts[other.module] = text = rewritten(text, edit)
-            patched[other.module, edit.where.function] = _function(text, edit.where.function)
-    for (module, name), text in patched.items():
-        head.append(f"_graphbreak_replace({module!r}, {name!r}, {_quoted(text)})")
-    return _with_head(source, _with_helpers("\n".join(head)), header, test)
+            texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
+            patched[other.module, edit.where.function] = other.path
+    if patched:
+        head.insert(0, _EDIT.strip() + "\n\n")
+    for (module, name), path in patched.items():
+        head.append(_edited(module, name, text_of(path), texts[path]))
+    return _with_head(source, "\n".join(head), header, test)
 
 
-def _with_helpers(head: str) -> str:
-    """Return the statements for after the import of torch, with the functions that they call."""
-    for name, helper in (("_graphbreak_replace(", _REPLACE), ("_graphbreak_wrap(", _WRAP)):
-        if name in head:
-            head = f"{helper.strip()}\n\n\n{head}"
-    return head
+def _decorated(module: str, name: str, decorator: str) -> str:
+    """Return the statements that put a decorator on a function of another module."""
+    package, _, last = module.rpartition(".")
+    load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
+    return f"{load}\n_{last}.{name} = {decorator}(\n    _{last}.{name}\n)"
+
+
+def _edited(module: str, name: str, before: str, after: str) -> str:
+    """Return the call that changes a function of another module as its text was changed."""
+    old, new = _function(before, name), _function(after, name)
+    digest = hashlib.sha256(old.rstrip().encode()).hexdigest()[:12]
+    found = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
+    diff = "".join(line if line.strip() else "\n" for line in found)
+    quoted = f"r'''\n{diff}'''" if "'''" not in diff else repr(diff)
+    return f"_graphbreak_edit({module!r}, {name!r}, {digest!r}, {quoted})"
 
 
 def home(where: Frame) -> tuple[str, str] | None:
@@ -171,14 +183,6 @@ def _function(source: str, name: str) -> str:
     assert found is not None
     text = lines(source)[found.lineno - 1 : found.end_lineno]
     return textwrap.dedent("".join(text)).rstrip() + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Return source as a readable Python literal."""
-    if "'''" in text or text.endswith("\\"):
-        return repr(text)
-    literal = "r" if "\\" in text else ""
-    return f"{literal}'''\\\n{text}'''" if not literal else f"r'''{text}'''"
 
 
 def _with_head(source: str, head: str, header: str, test: str) -> str:
@@ -277,7 +281,7 @@ def _places(source: str) -> tuple[int, int]:
     return first, first
 
 
-_OURS: Final = ("op", "scalar_op", "constants", "all_constants")
+_OURS: Final = ("op", "scalar_op", "constants", "masks", "all_constants")
 """Rewrites that call a function defined in the fixed script."""
 _LONGEST: Final = 88
 

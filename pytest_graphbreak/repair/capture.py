@@ -21,15 +21,12 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.compare import Flat, flatten
+from pytest_graphbreak.repair.others import FIRST, OtherInputs
 
 MOST_CALLS: Final = 64
 """The number of calls of one run whose outputs are kept."""
 MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
-VARIANTS: Final = ("negated", "random", "zero", "large", "fewer")
-"""Inputs that the program did not use itself, for the branches that it did not take."""
-OTHER_SIZES: Final = ("shorter above", "shorter below", "shorter", "longer")
-"""Further inputs if sizes vary: sizes between and beyond, with values all above or below zero."""
 
 
 @dataclass(slots=True)
@@ -53,7 +50,10 @@ class Capture:
         self.fullgraph = False
         self.options: dict[str, Any] = {}
         self.recompiled = 0
-        """The number of other inputs of the same sizes for which something was compiled again."""
+        """The number of other inputs for which something was compiled again.
+
+        The first of another batch size is not counted: its size becomes dynamic then.
+        """
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
@@ -186,25 +186,23 @@ class Capture:
         found: list[Flat | str] = []
         for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
             dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
-            for number, kind in enumerate(VARIANTS + (OTHER_SIZES if dims else ())):
+            inputs = OtherInputs(entry.original, entry.args, entry.kwargs, dims)
+            for number, kind in enumerate(inputs.kinds()):
                 # With a seed for each, a number that was baked into a graph shows.
                 seed(number + 1)
                 before = _compiled()
-                found.append(self._variant(entry, kind, dims, eager))
-                self.recompiled += kind in VARIANTS and _compiled() > before
+                found.append(self._variant(entry, inputs, kind, eager))
+                self.recompiled += kind not in FIRST and _compiled() > before
         return found
 
     def _variant(
-        self, entry: CompiledCall, kind: str, dims: dict[str, dict[int, int]], eager: bool
+        self, entry: CompiledCall, inputs: OtherInputs, kind: str, eager: bool
     ) -> Flat | str:
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
         try:
             with stance, mode(entry):
-                args, kwargs = copied((entry.args, entry.kwargs))
-                if kind in OTHER_SIZES:
-                    args, kwargs = _resized(entry.original, args, kwargs, dims, kind)
-                args, kwargs = tree_map(lambda leaf: _varied(leaf, kind), (args, kwargs))
+                args, kwargs = inputs.drawn(kind)
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
         except Exception as error:
@@ -348,70 +346,6 @@ def _leaves(value: Any) -> Any:
     """Return the leaves of a value that pytree can open, such as the outputs of transformers."""
     leaves, spec = tree_flatten(value)
     return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]
-
-
-def _resized(
-    model: Any, args: Any, kwargs: Any, dims: dict[str, dict[int, int]], kind: str
-) -> tuple[Any, Any]:
-    """Return the arguments with sizes that vary one shorter, or twice as long."""
-    others: dict[int, torch.Tensor] = {}
-    for name, leaf in sizes.tensors(model, args, kwargs):
-        other = leaf.detach()
-        for dim in dims.get(name, ()):
-            size = other.shape[dim]
-            if kind == "longer":
-                other = torch.cat([other, other], dim)
-            elif size > 2:
-                other = other.narrow(dim, 0, size - 1)
-        others[id(leaf)] = other.clone().requires_grad_(leaf.requires_grad)
-    changed: tuple[Any, Any] = tree_map(lambda leaf: others.get(id(leaf), leaf), (args, kwargs))
-    return changed
-
-
-def _varied(leaf: Any, kind: str) -> Any:
-    """Return another tensor of the same shape. Integers stay in range: they may be indices.
-
-    Rolling or flipping does not change a tensor whose values are all equal, such as a mask; so for
-    ``fewer`` the second half is halved, or set to false.
-    """
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    value = leaf.detach()
-    if kind == "fewer" and not leaf.is_floating_point() and not leaf.is_complex():
-        return _fewer(value)
-    if leaf.is_floating_point():
-        if kind == "negated":
-            value = -value
-        elif kind == "large":
-            value = value * 1000
-        elif kind == "zero":
-            value = torch.zeros_like(value)
-        else:
-            drawn = torch.randn(leaf.shape, dtype=torch.float32)
-            if kind.endswith(("above", "below")):
-                drawn = (drawn.abs() + 0.5) * (1 if kind.endswith("above") else -1)
-            value = drawn.to(leaf.device, leaf.dtype)
-    elif leaf.dtype == torch.bool:
-        value = value if kind in ("random", *OTHER_SIZES) else ~value
-    elif leaf.dim() and kind not in OTHER_SIZES:
-        value = value.roll(1, -1) if kind != "zero" else value.flip(-1)
-    return value.clone().requires_grad_(leaf.requires_grad)
-
-
-def _fewer(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with the second half of each row halved, or all of it if it has no rows.
-
-    A mask is padded to another length in each row.
-    """
-    value = value.clone()
-    if value.dim() > 1 and value.numel() and bool(((value == 0) | (value == 1)).all()):
-        size, rows = value.shape[-1], value.reshape(-1, value.shape[-1])
-        for number, row in enumerate(rows):
-            row[size // 2 + number % max(1, size - size // 2) :] = 0
-        return rows.reshape(value.shape)
-    rest = value[..., value.shape[-1] // 2 :] if value.dim() else value
-    rest.copy_(torch.zeros_like(rest) if value.dtype == torch.bool else rest // 2)
-    return value
 
 
 @contextlib.contextmanager

@@ -150,6 +150,7 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     found["mismatch"], found["compared"] = _mismatch(wanted, own, bool(order.get("own_errors")))
     sides = zip(wanted["variants"], own["variants"], strict=False)
     found["raising"] = sum(isinstance(one, str) and isinstance(two, str) for one, two in sides)
+    found["varied"] = len(own["variants"]) - found["raising"]
     found["recompiled"] = recorder.recompiled
     return found
 

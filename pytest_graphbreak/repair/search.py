@@ -30,9 +30,9 @@ from pytest_graphbreak.repair.gain import (
     places,
     recompiled,
 )
-from pytest_graphbreak.repair.patch import Preamble, SourcePatch
-from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
-from pytest_graphbreak.repair.source import lines, read
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.remedies.numbers import BY_CASE
+from pytest_graphbreak.repair.source import called, lines, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
 from pytest_graphbreak.text.output import plural
@@ -161,21 +161,30 @@ class Search:
         stack = tuple(self._placed(frame) for frame in item.stack)
         placed = structs.replace(item, where=self._placed(item.where), stack=stack)
         before = graphs(self.outcome.last.record)
-        return Problem(placed, before, origin=self._origin(item.where))
+        return Problem(placed, before, origin=self._origin(item))
 
-    def _origin(self, where: Frame) -> Problem | None:
-        """Return the problem whose patch wrote a line, or None for a line of the program."""
-        named = self._named(where)
-        if named == where or not named.code:
+    def _origin(self, item: Break) -> Problem | None:
+        """Return the problem whose patch made a break; None for a break of the program itself.
+
+        The patch wrote the line that breaks, or it took a function that the line calls out of the
+        compiler.
+        """
+        patched = [one for one in self.outcome.problems if one.kept and one.item is not None]
+        known = {self._key(one) for one in places(self.outcome.first.record)}
+        if advice.name(item) == "disabled" and self._key(item) not in known:
+            left = [one for one in patched if any(patch.leaves for patch in one.kept)]
+            names = {name.rpartition(".")[2] for name in called(item.where.code)}
+            near = [one for one in left if _taken_out(one) & names]
+            return _first(near or left)
+        named = self._named(item.where)
+        if named == item.where or not named.code:
             return None
         site = self._sites.get(named.file)
         text = self._source if named.file == self._own or site is None else text_of(site.path)
         if " ".join(named.code.split()) in {" ".join(line.split()) for line in lines(text)}:
             return None
-        patched = [one for one in self.outcome.problems if one.kept and one.item is not None]
         near = [one for one in patched if _item(one).where.function == named.function]
-        found = next(reversed(near or patched), None)
-        return found and (found.origin or found)
+        return _first(near or patched)
 
     def _key(self, item: Break) -> tuple[str, ...]:
         where = self._named(item.where)
@@ -392,9 +401,22 @@ def _item(problem: Problem) -> Break:
     return problem.item
 
 
+def _first(problems: Sequence[Problem]) -> Problem | None:
+    """Return the problem that the last of these came from, if any."""
+    found = problems[-1] if problems else None
+    return found and (found.origin or found)
+
+
+def _taken_out(problem: Problem) -> set[str]:
+    """Return the names of the functions that patches of a problem took out of the compiler."""
+    edits = [edit for patch in problem.kept if patch.leaves for edit in patch.edits]
+    places = [edit.where.function for edit in edits if isinstance(edit, Rewrite)]
+    return {name.rpartition(".")[2] for name in places}
+
+
 def _reads(patch: SourcePatch) -> bool:
     """Return whether a patch makes numbers of tensors constants, which may depend on the inputs."""
-    return any(edit in CONSTANTS for edit in patch.edits)
+    return BY_CASE in patch.edits
 
 
 def _assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> str:
@@ -404,7 +426,9 @@ def _assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) ->
     gain = f"{graphs(last.record)} -> {graphs(trial.record)} graphs"
     if trial.again:
         inputs = plural(trial.again, "other input")
-        return f"{gain}, but compiled again for {inputs} of the same sizes (--assume keeps it)"
+        return f"{gain}, but compiled again for {inputs} (--assume keeps it)"
+    if not trial.varied:
+        return f"{gain}, but the program takes none of the other inputs (--assume keeps it)"
     if problem.item is not None and advice.name(problem.item) == "branch":
         return f"{gain}, but raises where the branch goes the other way (--assume keeps it)"
     return ""

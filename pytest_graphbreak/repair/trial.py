@@ -53,8 +53,13 @@ class Trial:
 
     @property
     def again(self) -> int:
-        """The number of inputs of the same sizes, but other values, that caused a recompile."""
+        """The number of other inputs for which something was compiled again."""
         return int(self.answer.get("recompiled") or 0)
+
+    @property
+    def varied(self) -> int:
+        """The number of other inputs for which results were compared."""
+        return int(self.answer.get("varied") or 0)
 
     @property
     def numbers(self) -> dict[str, list[str]]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_graphbreak.repair.capture import OTHER_SIZES, VARIANTS, Capture
+from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.others import LENGTHS, VARIANTS
 
 
 def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +40,7 @@ def test_ours_goes_around_the_wrappers_of_the_program() -> None:
 
 
 def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
-    for sizes, kinds in (((3, 3), VARIANTS), ((3, 5), VARIANTS + OTHER_SIZES)):
+    for sizes, kinds in (((3, 3), VARIANTS), ((3, 5), VARIANTS + LENGTHS)):
         seen: list[torch.Tensor] = []
 
         def model(x: torch.Tensor, seen: list[torch.Tensor] = seen) -> torch.Tensor:
@@ -84,7 +85,7 @@ def test_integers_that_are_all_alike_are_others_too(given: torch.Tensor, others:
         torch.compile(model, backend="eager")(given)
     recorder.rerun(eager=True)
     found = [one.tolist() for one in seen]
-    assert len(found) == 1 + len(VARIANTS)
+    assert len(found) == 1 + len(VARIANTS) + (2 if given.dim() > 1 else 0)
     assert others in found[1:]
 
 

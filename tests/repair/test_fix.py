@@ -129,7 +129,7 @@ def test_padding_holds_only_where_the_zeros_do_not_show(
     assert (graphs(last.record) == 1) == holds
     assert last.mismatch is None
     if holds:
-        assert last.compared == 3 + 5 + 4  # its own, other values, other sizes
+        assert last.compared == 3 + 5 + 4 + 2  # its own, other values, other sizes, batches
 
 
 def test_an_argument_that_is_changed_in_place_can_not_be_padded(

@@ -75,8 +75,15 @@ def test_what_reads_numbers_is_rewritten(line: str, becomes: str | None) -> None
 )
 def test_what_counts_is_no_tensor(loop: str, line: str, becomes: str | None) -> None:
     source = f"def f(x, m, n):\n    {loop}\n        {line}\n    return y\n"
-    changed = apply(source, "constants", Frame("f.py", "f", 3, line))
+    changed = apply(source, "masks", Frame("f.py", "f", 3, line))
     assert changed == (None if becomes is None else source.replace(line, becomes))
+
+
+def test_an_index_is_no_mask_where_no_size_is_read() -> None:
+    line = "y = x[m[n], n, : m[0]]"
+    source = f"def f(x, m, n):\n    {line}\n    return y\n"
+    changed = apply(source, "constants", Frame("f.py", "f", 2, line))
+    assert changed == source.replace(": m[0]", f": {NUMBERS}(m[0])")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +169,7 @@ def test_constants_of_inputs_are_no_fix_but_are_offered(tmp_path: Path, shared: 
     out = search(target, shared, assume=False)
     assert all("constants" not in patch.title for patch in out.kept)
     why = [one.why for problem in out.problems for one in problem.tried]
-    assert any(one.endswith("of the same sizes (--assume keeps it)") for one in why)
+    assert any("but compiled again for 2 other inputs (--assume keeps it)" in one for one in why)
 
 
 def test_constants_of_the_module_hold_for_all_inputs(tmp_path: Path, shared: Bench) -> None:

@@ -36,15 +36,15 @@ class MadeUp:
 
     runs = 0
 
-    def __init__(self, left: str) -> None:
-        self._left = left
+    def __init__(self, left: str, reason: str) -> None:
+        self._left, self._reason = left, reason
 
     def measure(self, target: Target, **options: Any) -> Trial:
         self.runs += 1
         before = ("the reason", LINE, target.path)
         if "_graphbreak_ours" not in target.path.read_text():
             return Trial(record(3, before))
-        return Trial(record(2, ("ours", self._left, target.path)))
+        return Trial(record(2, (self._reason, self._left, target.path)))
 
     @contextmanager
     def beside(self, target: Target, data: bytes) -> Iterator[Target]:
@@ -53,11 +53,17 @@ class MadeUp:
         yield copy
 
 
-def searched(left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SearchResult:
-    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH]))
+def searched(
+    left: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str = "ours",
+    patch: SourcePatch = PATCH,
+) -> SearchResult:
+    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([patch]))
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp(left)
+    bench: Any = MadeUp(left, reason)
     return Search(
         parse(str(path)),
         bench,
@@ -78,6 +84,16 @@ def test_a_patch_that_breaks_itself_hides_no_reason(
     assert problem.title == "the reason"
     assert problem.kept == [PATCH]
     assert not problem.fixed
+
+
+def test_what_a_patch_takes_out_of_the_compiler_hides_no_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call of a function that the patch disabled is a line of the program."""
+    leaves = replace(PATCH, leaves=True)
+    reason = "Skip inlining `torch.compiler.disable()`d function"
+    (problem,) = searched("z = y + 1", tmp_path, monkeypatch, reason, leaves).problems
+    assert (problem.title, problem.kept, problem.fixed) == ("the reason", [leaves], False)
 
 
 def test_a_line_of_the_program_is_a_problem_of_its_own(

@@ -49,7 +49,13 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose Dynamo switches that let more code into a graph."""
     name, reason = advice.name(item), item.reason.lower()
     if name in _SCALARS or "data dependent" in reason or "data-dependent" in reason:
-        yield SourcePatch("capture_scalar_outputs: .item() becomes a node of the graph", (SCALARS,))
+        title = "capture_scalar_outputs: .item() becomes a node of the graph"
+        yield SourcePatch(title, (SCALARS,))
+        if "torch._check" in item.where.code:
+            lost = (
+                f"`{item.where.code}` raises RuntimeError in place of the program's own exception"
+            )
+            yield SourcePatch(title, (SCALARS,), drops=lost)
     if name in _SHAPES or "dynamic shape" in reason:
         yield SourcePatch(
             "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",

@@ -13,7 +13,8 @@ from pytest_graphbreak.repair.remedies.breaks import SCALARS
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
-CONSTANTS: Final = (AROUND, ARGUMENTS, around("constants", "by_case"))
+BY_CASE: Final = around("constants", "by_case")
+CONSTANTS: Final = (AROUND, ARGUMENTS, BY_CASE)
 _CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
 """Matches ``x[..., : sizes[0]``, for example a part of each image."""
 _ASKS: Final = re.compile(r"\b(?:isnan|isinf|isfinite)\(")
@@ -59,9 +60,14 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if decides(item):
         yield SourcePatch(
             "the numbers are constants of the graph, which checks them",
-            (*CONSTANTS, Rewrite("constants", item.where)),
+            (*CONSTANTS, Rewrite(_kind(item), item.where)),
             note=_NOTE,
         )
+
+
+def _kind(item: Break) -> str:
+    """Return the rewriter for a break; a name is taken for a mask where a size is read."""
+    return "masks" if "dynamic shape" in item.reason.lower() else "constants"
 
 
 def reads(item: Break) -> bool:
@@ -90,7 +96,7 @@ def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
     """Return the edits for the lines of breaks and for other visible reads in their functions."""
     functions = {(one.where.file, one.where.function): one.where for one in items}
-    wanted = [("constants", one.where) for one in items]
+    wanted = [(_kind(one), one.where) for one in items]
     wanted += [
         (kind, where) for where in functions.values() for kind in ("all_constants", "group_key")
     ]

@@ -20,7 +20,6 @@ from pytest_graphbreak.repair.rewrite.scope import Surroundings, replace
 from pytest_graphbreak.repair.rewrite.scope import statements as found
 
 REWRITERS: dict[str, Rewriter] = {
-    "constants": constants.to_constants,
     "all_constants": constants.all_to_constants,
     "keep_tensor": statements.keep_tensor,
     "number": statements.tensor_to_number,
@@ -60,10 +59,11 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
         except SyntaxError:
             return None
         return replace(source, [(one, make(one, place)) for one, place in fits]) if fits else None
-    rewriter = REWRITERS[kind]
-    if kind == "constants":
-        try:
-            rewriter = partial(constants.to_constants, counters=constants.counters(source))
-        except SyntaxError:
-            return None
-    return rewrite(source, rewriter, where, whole=kind in WHOLE)
+    if kind not in ("constants", "masks"):
+        return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)
+    try:
+        counters = constants.counters(source)
+    except SyntaxError:
+        return None
+    rewriter = partial(constants.to_constants, counters=counters, masks=kind == "masks")
+    return rewrite(source, rewriter, where, whole=False)

@@ -67,13 +67,16 @@ class _Constants(cst.CSTTransformer):
     """Rewrites ``t.tolist()``, ``torch.arange(t.sum())``, ``x.repeat_interleave(t)``, ``x[t > 0]``.
 
     In a line that breaks it also rewrites what may be a tensor in place of a size: ``x[:n]``,
-    ``x.view(h, w)``, ``x[t]``.
+    ``x.view(h, w)``, and if ``masks`` also ``x[t]``, where ``t`` may be a mask.
     """
 
-    def __init__(self, *, breaks: bool, counters: Collection[str] = ()) -> None:
+    def __init__(
+        self, *, breaks: bool, masks: bool = False, counters: Collection[str] = ()
+    ) -> None:
         super().__init__()
         self.done = False
         self._breaks = breaks
+        self._masks = masks
         self._counters = counters
 
     def _is_plain(self, node: cst.BaseExpression) -> bool:
@@ -150,7 +153,7 @@ class _Constants(cst.CSTTransformer):
         if m.matches(node, _MASK):
             return True
         named = m.OneOf(m.Name(), m.Subscript(value=m.Name()), m.Call(func=m.Attribute()))
-        return self._breaks and m.matches(node, named) and not self._is_plain(node)
+        return self._masks and m.matches(node, named) and not self._is_plain(node)
 
     def _may_be(self, node: cst.BaseExpression) -> bool:
         """Return whether a size may be a tensor that is not read yet."""
@@ -242,12 +245,14 @@ def counters(source: str) -> frozenset[str]:
     return frozenset(one.id for one in counting if isinstance(one, ast.Name)) - others
 
 
-def to_constants(node: Statement, counters: Collection[str] = ()) -> Replacement | None:
+def to_constants(
+    node: Statement, counters: Collection[str], masks: bool = False
+) -> Replacement | None:
     """Rewrite the numbers that a statement or its head reads; if it reads none, the condition.
 
-    ``counters`` are names that hold numbers.
+    ``counters`` are names that hold numbers, ``masks`` whether the size of a selection is read.
     """
-    change = _Constants(breaks=True, counters=counters)
+    change = _Constants(breaks=True, masks=masks, counters=counters)
     if isinstance(node, cst.SimpleStatementLine):
         changed = node.visit(change)
         return changed if change.done and isinstance(changed, cst.BaseStatement) else None
