@@ -1,7 +1,7 @@
 """Which planted edits the gate catches, which others it fails, and whether it names their lines.
 
-    python -m benchmarks.planted [--drawn SEED] [--kind KIND] [--program NAME] [--show]
-        [--json FILE]
+    python -m benchmarks.planted [--drawn SEED | --held-out SEED] [--kind KIND]
+        [--program NAME] [--show] [--json FILE]
 
 Each program is recorded, edited, and run again under the gate, each time in a forked process. What
 the edit did is found without the plugin (``truth``). An edit is *caught* where it made the program
@@ -9,7 +9,8 @@ worse and the test is red, a *false alarm* where it did not and the test is red,
 the first entry of the red text has a line of the edit. Prints a table by kind of edit, and a line
 for each edit that is missed, unnamed or a false alarm; ``--show`` prints their texts, too.
 Programs that need transformers are left out where it is not installed. ``--drawn`` takes other
-programs, and edits whose places a seed chooses.
+programs, and edits whose places a seed chooses, beside written ones; ``--held-out`` does so with a
+second set of those.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.planted import drawn, models, truth, written
+from benchmarks.planted import drawn, held_out, held_out_programs, models, truth, written
 from benchmarks.planted.edits import TEST, Edit, Outcome, edited, table, tell
 from cases.forked import in_child
 
-PROGRAMS = written.PROGRAMS | models.PROGRAMS | drawn.PROGRAMS
+PROGRAMS = written.PROGRAMS | models.PROGRAMS | drawn.PROGRAMS | held_out_programs.PROGRAMS
 
 
 def under_the_gate(argument: str) -> dict[str, Any]:
@@ -69,7 +70,8 @@ def _true(file: Path) -> dict[str, Any]:
 
 def _files(program: str) -> dict[str, str]:
     files = {TEST: PROGRAMS[program], "pytest.ini": "[pytest]\n"}
-    return files | models.copied(PROGRAMS[program])
+    beside = held_out_programs.BESIDE.get(program, {})
+    return files | beside | models.copied(PROGRAMS[program])
 
 
 class Bench:
@@ -119,6 +121,9 @@ def outcomes(edits: list[Edit]) -> Iterator[Outcome]:
     import pytest  # noqa: F401  # once, and not in each child
     import torch._dynamo  # noqa: F401
 
+    with contextlib.suppress(ImportError):
+        import transformers.modeling_utils  # noqa: F401
+
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         for edit in edits:
@@ -128,11 +133,15 @@ def outcomes(edits: list[Edit]) -> Iterator[Outcome]:
                 print(f"{'NOT RUN':12}{edit.program}: {edit.new.strip()!r}: {fault}", flush=True)
 
 
-def _edits(seed: int | None) -> list[Edit]:
-    if seed is not None:
-        with tempfile.TemporaryDirectory() as folder:
+def _edits(seed: int | None, held_out_seed: int | None) -> list[Edit]:
+    with tempfile.TemporaryDirectory() as folder:
+        if seed is not None:
             files = {program: _files(program) for program in drawn.PROGRAMS}
-            return drawn.edits(seed, files, Path(folder))
+            return [*drawn.CALLS, *drawn.edits(seed, files, Path(folder))]
+        if held_out_seed is not None:
+            files = {program: _files(program) for program in held_out_programs.PROGRAMS}
+            chosen = held_out.templates
+            return [*held_out.EDITS, *drawn.edits(held_out_seed, files, Path(folder), chosen)]
     has_models = importlib.util.find_spec("transformers") is not None
     return [*written.EDITS, *(models.EDITS if has_models else ())]
 
@@ -141,11 +150,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planted")
     parser.add_argument("--kind", default="")
     parser.add_argument("--program", default="")
-    parser.add_argument("--drawn", type=int, metavar="SEED")
+    sets = parser.add_mutually_exclusive_group()
+    sets.add_argument("--drawn", type=int, metavar="SEED")
+    sets.add_argument("--held-out", type=int, metavar="SEED")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    edits = _edits(asked.drawn)
+    edits = _edits(asked.drawn, asked.held_out)
     edits = [one for one in edits if asked.kind in one.kind and asked.program in ("", one.program)]
     found = []
     for one in outcomes(edits):

@@ -1,16 +1,17 @@
 """Which edits planted in programs of JAX and of lazy torch_xla the gate catches and names.
 
-    python -m benchmarks.planted.devices (jax | xla) [--other] [--show]
+    python -m benchmarks.planted.devices (jax | xla) [--other | --held-out] [--show]
 
-``--other`` takes programs and edits that entries were not worked on with.
+``--other`` takes programs and edits that entries were not worked on with, ``--held-out`` a second
+set of those.
 
 Each program is a test. It is recorded, one line of it is edited, and it runs again under the gate.
 What the edit did is counted without the plugin, in a process of its own: by JAX's own event of a
-compilation, by torch_xla's metrics of compilations, executions and values that were read; an edit
-of the kind ``callback`` plants a call of the host, one of ``jit removed`` leaves a function without
-``jit``. An edit is *caught* where it made the program worse and the test is red, a *false alarm*
-where it did not and the test is red, and *named* where the first entry of the red text has the
-edited line.
+compilation, by torch_xla's metrics of compilations, executions and values that were read and by
+Dynamo's counters; an edit of the kind ``callback`` plants a call of the host, one of ``jit
+removed`` or ``compile removed`` leaves a function without the compiler. An edit is *caught* where
+it made the program worse and the test is red, a *false alarm* where it did not and the test is red,
+and *named* where the first entry of the red text has the edited line.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.planted import held_out_devices, written_devices
 from benchmarks.planted.edits import Edit, Outcome, edited, table, tell
-from benchmarks.planted.written_devices import JAX, JAX_OTHER, LAZY, LAZY_OTHER, PROGRAMS
+
+PROGRAMS = written_devices.PROGRAMS | held_out_devices.PROGRAMS
+SETS = {
+    "jax": (written_devices.JAX, written_devices.JAX_OTHER, held_out_devices.JAX),
+    "xla": (written_devices.LAZY, written_devices.LAZY_OTHER, held_out_devices.XLA),
+}
+"""The edits that are run without an option, with ``--other``, and with ``--held-out``."""
 
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -34,7 +42,7 @@ _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "CI": "",
 }
-_BY_KIND = {"callback": "calls the host", "jit removed": "lost"}
+_BY_KIND = {"callback": "calls the host", "jit removed": "lost", "compile removed": "lost"}
 _COUNT_JAX = """
 import json, sys, jax
 from jax import monitoring
@@ -47,7 +55,9 @@ def count(run):
     return {"graphs": len(made)}
 """
 _COUNT_LAZY = """
-import json, sys, torch_xla, torch_xla.core.xla_model as xm, torch_xla.debug.metrics as met
+import json, sys, torch_xla
+from torch._dynamo.utils import counters
+import torch_xla.core.xla_model as xm, torch_xla.debug.metrics as met
 METRICS = {
     "graphs": "CompileTime", "executions": "ExecuteTime", "reads": "TransferFromDeviceTime"
 }
@@ -55,7 +65,9 @@ def count(run):
     run()
     xm.wait_device_ops()
     found = {name: met.metric_data(metric) for name, metric in METRICS.items()}
-    return {name: data[0] if data else 0 for name, data in found.items()}
+    of_lazy = {name: data[0] if data else 0 for name, data in found.items()}
+    breaks = sum(counters["graph_break"].values())
+    return of_lazy | {"dynamo graphs": counters["stats"]["unique_graphs"], "breaks": breaks}
 """
 _COUNTED = """
 import importlib, os
@@ -74,12 +86,12 @@ print("COUNTS", json.dumps(found))
 """
 
 
-def main(which: str, *, other: bool = False, show: bool = False) -> int:
-    """Print a table by kind of edit; 1 if an edit is missed, or red for nothing."""
-    if which == "jax":
-        edits, head = JAX_OTHER if other else JAX, _COUNT_JAX
-    else:
-        edits, head = LAZY_OTHER if other else LAZY, _COUNT_LAZY
+def main(which: str, number: int, *, show: bool = False) -> int:
+    """Print a table by kind of edit; 1 if an edit is missed, or red for nothing.
+
+    ``number`` is the place of the set of edits in ``SETS``.
+    """
+    edits, head = SETS[which][number], _COUNT_JAX if which == "jax" else _COUNT_LAZY
     with tempfile.TemporaryDirectory() as folder:
         outcomes = _outcomes(edits, head, Path(folder))
     for one in outcomes:
@@ -145,4 +157,5 @@ def _run(folder: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], other="--other" in sys.argv, show="--show" in sys.argv))
+    chosen = 2 if "--held-out" in sys.argv else int("--other" in sys.argv)
+    sys.exit(main(sys.argv[1], chosen, show="--show" in sys.argv))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -129,7 +129,7 @@ _AFTER: Final = {
     ),
 }
 
-_CALLS: Final = (
+CALLS: Final = (
     Edit("score", "call: input", "pass  # CALL", "ids = labels = ids[:, : 8 - number]"),
     Edit("score", "call: input", "pass  # CALL", "labels = labels if number < 2 else None\n        if labels is None:\n            losses.append(run(input_ids=ids, use_cache=False).logits.mean())\n            continue"),
     Edit("score", "call: mode", "pass  # CALL", "torch.set_grad_enabled(number > 0)"),
@@ -163,26 +163,44 @@ _CALLS: Final = (
 )  # fmt: skip
 
 
-def edits(seed: int, files: dict[str, dict[str, str]], folder: Path) -> list[Edit]:
-    """The edits of a seed; ``files`` are those of each program, by name, to be put into a folder."""
-    found = [*_CALLS]
+def templates(_: random.Random) -> Mapping[str, Sequence[str]]:
+    """The lines that are put at drawn places of each program, by kind of edit."""
+    return _AFTER
+
+
+def edits(
+    seed: int,
+    files: dict[str, dict[str, str]],
+    folder: Path,
+    chosen: Callable[[random.Random], Mapping[str, Sequence[str]]] = templates,
+) -> list[Edit]:
+    """The edits of a seed; ``files`` are those of each program, by name, to be put into a folder.
+
+    ``chosen`` gives back the lines that are planted in a program.
+    """
+    found: list[Edit] = []
     for program, texts in files.items():
         chance = random.Random(f"{seed} {program}")
         place = folder / f"drawn_{program}"
         place.mkdir()
         for name, text in texts.items():
             (place / name).write_text(text)
-        (model,) = (name for name in texts if name.startswith("modeling_"))
-        found += _drawn(program, model, texts[model], place, chance)
+        (model,) = (name for name in texts if name.endswith(".py") and name != TEST)
+        found += _drawn(program, model, texts[model], place, chance, chosen(chance))
     return found
 
 
 def _drawn(
-    program: str, model: str, text: str, folder: Path, chance: random.Random
+    program: str,
+    model: str,
+    text: str,
+    folder: Path,
+    chance: random.Random,
+    chosen: Mapping[str, Sequence[str]],
 ) -> Iterator[Edit]:
     traced = in_child(_traced, f"{folder / TEST}|{folder / model}")
     places = [_Place(*one) for one in traced["places"]]
-    for kind, templates in _AFTER.items():
+    for kind, templates in chosen.items():
         for template in templates:
             fits = [one for one in places if one.has_self or "self." not in template]
             place = chance.choice(fits)

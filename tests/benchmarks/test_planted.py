@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from benchmarks.planted import written, written_devices
+from benchmarks.planted import devices, written
 from benchmarks.planted.edits import TEST, Edit, Outcome, edited, first_entry, table
 from benchmarks.planted.truth import worse
 
@@ -25,12 +25,9 @@ graph budget: 2 dynamo graphs, the baseline allows 1 (+1)
 """
 
 
-PROGRAMS = written.PROGRAMS | written_devices.PROGRAMS
-DEVICES = written_devices
-EDITS = (
-    *(*written.EDITS, *DEVICES.JAX, *DEVICES.LAZY),
-    *(*DEVICES.JAX_OTHER, *DEVICES.LAZY_OTHER),
-)
+PROGRAMS = written.PROGRAMS | devices.PROGRAMS
+OF_DEVICES = [edit for sets in devices.SETS.values() for edits in sets for edit in edits]
+EDITS = (*written.EDITS, *OF_DEVICES)
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.program} {edit.new.strip()}")

@@ -9,19 +9,33 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from benchmarks.planted import drawn
+from benchmarks.planted import drawn, held_out, held_out_programs
 from benchmarks.planted.edits import TEST, Edit, edited
 from benchmarks.planted.models import EDITS, PROGRAMS, copied
 
+TEXTS = PROGRAMS | held_out_programs.PROGRAMS
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.program} {edit.kind}")
+
+@pytest.mark.parametrize(
+    "edit", [*EDITS, *held_out.EDITS], ids=lambda edit: f"{edit.program} {edit.kind}"
+)
 def test_an_edit_fits_and_imports_are_absolute(edit: Edit) -> None:
-    program = PROGRAMS[edit.program]
-    text = {TEST: program, **copied(program)}[edit.file]
+    program = TEXTS[edit.program]
+    beside = held_out_programs.BESIDE.get(edit.program, {})
+    text = {TEST: program, **beside, **copied(program)}[edit.file]
     after = edit.applied(text)
     ast.parse(after)
     assert edited(text, after)
     assert "from ." not in text
+
+
+def test_lines_are_drawn_for_a_file_that_is_no_copy(tmp_path: Path) -> None:
+    files = {TEST: held_out_programs.PROGRAMS["encode"], **held_out_programs.BESIDE["encode"]}
+    edits = drawn.edits(2, {"encode": files}, tmp_path, held_out.templates)
+    assert {edit.file for edit in edits} == {"digits.py"}
+    assert len(edits) == 8
+    for edit in edits:
+        ast.parse(edit.applied(files[edit.file]))
 
 
 def test_a_seed_draws_edits_that_fit(tmp_path: Path) -> None:
