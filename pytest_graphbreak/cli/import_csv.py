@@ -10,7 +10,7 @@ import argparse
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -97,12 +97,16 @@ class ExpectedRow:
         return self.passed and not self.more
 
     @property
+    def values(self) -> Values:
+        """The baseline values of a model that is one graph."""
+        return Values(graphs={"dynamo": 1}, ops={} if self.ops is None else {"dynamo": self.ops})
+
+    @property
     def more(self) -> dict[str, int | None]:
         """The known counts that differ from those of one graph; if none is known, all."""
         known = {name: count for name, count in self.counts.items() if count is not None}
-        more: dict[str, int | None] = {}
-        if not {"graph_breaks", "unique_graphs"} & set(known):
-            more["graph_breaks"] = None
+        is_known = {"graph_breaks", "unique_graphs"} & set(known)
+        more: dict[str, int | None] = {} if is_known else {"graph_breaks": None}
         return more | {name: count for name, count in known.items() if count != ONE_GRAPH[name]}
 
 
@@ -113,75 +117,61 @@ def load_rows(path: str) -> list[ExpectedRow]:
     except (OSError, ValueError) as error:
         words = getattr(error, "strerror", None) or error
         raise ExpectationsError(f"{path}: cannot be read: {words}") from None
-    rows: list[ExpectedRow] = []
+    rows: dict[str, ExpectedRow] = {}
     faults: list[str] = []
-    for item in _parsed(path, text):
-        if isinstance(item, ExpectedRow):
-            rows.append(item)
-        else:
-            faults.append(item)
-    if faults:
-        raise ExpectationsError("\n".join(faults))
-    return rows
-
-
-def _parsed(path: str, text: str) -> Iterator[ExpectedRow | str]:
-    """Yield each row, or what is wrong with it. Empty lines are skipped."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
-    seen: dict[str, int] = {}
-    line = 1
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        for cells in reader:
-            line = reader.line_num
-            if not any(cell.strip() for cell in cells):
+        for cells in ([cell.strip() for cell in line] for line in reader):
+            place = f"{path}:{reader.line_num}"
+            if not any(cells):
                 continue
-            cells = [cell.strip() for cell in cells]
             if not header:
                 header = cells
-                if fault := _header_fault(header):
-                    yield f"{path}:{line}: {fault}"
-                    return
+                _check_header(place, header)
                 continue
-            row = _row(path, line, header, cells)
-            if isinstance(row, ExpectedRow):
-                first = seen.setdefault(row.name, line)
-                if first != line:
-                    row = f"{path}:{line}: {row.name} is on line {first}, too; keep one"
-            yield row
-            if len(seen) > MOST_ROWS:
-                yield f"{path}:{line}: more than {MOST_ROWS:,} rows; split the file"
-                return
+            row = _row(path, reader.line_num, header, cells)
+            if isinstance(row, str):
+                faults.append(f"{place}: {row}")
+            elif (first := rows.setdefault(row.name, row)) is not row:
+                faults.append(f"{place}: {row.name} is on line {first.line}, too; keep one")
+            if len(rows) > MOST_ROWS:
+                faults.append(f"{place}: more than {MOST_ROWS:,} rows; split the file")
+                break
     except csv.Error as error:
-        yield f"{path}:{max(line, reader.line_num)}: not CSV: {error}"
-        return
-    if not header:
-        yield f"{path}: is empty; the columns {', '.join(NEEDED)} are needed"
+        faults.append(f"{path}:{max(1, reader.line_num)}: not CSV: {error}")
+    if not header and not faults:
+        faults.append(f"{path}: is empty; the columns {', '.join(NEEDED)} are needed")
+    if faults:
+        raise ExpectationsError("\n".join(faults))
+    return list(rows.values())
 
 
-def _header_fault(header: list[str]) -> str:
+def _check_header(place: str, header: list[str]) -> None:
     missing = [name for name in NEEDED if name not in header]
     if missing:
-        return f"no column {' and no '.join(missing)}; its columns are {', '.join(header)}"[:500]
-    twice = [name for name in (*NEEDED, *ONE_GRAPH, CALLS) if header.count(name) > 1]
-    return f"column {twice[0]} is there twice" if twice else ""
+        words = f"no column {' and no '.join(missing)}; its columns are {', '.join(header)}"
+        raise ExpectationsError(f"{place}: {words[:500]}")
+    for name in (*NEEDED, *ONE_GRAPH, CALLS):
+        if header.count(name) > 1:
+            raise ExpectationsError(f"{place}: column {name} is there twice")
 
 
 def _row(path: str, line: int, header: list[str], cells: list[str]) -> ExpectedRow | str:
+    """Return a row, or what is wrong with it."""
     if len(cells) != len(header):
-        return f"{path}:{line}: {len(cells)} cells, and the header has {len(header)}"
+        return f"{len(cells)} cells, and the header has {len(header)}"
     values = dict(zip(header, cells, strict=True))
     name = values["name"]
     if not name or _CONTROL.search(name):
-        return f"{path}:{line}: {name!r} is no name of a model"
+        return f"{name!r} is no name of a model"
     counts: dict[str, int | None] = {}
     for column in (*ONE_GRAPH, CALLS):
-        cell = values.get(column)
-        if cell is None:
+        if (cell := values.get(column)) is None:
             continue
         found = _COUNT.fullmatch(cell)
         if cell and not found:
-            return f"{path}:{line}: {name}: {column} is {cell[:40]!r}, no count"
+            return f"{name}: {column} is {cell[:40]!r}, no count"
         counts[column] = int(found[1]) if found else None
     calls = counts.pop(CALLS, None)
     return ExpectedRow(name, values["accuracy"], counts, path, line, calls)
@@ -230,7 +220,7 @@ def run(args: argparse.Namespace) -> int:
     tests = _by_test(args.test, [row for file in args.files for row in load_rows(file)])
     versions = _versions(args.torch)
     measured = [
-        Measured(nodeid, args.profile, versions, _values(row), ("dynamo",))
+        Measured(nodeid, args.profile, versions, row.values, ("dynamo",))
         for nodeid, row in tests.items()
         if row.is_one_graph
     ]
@@ -240,8 +230,8 @@ def run(args: argparse.Namespace) -> int:
     listing("ungated", (item.nodeid for item in changes.of("ungated")))
     added = changes.of("added")
     where = shown(checkout.directory, Path.cwd())
-    files = plural(len(changes.files), "file")
-    what = f"baselines of {plural(len(added), 'test')} in {files} below {where}"
+    files = f"{plural(len(changes.files), 'file')} below {where}"
+    what = f"baselines of {plural(len(added), 'test')} in {files}"
     if not added:
         say(f"Nothing to write{': the baselines say this already' if measured else ''}.")
     elif args.dry_run:
@@ -260,11 +250,6 @@ def _versions(torch: str | None) -> dict[str, str]:
     if not _VERSION.fullmatch(torch):
         raise ExpectationsError(f"--torch {torch}: no version; write one such as 2.13")
     return {"torch": torch}
-
-
-def _values(row: ExpectedRow) -> Values:
-    """Return the baseline values of a model that is one graph."""
-    return Values(graphs={"dynamo": 1}, ops={} if row.ops is None else {"dynamo": row.ops})
 
 
 def _refuse_device(profile: str) -> None:
@@ -313,10 +298,8 @@ def _refuse_change(
         because = f" ({tests[nodeid].place})" if nodeid in tests else ""
         faults.append(f"{place}: {nodeid} has another entry already{because}")
     if faults:
-        faults = _most(faults)
-        raise ExpectationsError(
-            "\n".join([*faults, "nothing is written: remove these entries, or the rows"])
-        )
+        faults = [*_most(faults), "nothing is written: remove these entries, or the rows"]
+        raise ExpectationsError("\n".join(faults))
 
 
 def _most(faults: list[str]) -> list[str]:
