@@ -15,11 +15,15 @@ import select
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 if TYPE_CHECKING:
+    import bz2
+    import lzma
+
     from _typeshed import WriteableBuffer
 
 
@@ -27,9 +31,6 @@ if TYPE_CHECKING:
 #
 # The kind is detected by the first bytes, not by the name. Memory is bounded whatever the file says
 # of itself: a part has a given size, and a dictionary of xz is refused above ``_MOST_MEMORY``.
-
-Part = Callable[[int], bytes]
-"""A function that reads at most a number of bytes; none at the end. Raises ``Damaged``."""
 
 LONGEST_MARK: Final = 6
 
@@ -44,23 +45,12 @@ _OTHERS: Final = {
 }
 _MOST_MEMORY: Final = 256 * 2**20
 """Maximum bytes that unpacking xz may take; ``xz -9`` needs 65 MiB."""
-_READ: Final = 256 * 1024
+_PART: Final = 256 * 1024
+"""Bytes that are read or unpacked at a time, so that damage costs only the end of the log."""
 
 
 class Damaged(ValueError):
     """Compressed data is cut off or damaged at this point."""
-
-
-class _Codec(Protocol):
-    """The common interface of ``bz2.BZ2Decompressor`` and ``lzma.LZMADecompressor``."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
 def name(head: bytes) -> str:
@@ -75,25 +65,23 @@ def name(head: bytes) -> str:
     return next((kind for mark, kind in known.items() if head.startswith(mark)), "")
 
 
-def unpack(raw: io.RawIOBase, kind: str) -> Part:
-    """Return a reader of the unpacked bytes of an open file; ``kind`` is the result of ``name``."""
+def unpack(raw: io.RawIOBase, kind: str) -> Iterator[bytes]:
+    """Yield the unpacked bytes of an open file, in parts; ``kind`` is the result of ``name``.
+
+    Raises ``Damaged`` after the part that precedes the damage.
+    """
     file: io.BufferedReader = io.BufferedReader(raw)
-    return _gzip(file) if kind == "gz" else _Streams(file, kind).read
-
-
-def _gzip(file: io.BufferedReader) -> Part:
+    if kind != "gz":
+        yield from _streams(file, kind)
+        return
     opened = gzip.GzipFile(fileobj=file)
-
-    def read(size: int) -> bytes:
-        try:
-            return opened.read1(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise Damaged(str(error)) from None
-
-    return read
+    try:
+        yield from iter(partial(opened.read1, _PART), b"")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Damaged(str(error)) from None
 
 
-def _codec(kind: str) -> _Codec:
+def _codec(kind: str) -> bz2.BZ2Decompressor | lzma.LZMADecompressor:
     """Return a decompressor; imported only here, since a Python may be built without it."""
     if kind == "bz2":
         import bz2
@@ -104,41 +92,28 @@ def _codec(kind: str) -> _Codec:
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MOST_MEMORY)
 
 
-class _Streams:
-    """Packed streams one after the other, as made by ``cat a.xz b.xz`` and ``pbzip2``."""
-
-    def __init__(self, file: io.BufferedReader, kind: str) -> None:
-        self._file = file
-        self._kind = kind
-        self._codec = _codec(kind)
-        self._ahead = b""
-
-    def read(self, size: int) -> bytes:
-        while not self._codec.eof or self._follows():
+def _streams(file: io.BufferedReader, kind: str) -> Iterator[bytes]:
+    """Unpack streams one after the other, as made by ``cat a.xz b.xz`` and ``pbzip2``."""
+    ahead = b""
+    while True:
+        codec = _codec(kind)
+        while not codec.eof:
             data = b""
-            if self._codec.needs_input:
-                data, self._ahead = self._ahead or self._file.read1(_READ), b""
+            if codec.needs_input:
+                data, ahead = ahead or file.read1(_PART), b""
                 if not data:
                     raise Damaged("it ends before its end marker")
-            if part := self._decompressed(data, size):
-                return part
-        return b""
-
-    def _decompressed(self, data: bytes, size: int) -> bytes:
-        try:
-            return self._codec.decompress(data, size)
-        except Exception as error:  # OSError of bz2, LZMAError of lzma; no file is read here
-            raise Damaged(str(error)) from None
-
-    def _follows(self) -> bool:
-        """Return whether another stream begins; zeros before it are padding."""
-        rest = self._codec.unused_data.lstrip(b"\0")
-        while not rest and (more := self._file.read1(_READ)):
-            rest = more.lstrip(b"\0")
-        self._ahead = rest
-        if rest:
-            self._codec = _codec(self._kind)
-        return bool(rest)
+            try:
+                part = codec.decompress(data, _PART)
+            except Exception as error:  # OSError of bz2, LZMAError of lzma; no file is read here
+                raise Damaged(str(error)) from None
+            if part:
+                yield part
+        ahead = codec.unused_data.lstrip(b"\0")  # zeros before another stream are padding
+        while not ahead and (more := file.read1(_PART)):
+            ahead = more.lstrip(b"\0")
+        if not ahead:
+            return
 
 
 def utf16(head: bytes) -> str:
@@ -155,33 +130,9 @@ def utf16(head: bytes) -> str:
     return ""
 
 
-def as_utf8(part: Part, encoding: str) -> Part:
-    """Return a function that reads the same text in UTF-8; invalid input becomes U+FFFD."""
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    ahead = b""
-
-    def read(size: int) -> bytes:
-        nonlocal ahead
-        while not ahead:
-            data = part(size)
-            ahead = decoder.decode(data, final=not data).encode()
-            if not data:
-                break
-        given, ahead = ahead[:size], ahead[size:]
-        return given
-
-    return read
-
-
-def first(head: bytes, part: Part) -> Part:
-    """Return a function that reads ``head``, then what ``part`` reads."""
-
-    def read(size: int) -> bytes:
-        nonlocal head
-        given, head = head[:size], head[size:]
-        return given or part(size)
-
-    return read
+def as_utf8(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield the same text in UTF-8; invalid input becomes U+FFFD."""
+    return (text.encode() for text in codecs.iterdecode(parts, encoding, "replace"))
 
 
 SIZE: Final = 4 * 1024 * 1024
@@ -189,8 +140,6 @@ SIZE: Final = 4 * 1024 * 1024
 
 CONTEXT: Final = 4096
 """Bytes around a hit that are in its block, even inside a line that is longer than a block."""
-
-_UNPACK: Final = 256 * 1024
 
 
 class Block(NamedTuple):
@@ -220,19 +169,20 @@ class Source:
         self.path = path
         self.fault: str | None = None
         self._unpacked = 0
-        self._file = _stdin() if path == "-" else _open(path)
+        self._ahead = b""
+        self._file = _stdin() if path == "-" else io.FileIO(path)
         try:
             self._raw = _Raw(self._file)
             head = self._raw.begins(LONGEST_MARK)
             self.packed = name(head)
-            self._part = self._parts(head)
+            self._parts = self._converted(head)
         except BaseException:
             self.close()
             raise
 
     def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
         """Return all blocks of the log; each byte is new in exactly one block."""
-        return cut(self._unpack if self._part else self._fill, size, context)
+        return cut(self._convert if self._parts else self._fill, size, context)
 
     @property
     def taken(self) -> int:
@@ -261,37 +211,38 @@ class Source:
             filled += count
         return filled
 
-    def _parts(self, head: bytes) -> Part | None:
-        """Return a function that reads parts, or None if the bytes of the file are the text."""
-        part = unpack(self._raw, self.packed) if self.packed else self._raw.part
+    def _converted(self, head: bytes) -> Iterator[bytes] | None:
+        """Return the parts of the text, or None if the bytes of the file are the text."""
+        parts = unpack(self._raw, self.packed) if self.packed else iter(self._raw.part, b"")
         if self.packed:
-            try:
-                head = part(LONGEST_MARK)
-            except Damaged as error:
-                self.fault = self._damaged(error)
-                return lambda size: b""
-            part = first(head, part)
-        encoding = utf16(head)
-        if encoding:
-            return as_utf8(part, encoding)
-        return part if self.packed else None
+            head = self._next(parts)
+            parts = chain([head] if head else [], parts)
+        if encoding := utf16(head):
+            return as_utf8(parts, encoding)
+        return parts if self.packed else None
 
-    def _unpack(self, view: memoryview) -> int:
-        """Fill ``view`` in small steps, so that damage costs only the end of the log."""
-        assert self._part is not None
+    def _convert(self, view: memoryview) -> int:
+        """Fill ``view`` with converted text."""
+        assert self._parts is not None
         filled = 0
-        while filled < len(view) and not self.fault:
-            try:
-                part = self._part(min(_UNPACK, len(view) - filled))
-            except Damaged as error:
-                self.fault = self._damaged(error)
-                break
-            if not part:
-                break
+        while filled < len(view) and (self._ahead or not self.fault):
+            if not self._ahead:
+                self._ahead = self._next(self._parts)
+                self._unpacked += len(self._ahead)
+                if not self._ahead:
+                    break
+            part = self._ahead[: len(view) - filled]
             view[filled : filled + len(part)] = part
-            filled += len(part)
-            self._unpacked += len(part)
+            filled, self._ahead = filled + len(part), self._ahead[len(part) :]
         return filled
+
+    def _next(self, parts: Iterator[bytes]) -> bytes:
+        """Return the next part, or nothing at the end or at the ``fault`` of a packed log."""
+        try:
+            return next(parts, b"")
+        except Damaged as error:
+            self.fault = self._damaged(error)
+            return b""
 
     def _damaged(self, error: Damaged) -> str:
         """Return why the end of a packed log is missing, and from where on."""
@@ -303,12 +254,8 @@ class Source:
         return f"the .{self.packed} is cut off or damaged {where} ({error}); {rest}"
 
 
-class _Readable(Protocol):
-    """The methods used of an open file; ``readinto`` returns None if it would have to wait."""
-
-    def readinto(self, view: memoryview, /) -> int | None: ...
-    def fileno(self) -> int: ...
-    def close(self) -> None: ...
+_Readable = io.RawIOBase | io.BufferedIOBase
+"""An open file; ``readinto`` returns None if it would have to wait."""
 
 
 class _Raw(io.RawIOBase):
@@ -329,8 +276,8 @@ class _Raw(io.RawIOBase):
             self._ahead += more[:taken]
         return self._ahead
 
-    def part(self, size: int) -> bytes:
-        return self.read(size) or b""
+    def part(self) -> bytes:
+        return self.read(_PART) or b""
 
     def readable(self) -> bool:
         return True
@@ -355,10 +302,6 @@ def _stdin() -> _Readable:
     if sys.stdin is None:
         raise OSError(9, "Standard input is closed", "-")
     return cast("_Readable", sys.stdin.buffer)
-
-
-def _open(path: str) -> _Readable:
-    return Path(path).open("rb", buffering=0)
 
 
 def _size(file: _Readable) -> int | None:
