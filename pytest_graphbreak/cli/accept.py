@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pytest_graphbreak.baseline import (
     BaselineError,
@@ -33,6 +33,7 @@ from pytest_graphbreak.cli.messages import listing, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.judging.measured import measured
+from pytest_graphbreak.model.budget import Cause
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
@@ -44,6 +45,7 @@ OK, DECLINED = 0, 1
 IN_FULL: Final = 500
 """The number of changes that are shown with their places; further ones get one line each."""
 _Filter = Callable[[str], bool]
+_Item = TypeVar("_Item", BaselinePlace, Cause)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -292,27 +294,24 @@ def _places(change: Change) -> Iterator[str]:
         return
     old, new = change.old or Values(), change.new or Values()
     for word, was, now in (("", old.breaks, new.breaks), ("eager  ", old.eager, new.eager)):
-        before, after = {item.key: item for item in was}, {item.key: item for item in now}
-        for sign, items, others in (("+", after, before), ("-", before, after)):
-            for key, item in items.items():
-                if key not in others:
-                    yield f"      {sign} {word}{_place_line(item)}"
-                    yield f"          {item.code}"
-    yield from _causes(old, new)
+        for sign, item in _moved(was, now):
+            yield f"      {sign} {word}{_place_line(item)}"
+            yield f"          {item.code}"
+    # Breaks and recompiles explain the other causes.
+    for sign, cause in _moved(old.causes, new.causes):
+        known = DESCRIPTIONS[cause.layer].cause(cause.cause)
+        if not (known.is_plain or known.explained_by):
+            times = f"   x{cause.count}" if cause.count > 1 else ""
+            yield f"      {sign} {cause.layer} {cause.cause}  {cause.where}".rstrip() + times
+            if cause.code:
+                yield f"          {cause.code}"
 
 
-def _causes(old: Values, new: Values) -> Iterator[str]:
-    """Yield the added and removed causes of graphs that no break and no recompile explains."""
-    before, after = ({item.key: item for item in values.causes} for values in (old, new))
-    for sign, items, others in (("+", after, before), ("-", before, after)):
-        for key, item in items.items():
-            cause = DESCRIPTIONS[item.layer].cause(item.cause)
-            if key in others or cause.is_plain or cause.explained_by:
-                continue
-            times = f"   x{item.count}" if item.count > 1 else ""
-            yield f"      {sign} {item.layer} {item.cause}  {item.where}".rstrip() + times
-            if item.code:
-                yield f"          {item.code}"
+def _moved(was: Sequence[_Item], now: Sequence[_Item]) -> Iterator[tuple[str, _Item]]:
+    """Yield the items that were added and removed, with ``+`` and ``-``."""
+    before, after = {item.key: item for item in was}, {item.key: item for item in now}
+    yield from (("+", item) for key, item in after.items() if key not in before)
+    yield from (("-", item) for key, item in before.items() if key not in after)
 
 
 def _place_line(item: BaselinePlace) -> str:

@@ -41,7 +41,7 @@ from pytest_graphbreak.watching.measure import Measurement
 OK: Final = "ok"
 NOTE: Final = "note"
 """Worth knowing, but the gate can run."""
-PROBLEM: Final = "problem"
+PROBLEM: Final = "PROBLEM"
 """The gate could not run here, or would not see everything that it should."""
 
 OLDEST_TORCH: Final = (2, 6)
@@ -70,12 +70,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-_SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
-
-
 def _show(finding: CheckResult) -> None:
-    state = _SIGNS[finding.state]
-    say(TextLine(finding.what, LEVELS[state], head=f"{state:<8} {finding.about:<10} "))
+    head = f"{finding.state:<8} {finding.about:<10} "
+    say(TextLine(finding.what, LEVELS[finding.state], head=head))
     if finding.do:
         say(TextLine(finding.do, "advice", indent=20, head="-> ", command=finding.command))
 
@@ -137,10 +134,9 @@ def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResu
     """Check that torch is installed and new enough; it may be missing if it is not ``needed``."""
     if torch is None and not needed:
         yield CheckResult("torch", OK, "not installed: the dynamo layer is not there")
-    elif torch is None:
-        yield CheckResult("torch", PROBLEM, "not installed", "install torch 2.6 or later")
-    elif _numbers(torch) < OLDEST_TORCH:
-        yield CheckResult("torch", PROBLEM, f"{torch} is too old", "install torch 2.6 or later")
+    elif torch is None or _numbers(torch) < OLDEST_TORCH:
+        what = f"{torch} is too old" if torch else "not installed"
+        yield CheckResult("torch", PROBLEM, what, "install torch 2.6 or later")
     else:
         yield CheckResult("torch", OK, torch)
 
@@ -152,9 +148,8 @@ def jax_found(jax: str | None, jaxlib: str | None) -> Iterator[CheckResult]:
     elif _numbers(jax, 3) < OLDEST_JAX:
         yield CheckResult("jax", PROBLEM, f"{jax} is too old", "install jax 0.7.1 or later")
     elif jaxlib is None:
-        yield CheckResult(
-            "jax", PROBLEM, f"{jax} is installed without jaxlib", f"install jaxlib {jax}"
-        )
+        what = f"{jax} is installed without jaxlib"
+        yield CheckResult("jax", PROBLEM, what, f"install jaxlib {jax}")
     else:
         yield CheckResult("jax", OK, f"{jax}, jaxlib {jaxlib}")
 
@@ -216,11 +211,8 @@ def devices(here: Machine) -> Iterator[CheckResult]:
         )
 
 
-BLINDING: Final = {
-    "TORCHDYNAMO_DISABLE": ("1",),
-    "TORCH_COMPILE_DISABLE": ("1",),
-}
-"""Variables that turn Dynamo off, with the values that do."""
+BLINDING: Final = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+"""Variables that turn Dynamo off if they are ``1``."""
 
 OFF: Final = ("", "0", "f", "false", "n", "no", "off")
 """Values that turn a flag of JAX off."""
@@ -252,11 +244,10 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     shown = {name: environ[name] for name in (*BLINDING, *SHOWN_VARIABLES) if name in environ}
     listed = ", ".join(f"{name}={value}" for name, value in shown.items())
     yield CheckResult("variables", OK, listed or "none that matters is set")
-    for name, values in BLINDING.items():
-        if environ.get(name) in values:
-            yield CheckResult(
-                "dynamo", PROBLEM, f"{name} is set: Dynamo compiles nothing", f"unset {name}"
-            )
+    for name in BLINDING:
+        if environ.get(name) == "1":
+            what = f"{name} is set: Dynamo compiles nothing"
+            yield CheckResult("dynamo", PROBLEM, what, f"unset {name}")
     if environ.get("JAX_DISABLE_JIT", "").lower() not in OFF:
         yield CheckResult(
             "jax",
@@ -295,9 +286,8 @@ def _device_variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
         )
     described = environ.get(TT_DESCRIBED)
     if described and not Path(described).is_file():
-        yield CheckResult(
-            "tt", PROBLEM, f"{TT_DESCRIBED}: there is no {described}", "name a .ttsys"
-        )
+        what = f"{TT_DESCRIBED}: there is no {described}"
+        yield CheckResult("tt", PROBLEM, what, "name a .ttsys")
 
 
 def baselines(directory: str | None) -> Iterator[CheckResult]:
@@ -315,13 +305,12 @@ def baselines(directory: str | None) -> Iterator[CheckResult]:
         command = own().rerun("--graph-budget-update", *named)
         yield CheckResult("baselines", OK, what, "make it: ", command)
         return
-    entries = sum(1 for _ in known.entries())
-    yield CheckResult(
-        "baselines",
-        OK,
-        f"{checkout.directory}: {plural(len(known.files()), 'file')}, {plural(entries, 'test')}, "
-        "all of them readable",
+    files, tests = (
+        plural(len(known.files()), "file"),
+        plural(sum(1 for _ in known.entries()), "test"),
     )
+    what = f"{checkout.directory}: {files}, {tests}, all of them readable"
+    yield CheckResult("baselines", OK, what)
 
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -333,12 +322,8 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
     for error in seen["errors"]:
         yield CheckResult(layer, PROBLEM, f"could not see: {error}", remedy)
     if seen["saw"] != seen["expected"]:
-        yield CheckResult(
-            layer,
-            PROBLEM,
-            f"of a small function that makes {seen['expected']} it saw {seen['saw']}",
-            remedy,
-        )
+        what = f"of a small function that makes {seen['expected']} it saw {seen['saw']}"
+        yield CheckResult(layer, PROBLEM, what, remedy)
     elif not all(seen["reasons"]):
         what = f"{seen['with']}: saw {seen['saw']}, and not why code was compiled again"
         yield CheckResult(layer, PROBLEM, what, remedy)

@@ -20,7 +20,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation, explain, suggest
-from pytest_graphbreak.advice.explanation import Example, by_name, groups
+from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.family import Family
 from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.accept import pattern
@@ -139,17 +139,17 @@ def _print(objects: Iterable[Plain]) -> None:
 
 def _plain(found: Explanation) -> Plain:
     """Return an explanation as plain types; ``docs/reference/commands.md`` describes the keys."""
-    page = found.page
+    page = found.page or Page("")
     return {
         "id": found.id,
         "name": found.family,
         "title": found.title,
         "try": found.short,
-        "meaning": page.meaning if page else "",
-        "why": page.why if page else "",
-        "instead": list(page.instead) if page else [],
-        "switches": list(page.switches) if page else [],
-        "examples": [dataclasses.asdict(one) for one in page.examples] if page else [],
+        "meaning": page.meaning,
+        "why": page.why,
+        "instead": list(page.instead),
+        "switches": list(page.switches),
+        "examples": list(map(dataclasses.asdict, page.examples)),
         "torch": found.torch,
         "words": [dataclasses.asdict(one) for one in found.words],
         "also": list(found.also),
@@ -166,20 +166,17 @@ def render(found: Explanation) -> Iterator[TextLine]:
     yield from _wrapped(f"{found.id or found.family}: {found.title}", "", "  ")
     if found.id and found.family:
         yield from _wrapped(f"{found.family}: {by_name()[found.family].title}", "  ")
-    page = found.page
-    if page is not None:
-        yield from _section("What it means", page.meaning)
-        yield from _section("Why", page.why)
-        yield from _items("What to write instead", page.instead)
-        yield from _items("Switches", page.switches)
-        for example in page.examples:
-            yield from _example(example)
+    page = found.page or Page("")
+    yield from _section("What it means", page.meaning)
+    yield from _section("Why", page.why)
+    yield from _items("What to write instead", page.instead)
+    yield from _items("Switches", page.switches)
+    for example in page.examples:
+        yield from _example(example)
     if found.words:
         yield from _torch(found)
-    if found.also:
-        yield from _section("See also", ", ".join(found.also))
-    if found.url:
-        yield from _section("Read on", found.url)
+    yield from _section("See also", ", ".join(found.also))
+    yield from _section("Read on", found.url or "")
 
 
 def _section(title: str, text: str) -> Iterator[TextLine]:
@@ -320,21 +317,23 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
     cause = finding.cause
     item = None if cause.found is None else cause.found.first
     known = page_of(cause)
-    id = item.id if isinstance(item, Break) else None
+    page = (known.page if known else None) or Page("")
+    broke = item if isinstance(item, Break) else None
     excerpt = sources.excerpt(cause.where)
     test = cause.tests[0]
     return {
         "kind": _kind(cause),
         "layer": item.layer if item is not None else None,
-        "id": id,
-        "reason": item.reason if isinstance(item, Break) else explained.title(cause),
-        "explanation": item.explanation if isinstance(item, Break) else "",
+        "id": broke.id if broke else None,
+        "reason": broke.reason if broke else explained.title(cause),
+        "explanation": broke.explanation if broke else "",
         "where": cause.where.to_dict() if cause.where.file else {},
         "source": None if excerpt is None else {"line": excerpt[0], "code": excerpt[1]},
         "stack": [frame.to_dict() for frame in cause.stack if frame.file],
-        "raised": item.raised.to_dict() if isinstance(item, Break) and item.raised.file else {},
+        "raised": broke.raised.to_dict() if broke and broke.raised.file else {},
         "try": explained.to_do(cause),
-        **_remedies(known),
+        "instead": list(page.instead),
+        "switches": list(page.switches),
         "explain": f"graphbreak explain {known.family}" if known is not None else None,
         "judged": finding.judged,
         "red": len(cause.tests) if finding.judged else 0,
@@ -349,15 +348,6 @@ def page_of(cause: RootCause) -> Explanation | None:
     """Return our page on a cause, or None."""
     known = None if cause.found is None else advice.family(cause.found.first)
     return None if known is None else advice.explain(known.name)
-
-
-def _remedies(known: Explanation | None) -> Plain:
-    """Return what our page says to write instead, and the switches it names."""
-    found = known.page if known is not None else None
-    return {
-        "instead": list(found.instead) if found is not None else [],
-        "switches": list(found.switches) if found is not None else [],
-    }
 
 
 def _kind(cause: RootCause) -> str:

@@ -15,12 +15,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_report
 from pytest_graphbreak.config import packages as owners
-from pytest_graphbreak.config.device import (
-    Device,
-    choose,
-    environment,
-    runs_tt,
-)
+from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging import cap as caps

@@ -98,10 +98,7 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
         "test",
         "test: each test starts with empty caches; none: caches are not touched.",
     ),
-    "_strict": (
-        False,
-        "Fail also on verdicts improved and changed, and on stale entries.",
-    ),
+    "_strict": (False, "Fail also on verdicts improved and changed, and on stale entries."),
     "_new": (
         "fail",
         "fail: a test that compiles and has no baseline fails; report: it passes and is reported.",
@@ -139,10 +136,7 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
         "Directories of test infrastructure, one per line, relative to the rootdir: instead of "
         "a place in them, the line that called them is named.",
     ),
-    "_reasons": (
-        True,
-        "false: xla graphs are counted and not explained, which costs less.",
-    ),
+    "_reasons": (True, "false: xla graphs are counted and not explained, which costs less."),
 }
 """Ini keys: the default, whose type is that of the key, and the help."""
 _TYPES: Final[Mapping[type, Any]] = {bool: "bool", list: "linelist", str: None}

@@ -39,10 +39,7 @@ def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
 
 
 def command(
-    reports: str,
-    nodeid: str | None = None,
-    run: GitHubRun | None = None,
-    tool: str = "graphbreak",
+    reports: str, nodeid: str | None = None, run: GitHubRun | None = None, tool: str = "graphbreak"
 ) -> str:
     """Return the command that accepts the counts of a run, of one test or of all.
 

@@ -56,12 +56,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
 
 def between(verdict: Verdict, record: Record) -> list[TextLine]:
     """Return what changed between two runs: a failure without its first and last lines."""
-    return [
-        *blocks(
-            _causes((), verdict, record),
-            counts(verdict, record, ops=verdict.ops),
-        )
-    ]
+    return [*blocks(_causes((), verdict, record), counts(verdict, record, ops=verdict.ops))]
 
 
 def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLine]:

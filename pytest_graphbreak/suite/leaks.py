@@ -7,9 +7,10 @@ setting that a fixture restores was never left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -28,6 +29,8 @@ from pytest_graphbreak.layers.settings import (
 )
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,8 @@ class Leaks:
         self._imports = AroundImports(self._before_import, self._after_import)
         self._imports.attach()
         self._before = self._take()
-        try:
-            self._unusual = {} if self._before is None else unusual(self._before)
-        except SettingsError as fault:
-            self._faults.append(str(fault))
+        if self._before is not None:
+            self._unusual = self._tried({}, unusual, self._before)
 
     def end(self) -> None:
         """End the call, also if it never started."""
@@ -74,7 +75,7 @@ class Leaks:
         self._imports = None
         if self._before is not None and (after := self._take()) is not None:
             self._after = after
-            self._changed = self._differing(self._before, after)
+            self._changed = self._tried([], differing, self._before, after)
 
     @contextmanager
     def fixture(self) -> Iterator[None]:
@@ -115,18 +116,15 @@ class Leaks:
     def _put_back(self, before: Snapshot, left: dict[Key, Setting]) -> Left:
         if not left:
             return Left()
-        words = ["put back after it"]
-        if not self._puts_back:
-            words = ["it stays, since tests are not isolated"]
-        else:
-            for key in left:
-                try:
-                    put_back(before, key)
-                except SettingsError as fault:
-                    self._stuck[key] = f"{self._test} left {left[key]}: {fault}"
-                    words = [str(fault)]
+        words = "put back after it" if self._puts_back else "it stays, since tests are not isolated"
+        for key in left if self._puts_back else ():
+            try:
+                put_back(before, key)
+            except SettingsError as fault:
+                self._stuck[key] = f"{self._test} left {left[key]}: {fault}"
+                words = str(fault)
         settings = sorted(left.values(), key=lambda setting: setting.name)
-        note = f"{self._test} left {', '.join(map(str, settings))}; {'; '.join(words)}"
+        note = f"{self._test} left {', '.join(map(str, settings))}; {words}"
         return Left({setting.name: setting.after for setting in settings}, (note,))
 
     def _before_import(self) -> None:
@@ -141,20 +139,17 @@ class Leaks:
         if before is None or self._before is None or (after := self._take()) is None:
             return
         try:
-            self._before.adopt(after, self._differing(before, after))
+            self._before.adopt(after, self._tried([], differing, before, after))
         except Exception as fault:
             self._faults.append(f"torch's settings: {type(fault).__name__}: {fault}")
 
     def _take(self) -> Snapshot | None:
-        try:
-            return take()
-        except SettingsError as fault:
-            self._faults.append(str(fault))
-            return None
+        return self._tried(None, take)
 
-    def _differing(self, before: Snapshot, after: Snapshot) -> list[Key]:
+    def _tried(self, otherwise: _T, function: Callable[..., _T], *args: Snapshot) -> _T:
+        """Return what the function returns; if it fails, note the fault."""
         try:
-            return differing(before, after)
+            return function(*args)
         except SettingsError as fault:
             self._faults.append(str(fault))
-            return []
+            return otherwise

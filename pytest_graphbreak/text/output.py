@@ -63,10 +63,7 @@ class TextLine:
     def harmless(self) -> TextLine:
         """Return the line in a form that is safe for a terminal or a CI log."""
         return replace(
-            self,
-            head=console(self.head),
-            text=console(self.text),
-            command=console(self.command),
+            self, head=console(self.head), text=console(self.text), command=console(self.command)
         )
 
 
