@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from sys import intern
+from traceback import walk_tb
+from types import CodeType, FrameType, TracebackType
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.model.places import Naming, function_name, is_resume
@@ -32,6 +34,29 @@ class Line(NamedTuple):
     line: int
     name: str
     code: str | None = None
+
+
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those that called it, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def line_at(frame: FrameType, line: int | None = None) -> Line:
+    """Return a frame with the line that it is at, or with another one."""
+    code = frame.f_code
+    return Line(code.co_filename, line or frame.f_lineno or 0, code.co_name)
+
+
+def first_line(code: CodeType) -> Line:
+    """Return a function with its first line."""
+    return Line(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def of_traceback(trace: TracebackType | None) -> tuple[Line, ...]:
+    """Return the lines that an exception came by, the one that raised it last."""
+    return tuple(line_at(frame, line) for frame, line in walk_tb(trace))
 
 
 def read(text: str) -> tuple[Line, ...]:

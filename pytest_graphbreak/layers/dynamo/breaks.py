@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from traceback import walk_tb
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -31,7 +32,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import Hook, caller
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, first_line
 
 _Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
 """A function that handles the arguments of a call."""
@@ -168,9 +169,7 @@ class BreakSensors:
         if failed is None or failed[0] != id(fault):
             if in_capture(caller()):
                 return
-            self._events.append(
-                Refused(Line(code.co_filename, code.co_firstlineno, code.co_name), say(fault))
-            )
+            self._events.append(Refused(first_line(code), say(fault)))
             return
         attempt = failed[1]
         attempt.suppressed = True
@@ -231,10 +230,9 @@ def _raised_first(fault: Any) -> Any:
 def _raised(trace: TracebackType | None) -> Line:
     """Return the innermost line of a traceback that does more than make the exception."""
     found = NO_CODE
-    while trace is not None:
-        code = trace.tb_frame.f_code
+    for frame, number in walk_tb(trace):
+        code = frame.f_code
         if not code.co_filename.endswith(MAKES):
             name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
-            found = Line(code.co_filename, trace.tb_lineno, name)
-        trace = trace.tb_next
+            found = Line(code.co_filename, number, name)
     return found

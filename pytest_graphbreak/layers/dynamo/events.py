@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.messages import Reason, reason
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, outwards
 
 Calls = tuple[tuple[str, int], ...]
 """The number of operators of an FX graph that come from each stack, as Dynamo writes it."""
@@ -293,13 +293,12 @@ _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
 def in_capture(frame: FrameType | None) -> bool:
     """Return whether torch was compiling when Dynamo's hook, whose frame is given, was called."""
     nearest = True
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if _CAPTURE.search(file) and frame.f_code.co_name != _RUNS_CAPTURED:
+    for one in outwards(frame):
+        file = one.f_code.co_filename
+        if _CAPTURE.search(file) and one.f_code.co_name != _RUNS_CAPTURED:
             return True
         if nearest and _TORCH.search(file) and not _FRAME_HOOK.search(file):
             if _SYMBOLIC_SIZES.search(file):
                 return True
             nearest = False
-        frame = frame.f_back
     return False

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, ClassVar, Final
 
 from pytest_graphbreak.layers.dynamo.events import (
@@ -28,7 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
 from pytest_graphbreak.model.places import is_resume
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, first_line, of_traceback
 
 
 class LateSensor(LatePatch):
@@ -133,7 +132,7 @@ class ExportSensor(LateSensor):
             traced = (
                 tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
                 if stack
-                else _traceback_lines(fault.__traceback__)
+                else of_traceback(fault.__traceback__)
             )
             self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
         except Exception as error:
@@ -169,15 +168,6 @@ def _root_cause(fault: BaseException) -> BaseException:
         assert fault.__cause__ is not None
         fault = fault.__cause__
     return fault
-
-
-def _traceback_lines(trace: TracebackType | None) -> tuple[Line, ...]:
-    found = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        found.append(Line(code.co_filename, trace.tb_lineno or 0, code.co_name))
-        trace = trace.tb_next
-    return tuple(found)
 
 
 # Packages of precompiled code: Dynamo's own cache on disk (``TORCH_CACHING_PRECOMPILE=1``).
@@ -263,9 +253,7 @@ class PackageSensor(LateSensor):
                 continue
             for number, _ in enumerate(entry.backend_ids):
                 attempt = Attempt(f"{first + frame}/{number}", outcome="compiled", packaged=True)
-                attempt.code = attempt.written = Line(
-                    code.co_filename, code.co_firstlineno, code.co_name
-                )
+                attempt.code = attempt.written = first_line(code)
                 attempt.above = above
                 attempt.parent = main if is_resume(code.co_name) or main is not None else None
                 attempt.guards = () if number else None

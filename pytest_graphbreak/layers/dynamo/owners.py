@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.model import stacks
@@ -33,19 +33,40 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
     """
     compiled = outermost = _plain(values.get("self"))
     inside = True
-    while frame is not None and not frame.f_code.co_filename.endswith(stacks.RUNNERS):
-        file = frame.f_code.co_filename
+    for one in stacks.outwards(frame):
+        file = one.f_code.co_filename
+        if file.endswith(stacks.RUNNERS):
+            break
         if file.endswith(_EVAL_FRAME):
             inside = False
         elif file.endswith(_MODULE):
-            module = _plain(frame.f_locals.get("self"))
+            module = _plain(one.f_locals.get("self"))
             outermost = outermost if module is None else module
             compiled = outermost if inside else compiled
-        frame = frame.f_back
     if outermost is None:
         return ""
     held = "" if compiled is outermost else _holder(outermost, compiled)
     return f"{type(outermost).__name__}{held}"
+
+
+def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | None:
+    """Return the ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper of it.
+
+    Every model of transformers is compiled as the same few wrappers. ``values`` are the locals of
+    the function that is compiled.
+    """
+    # No truth, length or attribute of a user's object is asked for: each may run their code.
+    module = values.get("self")
+    if module is None and type(values.get("args")) is tuple:
+        module = next(iter(values["args"]), None)
+    if sys.modules["torch"].nn.Module not in type(module).__mro__:
+        return None
+    function: Any = getattr(type(module), "forward", None)
+    found = False
+    while hasattr(function, "__wrapped__"):
+        found = found or getattr(function, "__code__", None) is code
+        function = function.__wrapped__
+    return getattr(function, "__code__", None) if found else None
 
 
 def of_graph(graph: Any) -> str:

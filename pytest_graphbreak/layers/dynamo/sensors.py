@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -59,12 +58,12 @@ from pytest_graphbreak.layers.dynamo.late import (
     ModuleSensor,
     PackageSensor,
 )
-from pytest_graphbreak.layers.dynamo.owners import of_graph, owner
+from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
 
 class DynamoSensors:
@@ -82,10 +81,13 @@ class DynamoSensors:
         self._ledger = Ledger()
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
-        self._exports = ExportSensor(self.events, self._above, self._sensor_failed)
-        self._buckets = BucketSensor(self._local, self._sensor_failed)
-        self._packages = PackageSensor(self.events, self._above, self._sensor_failed)
-        self._modules = ModuleSensor(self.events, self._above, self._sensor_failed)
+        noting = self.events, self._above, self._sensor_failed
+        self._late = (
+            ExportSensor(*noting),
+            BucketSensor(self._local, self._sensor_failed),
+            PackageSensor(*noting),
+            ModuleSensor(*noting),
+        )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
@@ -122,10 +124,8 @@ class DynamoSensors:
         self._ledger.begin(self._found.get(names.COUNTERS))
         if self.executions is not None:
             self._guard_runs(self.executions.attach)
-        self._exports.attach()
-        self._buckets.attach()
-        self._packages.attach()
-        self._modules.attach()
+        for sensor in self._late:
+            sensor.attach()
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -149,12 +149,10 @@ class DynamoSensors:
 
     def detach(self) -> None:
         """Take the sensors out."""
-        self._modules.detach()
+        for sensor in reversed(self._late):
+            sensor.detach()
         if self.executions is not None:
             self.executions.detach()
-        self._packages.detach()
-        self._buckets.detach()
-        self._exports.detach()
         for patch in reversed(self._patches):
             patch.remove()
         self._patches.clear()
@@ -206,15 +204,15 @@ class DynamoSensors:
         self._local.failed = None
         attempt.id = str(kwargs["compile_id"])
         code: CodeType = argument("code", self._where, args, kwargs)
-        attempt.code = attempt.written = _code(code)
-        if forward := _forward(code, argument("locals", self._where, args, kwargs)):
-            attempt.written = _code(forward)
+        values = argument("locals", self._where, args, kwargs)
+        attempt.code = first_line(code)
+        attempt.written = first_line(written_forward(code, values) or code)
         attempt.export = bool(argument("export", self._where, args, kwargs))
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
         attempt.above, attempt.parent = self._look_up(caller())
-        attempt.owner = owner(caller(), argument("locals", self._where, args, kwargs))
+        attempt.owner = owner(caller(), values)
         self._latest[attempt.code] = attempt
-        self._signatures[attempt.id] = signature(argument("locals", self._where, args, kwargs))
+        self._signatures[attempt.id] = signature(values)
 
     def _above(self) -> tuple[Line, ...]:
         """Return the stack that called a function of torch, from the test on."""
@@ -225,22 +223,19 @@ class DynamoSensors:
         above: list[Line] = []
         parent = None
         searching = True
-        while frame is not None:
-            code = frame.f_code
-            file, name = code.co_filename, code.co_name
+        for one in outwards(frame):
+            file = one.f_code.co_filename
             if file.endswith(_EVAL_FRAME):
                 # A torch.compile wrapper: what called it did not cause this attempt.
                 searching = False
             elif file.endswith(stacks.RUNNERS):
                 break
             elif not file.endswith(_CONVERT_FRAME):
-                above.append(Line(file, frame.f_lineno or 0, name))
+                above.append(line_at(one))
                 if searching:
-                    parent = self._latest.get(Line(file, code.co_firstlineno, name))
+                    parent = self._latest.get(first_line(one.f_code))
                     searching = parent is None
-            frame = frame.f_back
-        above.reverse()
-        return tuple(above), parent
+        return tuple(reversed(above)), parent
 
     def _end(self, attempt: Attempt, result: Any, fault: BaseException | None) -> None:
         try:
@@ -396,26 +391,3 @@ def _positions(function: Any, wanted: tuple[str, ...]) -> dict[str, int]:
         if name not in positions:
             raise ValueError(f"it has no parameter {name!r} any more")
     return positions
-
-
-def _code(code: CodeType) -> Line:
-    return Line(code.co_filename, code.co_firstlineno, code.co_name)
-
-
-def _forward(code: CodeType, values: dict[str, Any]) -> CodeType | None:
-    """Return the ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper of it.
-
-    Every model of transformers is compiled as the same few wrappers.
-    """
-    # No truth, length or attribute of a user's object is asked for: each may run their code.
-    module = values.get("self")
-    if module is None and type(values.get("args")) is tuple:
-        module = next(iter(values["args"]), None)
-    if sys.modules["torch"].nn.Module not in type(module).__mro__:
-        return None
-    function: Any = getattr(type(module), "forward", None)
-    found = False
-    while hasattr(function, "__wrapped__"):
-        found = found or getattr(function, "__code__", None) is code
-        function = function.__wrapped__
-    return getattr(function, "__code__", None) if found else None

@@ -22,7 +22,7 @@ from typing import Any, Final
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import Key
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
 # Calls of ``equinox.filter_jit``: the arguments that JAX gets there, named as the user wrote them.
 #
@@ -166,7 +166,7 @@ class JaxCall:
         if self.own:
             return None
         if code := code_of(self.fun):
-            line = Line(code.co_filename, code.co_firstlineno, code.co_name)
+            line = first_line(code)
             return None if line.file.startswith(home()) else line
         found = _SOURCE.fullmatch(self.source)
         return Line(found[2], int(found[3]), found[1]) if found is not None else None
@@ -278,11 +278,7 @@ def _is_work(frame: FrameType) -> bool:
 
 def lines(frame: FrameType | None) -> tuple[Line, ...]:
     """Return the stack from the outermost frame to this one."""
-    found = []
-    while frame is not None:
-        found.append(Line(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
-        frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(map(line_at, outwards(frame)))[::-1]
 
 
 _WHOLE: Final = ("call_exported",)

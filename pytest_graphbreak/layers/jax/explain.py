@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers import origins
-from pytest_graphbreak.layers.jax.calls import LIBRARIES, is_jax, lines
+from pytest_graphbreak.layers.jax.calls import LIBRARIES, home, lines
 from pytest_graphbreak.layers.jax.events import (
     Event,
     Executable,
@@ -33,7 +33,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.model.stacks import Line, since_test, users
+from pytest_graphbreak.model.stacks import Line, of_traceback, since_test, users
 
 MOST_NAMES: Final = 6
 """The most operations of one line that are named; the rest are counted."""
@@ -280,14 +280,7 @@ def refused(name: str, error: BaseException) -> str:
 
 def stop_stack(error: BaseException, frame: FrameType | None) -> tuple[Line, ...]:
     """Return the frames from the outermost to the one that asked, without JAX's at the end."""
-    found = [*lines(frame)]
-    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    inner = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        line = Line(code.co_filename, trace.tb_lineno, code.co_name)
-        inner.append((line, is_jax(trace.tb_frame)))
-        trace = trace.tb_next
-    while inner and inner[-1][1]:
+    inner = [*of_traceback(error.__traceback__)[1:]]
+    while inner and inner[-1].file.startswith(home()):
         inner.pop()
-    return (*found, *(line for line, _ in inner))
+    return (*lines(frame), *inner)

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_graphbreak.layers.dynamo.owners import written_forward
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder, python_stack
 from pytest_graphbreak.layers.xla.fx import FxGraph, Piece
 from pytest_graphbreak.layers.xla.lazy import Lazy
-from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name, written_forward
+from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -56,7 +57,8 @@ class Bridge:
             return None
         env = output.tracing_context.fake_mode.shape_env
         frame = output.root_tx
-        written = written_forward(frame.f_code, frame.f_locals) if frame is not None else None
+        code = written_forward(frame.f_code, frame.f_locals) if frame is not None else None
+        written = (code.co_filename, code.co_name) if code is not None else None
         self._compiled[env] = Compiled(str(compile_id), written=written)
         return output, env
 

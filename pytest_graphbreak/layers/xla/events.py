@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.layers import hooks
@@ -25,7 +24,7 @@ from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, line_at, outwards
 
 # The number of graphs that the PJRT client compiled: the corrected ``CompileTime`` metric.
 #
@@ -294,12 +293,7 @@ def without_hooks(frames: Iterable[Line]) -> tuple[Line, ...]:
 
 def python_stack() -> tuple[Line, ...]:
     """Return the Python frames of this thread, the innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    found = []
-    while frame is not None:
-        found.append(Line(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
-        frame = frame.f_back
-    return tuple(found)
+    return tuple(map(line_at, outwards(sys._getframe(1))))
 
 
 def _since(before: int, after: int) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 _GETATTR = re.compile(r"\bgetattr\(([^()]{1,500}), '([^']{1,200})'\)")
@@ -102,28 +100,6 @@ def dynamo_name(source: Any) -> str:
     """Return Dynamo's name for a source. It is a method up to torch 2.9, a property later."""
     name = source.name
     return str(name() if callable(name) else name)
-
-
-def written_forward(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the ``forward`` inside of a wrapper that was compiled with these local variables.
-
-    Every model of transformers is compiled as the same few wrappers.
-    """
-    module = values.get("self")
-    if module is None and type(values.get("args")) is tuple:
-        module = next(iter(values["args"]), None)
-    kind: Any = type(module)
-    if sys.modules["torch"].nn.Module not in kind.__mro__:
-        return None
-    function: Any = kind.forward
-    wrappers = []
-    while hasattr(function, "__wrapped__"):
-        wrappers.append(getattr(function, "__code__", None))
-        function = function.__wrapped__
-    written = getattr(function, "__code__", None)
-    if code not in wrappers or written is None:
-        return None
-    return written.co_filename, written.co_name
 
 
 def source_name(source: str) -> str:

@@ -62,29 +62,16 @@ CALL = Sensor(
 INTERPRET = Sensor(
     "torch.fx.graph", "Graph.process_inputs", "graphs that a backend runs lazily are seen there"
 )
-MARK = Sensor(
-    "_XLAC", "_xla_step_marker", "what differs between the graphs of a sync is seen there"
-)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
     "torch._dynamo.output_graph",
     "OutputGraph.compile_and_call_fx_graph",
     "device graphs are tied to Dynamo's there",
 )
-SENSORS: Final = (
-    EXTRACT,
-    EXTRACT_COPY,
-    LOWER,
-    TRY,
-    RUN,
-    SETTLE,
-    CACHED,
-    CALL,
-    INTERPRET,
-    BACKWARD,
-    COMPILE,
-    MARK,
+MARK = Sensor(
+    "_XLAC", "_xla_step_marker", "what differs between the graphs of a sync is seen there"
 )
+SENSORS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Sensor))
 
 
 def _hooks(
