@@ -49,6 +49,31 @@ class Window(Protocol):
         ...
 
 
+class OneWindow(ABC):
+    """A window that looks at what was observed, and remembers the last look once it is closed."""
+
+    _is_open = True
+    _last: Record | None = None
+
+    @abstractmethod
+    def _look(self) -> Record | None:
+        """Return what has been seen so far; None if the layer was not there at all."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Put back what the window put in."""
+
+    def peek(self) -> Record | None:
+        return self._look() if self._is_open else self._last
+
+    def close(self) -> Record | None:
+        if self._is_open:
+            self._last = self._look()
+            self._is_open = False
+            self._leave()
+        return self._last
+
+
 class Observer(ABC):
     """A layer that can be watched: the class that its description names as ``observer``.
 

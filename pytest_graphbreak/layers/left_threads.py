@@ -124,6 +124,13 @@ class Events(list[T]):
         for event in events:
             self.append(event)
 
+    def within(self, first: int, excluded: Iterable[tuple[int, int]], until: int) -> Iterator[T]:
+        """Yield the events from ``first`` on, of all threads, without those that are excluded."""
+        for left, back in excluded:
+            yield from self[first:left]
+            first = back
+        yield from self[first:until]
+
     def thread(self, event: T) -> threading.Thread | None:
         """Return the thread that a test had left if the event happened in it; else None."""
         return self._threads.get(id(event))

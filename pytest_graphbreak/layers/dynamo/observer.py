@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window
 from pytest_graphbreak.layers.dynamo import isolation, late
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
@@ -135,7 +135,7 @@ class DynamoObserver(Observer):
             self._import = None
 
 
-class DynamoWindow:
+class DynamoWindow(OneWindow):
     """What Dynamo did between ``open`` and ``close``."""
 
     def __init__(
@@ -157,8 +157,6 @@ class DynamoWindow:
         self._ran = sensors.ran()
         self._left_threads = LeftThreads()
         self._last_read: tuple[int, Record] | None = None
-        self._open = True
-        self._seen: Record | None = None
 
     def begin(self) -> None:
         """Begin where Dynamo is imported already: note what prevents observing it."""
@@ -196,18 +194,11 @@ class DynamoWindow:
             except Exception as fault:
                 self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
 
-    def close(self) -> Record | None:
-        if self._open:
-            self._seen = self._look()
-            self._open = False
-            self._observer.leave(self)
-        return self._seen
-
-    def peek(self) -> Record | None:
-        """Return what was seen; cheap while nothing new happened: events are read once."""
-        return self._look() if self._open else self._seen
+    def _leave(self) -> None:
+        self._observer.leave(self)
 
     def _look(self) -> Record | None:
+        """Return what was seen; cheap while nothing new happened: events are read once."""
         if "torch" not in sys.modules:
             return None
         if DYNAMO in sys.modules and not self._sensors.attached:
@@ -216,7 +207,8 @@ class DynamoWindow:
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            self._last_read = (until, self._read(list(self._within(events, until))))
+            within = list(events.within(self._first, self._excluded, until))
+            self._last_read = (until, self._read(within))
         return self._with_runs(self._last_read[1])
 
     def _with_runs(self, record: Record) -> Record:
@@ -231,14 +223,6 @@ class DynamoWindow:
             return replace(record, errors=(*record.errors, error))
         count = sum(run.count for run in runs)
         return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
-
-    def _within(self, events: Sequence[Event], until: int) -> Iterator[Event]:
-        """Yield the events of this window, of all threads, without those of wider fixtures."""
-        begin = self._first
-        for left, back in self._excluded:
-            yield from events[begin:left]
-            begin = back
-        yield from events[begin:until]
 
     def _read(self, within: Sequence[Event]) -> Record:
         events = [event for event in within if self._left_thread(event) is None]

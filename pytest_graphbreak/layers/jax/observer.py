@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import Event, Executable, is_on_device
 from pytest_graphbreak.layers.jax.explain import explained
@@ -100,7 +100,7 @@ class HostObserver(JaxObserver):
         return not is_on_device(program)
 
 
-class JaxWindow:
+class JaxWindow(OneWindow):
     """One stretch of time on one of the two layers."""
 
     def __init__(
@@ -112,8 +112,6 @@ class JaxWindow:
         self._not_isolated = not_isolated
         self._excluded: list[tuple[int, int]] = []
         self._errors: list[str] = []
-        self._closed = False
-        self._last: Record | None = None
         self._last_read: tuple[Any, Record] | None = None
         try:
             SENSORS.acquire()
@@ -122,20 +120,14 @@ class JaxWindow:
         self._first = len(SENSORS.events)
         self._left_threads = LeftThreads()
 
-    def peek(self) -> Record | None:
-        if self._closed:
-            return self._last
+    def _look(self) -> Record | None:
         if not private.loaded():
             return None
         disabled = self._observer.layer == JaxObserver.layer and private.jit_is_disabled()
         return self._observe().noted(DISABLED if disabled else "")
 
-    def close(self) -> Record | None:
-        if not self._closed:
-            self._last = self.peek()
-            self._closed = True
-            SENSORS.release()
-        return self._last
+    def _leave(self) -> None:
+        SENSORS.release()
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
@@ -158,7 +150,7 @@ class JaxWindow:
     def _observe(self) -> Record:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
-            events = list(self._events(until))
+            events = list(SENSORS.events.within(self._first, self._excluded, until))
             own = [
                 event for event in events if SENSORS.events.thread(event) not in self._left_threads
             ]
@@ -185,14 +177,6 @@ class JaxWindow:
             if (thread := SENSORS.events.thread(event)) in self._left_threads and thread is not None
         )
         return self._left_threads.notes(self._observer.layer, made)
-
-    def _events(self, until: int) -> Iterator[Event]:
-        """Yield the events of this window, of all threads, without those of wider fixtures."""
-        begin = self._first
-        for left, back in self._excluded:
-            yield from SENSORS.events[begin:left]
-            begin = back
-        yield from SENSORS.events[begin:until]
 
 
 DISABLED = "jax: JAX_DISABLE_JIT is set (or jax.disable_jit), so jax.jit compiles nothing"

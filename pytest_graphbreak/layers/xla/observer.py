@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import MissingName, Observer
+from pytest_graphbreak.layers.base import MissingName, Observer, OneWindow
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.xla import private
@@ -186,7 +186,7 @@ class _Isolation:
         )
 
 
-class XlaWindow:
+class XlaWindow(OneWindow):
     """One stretch of time on the xla layer."""
 
     def __init__(
@@ -196,8 +196,6 @@ class XlaWindow:
         self._places = places
         self._reasons = reasons
         self._isolation = isolation
-        self._closed = False
-        self._last: Record | None = None
         self._excluded: list[tuple[int, int, int]] = []
         _sensors.acquire(reasons, runs)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
@@ -205,9 +203,7 @@ class XlaWindow:
         self._loaded = _recorder.loaded
         self._left_threads = LeftThreads()
 
-    def peek(self) -> Record | None:
-        if self._closed:
-            return self._last
+    def _look(self) -> Record | None:
         return self._observe() if native.loaded() else None
 
     @contextmanager
@@ -238,15 +234,10 @@ class XlaWindow:
             _recorder.drain()
         return _recorder.graphs, len(_recorder.events)
 
-    def close(self) -> Record | None:
-        if self._closed:
-            return self._last
-        self._last = self.peek()
-        self._closed = True
+    def _leave(self) -> None:
         _sensors.release(self._reasons)
         if self._isolation is not None:
             self._isolation.end()
-        return self._last
 
     def _own(self) -> tuple[int, list[Event]]:
         """Return the number of graphs and the events of this window, without what is excluded."""
