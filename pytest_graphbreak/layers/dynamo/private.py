@@ -40,78 +40,40 @@ class Name:
         return f"{self.module}.{self.chain}"
 
 
-COMPILE = Name("torch._dynamo.convert_frame", "_compile", "frames cannot be counted or identified")
-SUPPRESS = Name(
-    "torch._dynamo.convert_frame",
-    "format_error_msg",
-    "functions that run in eager cannot be distinguished from errors that the test saw",
+_FRAMES = "torch._dynamo.convert_frame"
+_OUTPUT = "torch._dynamo.output_graph"
+_TRACING = "torch._dynamo.symbolic_convert"
+_EXC = "torch._dynamo.exc"
+
+_NO_RECOMPILES = "recompiles cannot be seen"
+_NO_BREAKS = "graph breaks cannot be seen"
+_NOT_RESUMED = "graph breaks that are resumed at an earlier line cannot be seen"
+_NO_RUNS = "runs of graphs cannot be counted (graph_budget_runs = off does without)"
+_NOT_SUPPRESSED = (
+    "functions that run in eager cannot be distinguished from errors that the test saw"
 )
-REASONS = Name(
-    "torch._dynamo.convert_frame",
-    "get_and_maybe_log_recompilation_reasons",
-    "recompiles cannot be seen",
-    since=(2, 7),
-)
-REASONS_26 = Name(
-    "torch._dynamo.convert_frame",
-    "get_and_maybe_log_recompilation_reason",
-    "recompiles cannot be seen",
-    until=(2, 6),
-)
-BACKEND = Name(
-    "torch._dynamo.output_graph",
-    "OutputGraph.call_user_compiler",
-    "graphs can be counted by Dynamo's own counter only",
-)
-INSTALL = Name(
-    "torch._dynamo.output_graph",
-    "OutputGraph.install_global_unsafe",
-    "runs of graphs cannot be counted (graph_budget_runs = off does without)",
-)
-BREAK = Name(
-    "torch._dynamo.symbolic_convert",
-    "InstructionTranslatorBase.log_graph_break",
-    "graph breaks cannot be seen",
-    since=(2, 10),
-)
-BREAK_29 = Name(
-    "torch._dynamo.symbolic_convert", "log_graph_break", "graph breaks cannot be seen", until=(2, 9)
-)
+_NO_COUNT = "graphs can be counted by Dynamo's own counter only"
+_NO_KIND = "graph breaks cannot be distinguished from other failures"
+_NOT_SKIPPED = "functions that were skipped without an error cannot be seen"
+_UNCHECKED = "the graphs seen cannot be checked against Dynamo's own count"
+
+COMPILE = Name(_FRAMES, "_compile", "frames cannot be counted or identified")
+SUPPRESS = Name(_FRAMES, "format_error_msg", _NOT_SUPPRESSED)
+REASONS = Name(_FRAMES, "get_and_maybe_log_recompilation_reasons", _NO_RECOMPILES, since=(2, 7))
+REASONS_26 = Name(_FRAMES, "get_and_maybe_log_recompilation_reason", _NO_RECOMPILES, until=(2, 6))
+BACKEND = Name(_OUTPUT, "OutputGraph.call_user_compiler", _NO_COUNT)
+INSTALL = Name(_OUTPUT, "OutputGraph.install_global_unsafe", _NO_RUNS)
+BREAK = Name(_TRACING, "InstructionTranslatorBase.log_graph_break", _NO_BREAKS, since=(2, 10))
+BREAK_29 = Name(_TRACING, "log_graph_break", _NO_BREAKS, until=(2, 9))
 STACK = Name("torch._guards", "TracingContext.extract_stack", "graph breaks have no place")
-UNSUPPORTED = Name(
-    "torch._dynamo.exc", "Unsupported", "graph breaks cannot be distinguished from other failures"
-)
+UNSUPPORTED = Name(_EXC, "Unsupported", _NO_KIND)
 # Until 2.9 a break that is resumed at an earlier line, and until 2.10 a break
 # inside a generator or a loop, reach no log: the exception has to be followed.
-UNSUPPORTED_INIT = Name(
-    "torch._dynamo.exc",
-    "Unsupported.__init__",
-    "graph breaks that are resumed at an earlier line cannot be seen",
-    until=(2, 9),
-)
-RESTART = Name(
-    "torch._dynamo.symbolic_convert",
-    "SpeculationEntry.fail_and_restart_analysis",
-    "graph breaks that are resumed at an earlier line cannot be seen",
-    until=(2, 9),
-)
-STEP = Name(
-    "torch._dynamo.symbolic_convert",
-    "InstructionTranslatorBase.step_graph_break",
-    "graph breaks that are resumed at an earlier line cannot be seen",
-    until=(2, 9),
-)
-SKIP = Name(
-    "torch._dynamo.exc",
-    "SkipFrame",
-    "functions that were skipped without an error cannot be seen",
-    until=(2, 10),
-)
-COUNTERS = Name(
-    "torch._dynamo.utils",
-    "counters",
-    "the graphs seen cannot be checked against Dynamo's own count",
-)
+UNSUPPORTED_INIT = Name(_EXC, "Unsupported.__init__", _NOT_RESUMED, until=(2, 9))
+RESTART = Name(_TRACING, "SpeculationEntry.fail_and_restart_analysis", _NOT_RESUMED, until=(2, 9))
+STEP = Name(_TRACING, "InstructionTranslatorBase.step_graph_break", _NOT_RESUMED, until=(2, 9))
+SKIP = Name(_EXC, "SkipFrame", _NOT_SKIPPED, until=(2, 10))
+COUNTERS = Name("torch._dynamo.utils", "counters", _UNCHECKED)
 CONFIG = Name("torch._dynamo.config", "disable", "whether Dynamo is disabled cannot be known")
 
 NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))

@@ -41,27 +41,22 @@ BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 COPY: Final = "torch_xla.core.dynamo_bridge"
 """The module with ``from`` the bridge ``import *``, where torch's openxla and tt look it up."""
 
+_SPLITS: Final = "the nodes that split a graph are seen there"
+_LAZY: Final = "graphs that a backend runs lazily are seen there"
+
 EXTRACT = Sensor(BRIDGE, "extract_compiled_graph", "FX graphs are seen there")
 EXTRACT_COPY = EXTRACT._replace(module=COPY)
 LOWER = Sensor(BRIDGE, "extract_graph_helper", "the xla graphs of an FX graph are seen there")
-TRY = Sensor(
-    BRIDGE, "UnsupportedNodesCollector.run_node", "the nodes that split a graph are seen there"
-)
-RUN = Sensor(BRIDGE, "InputCollector.run_node", "the nodes that split a graph are seen there")
+TRY = Sensor(BRIDGE, "UnsupportedNodesCollector.run_node", _SPLITS)
+RUN = Sensor(BRIDGE, "InputCollector.run_node", _SPLITS)
 SETTLE = Sensor(
     "_XLAC",
     "_xla_sync_multi",
     "inputs that are settled before a compiled program runs are seen there",
 )
 CACHED = Sensor("_XLAC", "_run_cached_graph", "the lines that run compiled graphs are seen there")
-CALL = Sensor(
-    "torch.fx.graph_module",
-    "_WrappedCall.__call__",
-    "graphs that a backend runs lazily are seen there",
-)
-INTERPRET = Sensor(
-    "torch.fx.graph", "Graph.process_inputs", "graphs that a backend runs lazily are seen there"
-)
+CALL = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _LAZY)
+INTERPRET = Sensor("torch.fx.graph", "Graph.process_inputs", _LAZY)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
     "torch._dynamo.output_graph",
