@@ -71,34 +71,27 @@ class Sequence:
 Node = Scalar | Mapping | Sequence
 
 
-def start_of(key: Scalar) -> int:
-    """Return where a key begins, as an offset in characters."""
-    return _start(key)
-
-
-def end_of(node: Node) -> int:
-    """Return where a node ends; a block scalar ends after the blank lines that follow it."""
-    return _end(node) if isinstance(node, Scalar) else node.end
-
-
-def line_of(node: Node) -> int:
-    """Return the line of a node, 1-based."""
-    return _line(node) if isinstance(node, Scalar) else node.line
-
-
 # Events that were parsed have their marks; their types allow None, hence Any.
 
 
-def _start(event: Any) -> int:
-    return event.start_mark.index  # type: ignore[no-any-return]
+def start_of(key: Any) -> int:
+    """Return where a key begins, as an offset in characters."""
+    return key.start_mark.index  # type: ignore[no-any-return]
 
 
-def _end(event: Any) -> int:
-    return event.end_mark.index  # type: ignore[no-any-return]
+def end_of(node: Any) -> int:
+    """Return where a node or an event ends.
+
+    A block scalar ends after the blank lines that follow it.
+    """
+    made = isinstance(node, Mapping | Sequence)
+    return node.end if made else node.end_mark.index  # type: ignore[no-any-return]
 
 
-def _line(event: Any) -> int:
-    return event.start_mark.line + 1  # type: ignore[no-any-return]
+def line_of(node: Any) -> int:
+    """Return the line of a node or an event, 1-based."""
+    made = isinstance(node, Mapping | Sequence)
+    return node.line if made else node.start_mark.line + 1  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=4096)  # most of a file consists of the same few keys and numbers
@@ -152,7 +145,7 @@ class _Builder:
         self.following()  # the end of the document
         event = self.following()
         if type(event) is not StreamEndEvent:
-            line = _line(event)
+            line = line_of(event)
             raise _error("a second YAML document", line, "a file holds one; merge them")
         return node
 
@@ -165,7 +158,7 @@ class _Builder:
         if type(event) is ScalarEvent:
             return event
         if depth > DEEPEST:
-            line = _line(event)
+            line = line_of(event)
             raise _error(f"nested more than {DEEPEST} deep", line, "no baseline is")
         if type(event) is MappingStartEvent:
             return self.mapping(event, depth)
@@ -191,7 +184,7 @@ class _Builder:
                 raise self.refused(key)
             value = self.node(following(), depth + 1)
             items[text] = (key, value)
-        made.end = end_of(value) if value is not None and not made.flow else _end(key)
+        made.end = end_of(value) if value is not None and not made.flow else end_of(key)
         return made
 
     def sequence(self, event: Any, depth: int) -> Sequence:
@@ -199,14 +192,14 @@ class _Builder:
         first = event
         while type(event := self.following()) is not SequenceEndEvent:
             items.append(self.node(event, depth + 1))
-        end = end_of(items[-1]) if items and not first.flow_style else _end(event)
-        return Sequence(items, end, _line(first))
+        end = end_of(items[-1]) if items and not first.flow_style else end_of(event)
+        return Sequence(items, end, line_of(first))
 
     def refused(
         self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
     ) -> BaselineError:
         """Return the error for an event that is not allowed at its place."""
-        line = _line(event)
+        line = line_of(event)
         if type(event) is AliasEvent:
             return _error(f"an alias (*{event.anchor})", line, "write the values out")
         if event.anchor is not None:

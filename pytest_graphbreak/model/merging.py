@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -13,38 +13,25 @@ from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Break, Eager, Frames, Graph, LineRuns, Recompile, Record
 
+_NO_FRAMES: Final = Frames()
+
 
 def record_of(
-    layer: str,
-    *,
-    graphs: int = 0,
-    recompiles: int = 0,
-    attempted: int = 0,
-    compiled: int = 0,
-    breaks: Iterable[Break] = (),
-    eager: Iterable[Eager] = (),
-    recompile_list: Iterable[Recompile] = (),
-    graph_list: Iterable[Graph] = (),
-    errors: Iterable[str] = (),
-    notes: Iterable[str] = (),
+    layer: str, *, graphs: int = 0, recompiles: int = 0, frames: Frames = _NO_FRAMES, **lists: Any
 ) -> Record:
-    """Return a record of what was observed on one layer, with repeated places merged."""
-    return merge(
-        [
-            Record(
-                layers=(layer,),
-                graphs={layer: graphs},
-                recompiles={layer: recompiles},
-                frames=Frames(attempted, compiled),
-                breaks=tuple(breaks),
-                eager=tuple(eager),
-                recompile_list=tuple(recompile_list),
-                graph_list=tuple(graph_list),
-                errors=tuple(errors),
-                notes=tuple(notes),
-            )
-        ]
+    """Return a record of what was observed on one layer, with repeated places merged.
+
+    ``lists`` are lists of a ``Record`` by name, each as any iterable.
+    """
+    given: dict[str, Any] = {name: tuple(items) for name, items in lists.items()}
+    record = Record(
+        layers=(layer,),
+        graphs={layer: graphs},
+        recompiles={layer: recompiles},
+        frames=frames,
+        **given,
     )
+    return merge([record])
 
 
 def merge(records: Sequence[Record]) -> Record:
@@ -52,25 +39,32 @@ def merge(records: Sequence[Record]) -> Record:
 
     Settings are left out, since they belong to no single process or layer.
     """
-    layers = {layer for record in records for layer in record.layers}
+
+    def every(name: str) -> Iterator[Any]:
+        return (item for record in records for item in getattr(record, name))
+
+    def counts(name: str) -> dict[str, int]:
+        return _known(getattr(record, name) for record in records)
+
+    layers = {*every("layers")}
     return Record(
         layers=tuple(layer for layer in LAYERS if layer in layers),
-        graphs=_sum(record.graphs for record in records),
-        recompiles=_sum(record.recompiles for record in records),
+        graphs=_positive(counts("graphs")),
+        recompiles=_positive(counts("recompiles")),
         frames=Frames(
             sum(record.frames.attempted for record in records),
             sum(record.frames.compiled for record in records),
         ),
-        breaks=_places(item for record in records for item in record.breaks),
-        eager=_places(item for record in records for item in record.eager),
-        recompile_list=tuple(item for record in records for item in record.recompile_list),
-        graph_list=tuple(item for record in records for item in record.graph_list),
-        executions=_known(record.executions for record in records),
-        reads=_known(record.reads for record in records),
-        execution_list=_places(item for record in records for item in record.execution_list),
-        read_list=_places(item for record in records for item in record.read_list),
-        errors=_once(error for record in records for error in record.errors),
-        notes=_once(note for record in records for note in record.notes),
+        breaks=_places(every("breaks")),
+        eager=_places(every("eager")),
+        recompile_list=tuple(every("recompile_list")),
+        graph_list=tuple(every("graph_list")),
+        executions=counts("executions"),
+        reads=counts("reads"),
+        execution_list=_places(every("execution_list")),
+        read_list=_places(every("read_list")),
+        errors=tuple(dict.fromkeys(every("errors"))),
+        notes=tuple(dict.fromkeys(every("notes"))),
     )
 
 
@@ -110,12 +104,8 @@ def _together(one: Placed, other: Placed) -> Placed:
     return both
 
 
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
-
-
-def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    return {layer: number for layer, number in _known(counts).items() if number}
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {layer: number for layer, number in counts.items() if number > 0}
 
 
 def _known(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -136,8 +126,8 @@ def since(after: Record, before: Record | None) -> Record:
         return after
     return replace(
         after,
-        graphs=_less(after.graphs, before.graphs),
-        recompiles=_less(after.recompiles, before.recompiles),
+        graphs=_positive(_grown(after.graphs, before.graphs)),
+        recompiles=_positive(_grown(after.recompiles, before.recompiles)),
         frames=Frames(
             max(0, after.frames.attempted - before.frames.attempted),
             max(0, after.frames.compiled - before.frames.compiled),
@@ -152,11 +142,6 @@ def since(after: Record, before: Record | None) -> Record:
         read_list=_later_runs(after.read_list, before.read_list),
         errors=tuple(error for error in after.errors if error not in before.errors),
     )
-
-
-def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    left = {layer: count - before.get(layer, 0) for layer, count in after.items()}
-    return {layer: count for layer, count in left.items() if count > 0}
 
 
 def _later_graphs(after: Record, before: Record) -> tuple[Graph, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -41,20 +42,14 @@ class BudgetExceeded(AssertionError):
         """The parts of the message (``text.output.packed``), for code that prints it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A live view of what has been observed since the block began.
+class _Counts(ABC):
+    """The counts of a record."""
 
-    ``graphs`` and ``recompiles`` are those of the deepest layer that made graphs,
-    ``breaks`` the distinct graph breaks of all layers. Everything else is
-    under ``record``. After the block it keeps its last values.
-    """
-
-    _measurement: Measurement
+    __slots__ = ()
 
     @property
-    def record(self) -> Record:
-        return self._measurement.peek()
+    @abstractmethod
+    def record(self) -> Record: ...
 
     @property
     def graphs(self) -> int:
@@ -69,6 +64,22 @@ class Seen:
     @property
     def breaks(self) -> int:
         return len(self.record.breaks)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(_Counts):
+    """A live view of what has been observed since the block began.
+
+    ``graphs`` and ``recompiles`` are those of the deepest layer that made graphs,
+    ``breaks`` the distinct graph breaks of all layers. Everything else is
+    under ``record``. After the block it keeps its last values.
+    """
+
+    _measurement: Measurement
+
+    @property
+    def record(self) -> Record:
+        return self._measurement.peek()
 
     def __repr__(self) -> str:
         """Return what pytest shows below a failed ``assert seen.graphs == 1``."""
@@ -168,24 +179,12 @@ BACKENDS: Final = {**layers.BACKENDS, "cuda": "inductor", "cpu": "inductor"}
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(_Counts):
     """A compiled run. ``output`` is on the device; the counts are those of the run."""
 
     output: Any
     compiled: Any
     seen: Seen
-
-    @property
-    def graphs(self) -> int:
-        return self.seen.graphs
-
-    @property
-    def recompiles(self) -> int:
-        return self.seen.recompiles
-
-    @property
-    def breaks(self) -> int:
-        return self.seen.breaks
 
     @property
     def record(self) -> Record:

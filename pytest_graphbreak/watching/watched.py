@@ -21,13 +21,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.record import Record
 
 _PASSED: Final = frozenset(
@@ -43,8 +43,7 @@ _SHARE: Final = 0.05
 ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Data, frozen=True):
     """The status that a script's process sent last.
 
     ``state``: it ran to its end (``ENDED``), left by ``os._exit`` (``LEFT``), became another
@@ -52,7 +51,7 @@ class Status:
     ``refused`` says why it was not run at all.
     """
 
-    record: Record = field(default_factory=Record)
+    record: Record = Record()
     name: str = ""
     state: str = RUNNING
     refused: str = ""
@@ -74,17 +73,10 @@ class Channel:
         self._number += 1
         turn = self._number % 2
         file = self._files[turn]
-        if (
-            _identity(file) != self._identities[turn]
-        ):  # the script closed it, and the number is another file's now
+        # The script may have closed it, and the number is another file's now.
+        if _identity(file) != self._identities[turn]:
             raise OSError("the channel was closed")
-        data = {
-            "number": self._number,
-            "record": status.record.to_dict(),
-            "name": status.name,
-            "state": status.state,
-            "refused": status.refused,
-        }
+        data = {"number": self._number, "status": status.to_dict()}
         text = memoryview(json.dumps(data).encode())
         os.ftruncate(file, 0)
         at = 0
@@ -100,9 +92,7 @@ class Channel:
         if not found:
             return None
         data = max(found, key=lambda one: int(one["number"]))
-        return Status(
-            Record.from_dict(data["record"]), data["name"], data["state"], data["refused"]
-        )
+        return Status.from_dict(data["status"])
 
     def close(self) -> None:
         for file in self._files:
@@ -141,7 +131,9 @@ class Reporter:
         if NOTIFIER.listener is None:
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
-            self._first(name, state)
+            # The state is sent before the process ends, or becomes another program.
+            send = functools.partial(self._send, state)
+            self._before.append((name, processes.call_first(os, name, send)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -178,18 +170,6 @@ class Reporter:
         with contextlib.suppress(Exception):  # the script itself must not fail from this
             if os.getpid() == self._process and not self._over:
                 self._channel.send(Status(self._peek(), self._name(), state))
-
-    def _first(self, name: str, state: str) -> None:
-        """Have ``state`` sent before the process ends, or becomes another program."""
-        original = getattr(os, name)
-
-        @functools.wraps(original)
-        def first(*args: Any, **kwargs: Any) -> Any:
-            self._send(state)
-            return original(*args, **kwargs)
-
-        self._before.append((name, original))
-        setattr(os, name, first)
 
 
 def can_watch() -> bool:

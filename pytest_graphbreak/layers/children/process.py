@@ -12,11 +12,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import NOTIFIER, Observer, Window
+from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
@@ -134,17 +135,7 @@ class Child:
         atexit.register(self.end)
         if self._forked:
             # multiprocessing ends a forked process by this, and so does code that forks by hand.
-            _before(os, "_exit", self.end)
-
-
-def _before(owner: Any, attribute: str, call: Callable[[], None]) -> None:
-    original = getattr(owner, attribute)
-
-    def first(*args: Any, **kwargs: Any) -> Any:
-        call()
-        return original(*args, **kwargs)
-
-    setattr(owner, attribute, first)
+            processes.call_first(os, "_exit", self.end)
 
 
 def _can_watch(observer: Observer, forked: bool) -> bool:

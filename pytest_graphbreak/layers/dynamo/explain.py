@@ -30,7 +30,16 @@ from pytest_graphbreak.layers.dynamo.events import (
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of, rounded
 from pytest_graphbreak.model.places import Naming, is_resume
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Frames,
+    Graph,
+    Recompile,
+    Record,
+)
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.output import plural
 
@@ -283,8 +292,10 @@ class _Window(EventReader):
             LAYER,
             graphs=len(made) + missed,
             recompiles=len(recompiles),
-            attempted=len(self._attempts),
-            compiled=sum(attempt.outcome == "compiled" for attempt in self._attempts),
+            frames=Frames(
+                len(self._attempts),
+                sum(attempt.outcome == "compiled" for attempt in self._attempts),
+            ),
             breaks=(
                 self.graph_break(event, spent.get(id(event)))
                 for event in events

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.hooks import locate
 
 Version = tuple[int, int]
 LATEST: Version = (999, 0)
@@ -112,17 +113,13 @@ def find(name: Name) -> tuple[Any, str]:
 
     Raises ``MissingName`` if the name, or what should hold it, does not exist.
     """
-    *path, last = name.chain.split(".")
     try:
-        owner: Any = sys.modules.get(name.module) or importlib.import_module(name.module)
-        for attribute in path:
-            owner = getattr(owner, attribute)
-        if isinstance(owner, type):
-            vars(owner)[last]  # an inherited one is another function
-        else:
-            getattr(owner, last)
-    except (ImportError, AttributeError, KeyError) as fault:
+        module = sys.modules.get(name.module) or importlib.import_module(name.module)
+        owner, last = locate(module, name.chain)
+    except (ImportError, AttributeError) as fault:
         raise MissingName(missing(name)) from fault
+    if isinstance(owner, type) and last not in vars(owner):  # an inherited one is another function
+        raise MissingName(missing(name))
     return owner, last
 
 

@@ -34,6 +34,10 @@ FORGOTTEN: Final = (
 )
 
 
+Pairs = tuple[tuple[str, Any], ...]
+"""Names and values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """The key that one program was compiled for.
@@ -43,13 +47,13 @@ class Key:
     are nested, None if that is not known.
     """
 
-    arguments: tuple[tuple[str, Any], ...] = ()
+    arguments: Pairs = ()
     tree: Any = None
-    statics: tuple[tuple[str, Any], ...] = ()
+    statics: Pairs = ()
     shardings: tuple[Any, ...] = ()
     devices: tuple[str, ...] = ()
-    options: tuple[tuple[str, Any], ...] = ()
-    settings: tuple[tuple[str, Any], ...] = ()
+    options: Pairs = ()
+    settings: Pairs = ()
 
 
 def reason(key: Key, known: Sequence[Key]) -> str:
@@ -105,9 +109,7 @@ def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
             yield name, f"{at}: {sharding(old)} before, {sharding(new)} now"
 
 
-def _arguments(
-    before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...], moved: Container[str]
-) -> Iterator[str]:
+def _arguments(before: Pairs, now: Pairs, moved: Container[str]) -> Iterator[str]:
     """Yield the arguments that differ; those in ``moved`` only if their type differs, too."""
     if len(before) != len(now):
         yield f"{len(before)} arrays before, {len(now)} now"
@@ -127,9 +129,7 @@ def _versus(old: str, new: str, one: Any, other: Any) -> str:
     return f"{old}, of another kind than before"
 
 
-def _statics(
-    before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...]
-) -> Iterator[str]:
+def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
     old, new = dict(before), dict(now)
     for name in dict.fromkeys((*old, *new)):
         argument = f"the static argument {_short(name)}"
@@ -145,9 +145,7 @@ def _statics(
                 yield f"{argument}: {one} before, {other} now"
 
 
-def _pairs(
-    what: str, before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...], of: str = ""
-) -> Iterator[str]:
+def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
     old = dict(before)
     for name, new in now:
         if name in old and not _same(old[name], new):
