@@ -1,10 +1,10 @@
 """Puts results into the repository and draws the page of them.
 
-    python -m benchmarks.survey.table [build/survey*.jsonl build/repairs*.jsonl]
+    python -m benchmarks.survey.table [build/survey*.jsonl build/repairs*.jsonl build/drawn*.jsonl]
 
 The files of runs are merged into ``results.jsonl`` and ``repairs.jsonl``, a line for
 each class, sorted by name; of two results of one class the one that ran stays, else
-the later. Then
+the later. What was drawn replaces ``drawn.jsonl``. Then
 ``docs/explanation/survey.md`` is written anew; without files only that is done.
 """
 
@@ -24,6 +24,8 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 RESULTS: Final = HERE / "results.jsonl"
 REPAIRS: Final = HERE / "repairs.jsonl"
+DRAWN: Final = HERE / "drawn.jsonl"
+"""The repairs of classes that were drawn, each held to eleven inputs of a kind."""
 INDEPENDENT: Final = HERE / "independent.json"
 LISTED: Final = HERE / "listed.json"
 """How many classes there are, of each part: what is not in the results was not run."""
@@ -61,7 +63,9 @@ def _slim(each: Plain) -> Plain:
     }
 
 
-def page(results: Sequence[Plain], repairs: Sequence[Plain], listed: Plain) -> str:
+def page(
+    results: Sequence[Plain], repairs: Sequence[Plain], drawn: Sequence[Plain], listed: Plain
+) -> str:
     """The whole page, of the data alone."""
     base = [each for each in results if each["part"] == "base"]
     parts = [
@@ -71,7 +75,7 @@ def page(results: Sequence[Plain], repairs: Sequence[Plain], listed: Plain) -> s
         _generating(results),
         _held(),
         _places(results),
-        _repaired(results, repairs),
+        _repaired(results, repairs, drawn),
         _breaking(results),
         _stopped(results),
     ]
@@ -115,8 +119,9 @@ def _result(base: Sequence[Plain], repairs: Sequence[Plain]) -> str:
     return (
         f"**{_share(whole, len(ran))} of {len(ran)} architectures compile into one graph without a "
         f"break;\n{_share(sum(bool(each.get('breaks')) for each in ran), len(ran))} break at one "
-        f"place or more. `graphbreak fix` removes every break\nin {sum(map(_whole, fixed))} of "
-        f"{len(fixed)} of those.**"
+        f"place or more. `graphbreak fix` removed every break\nin {sum(map(_whole, fixed))} of "
+        f"{len(fixed)} of those: in {_kinds(fixed)['constants']} with numbers that are constant "
+        "for a deployment,\nwhich it now keeps only with `--assume`.**"
     )
 
 
@@ -343,27 +348,108 @@ def _whole(repair: Plain) -> bool:
     return not repair["breaks"][1] and not repair.get("unseen", {}).get("differs")
 
 
-def _unseen(repairs: Sequence[Plain]) -> str:
-    """Describe the results for inputs that the search never used."""
-    held = [each["unseen"] for each in repairs if each.get("unseen")]
-    if not held:
-        return ""
-    counts = [sum(each.get(key, 0) for each in held) for key in ("equal", "raise")]
-    differs = [
-        f"- {each['model']}: {words}"
-        for each in repairs
-        for words in each.get("unseen", {}).get("differs", ())
-    ]
-    listed = "\n".join(differs)
+_KINDS: Final = {
+    "program": (
+        "lines of the program",
+        "no graph more: nothing in it depends on the values of inputs",
+    ),
+    "switch": (
+        "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
+        "no graph more: numbers and sizes are nodes of the graph. A check of the class that "
+        "becomes a node raises RuntimeError in place of its own exception",
+    ),
+    "drops": ("output that compiled code does not write", "no graph more; a line of a log is lost"),
+    "constants": (
+        "constants of a deployment (`fix --assume`)",
+        "a graph for each shape of an image and each padding, up to the recompile limit (8), then "
+        "code without the compiler; RuntimeError where the number depends on other values",
+    ),
+}
+"""What a repair is, and what it costs when inputs vary."""
+
+
+def _kind(repair: Plain) -> str:
+    """Return the kind of a repair by its patches: the one that promises least."""
+    titles = " ".join(repair.get("kept", ()))
+    if "constants of the graph" in titles:
+        return "constants"
+    if "runs only where" in titles or "silent" in titles:
+        return "drops"
+    changed = ("loop goes over", "torch.where", "torch.cond", "while_loop")
+    return "program" if any(one in titles for one in changed) else "switch"
+
+
+def _kinds(repairs: Sequence[Plain]) -> Counter[str]:
+    return Counter(_kind(each) for each in repairs if _whole(each))
+
+
+def _by_kind(repairs: Sequence[Plain]) -> str:
+    counts = _kinds(repairs)
+    rows = "\n".join(
+        f"| {what} | {counts[kind]} | {cost} |" for kind, (what, cost) in _KINDS.items()
+    )
     return (
-        f"The patched scripts of {len(held)} classes were then called in separate processes, "
-        "with inputs that the search never used (other seeds, other tokens, a shorter row, images "
-        f"of another shape): {counts[0]} gave the results of the plain class, {counts[1]} raised "
-        f"on both sides, {len(differs)} did not agree.\n" + (f"\n{listed}\n" if differs else "")
+        "By what the repair is; of several patches of a class the one that promises least:\n\n"
+        f"| kind | classes | cost when inputs vary |\n| --- | ---: | --- |\n{rows}\n"
     )
 
 
-def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
+def _drawn(drawn: Sequence[Plain]) -> str:
+    """Describe the classes that were drawn and run again, with inputs that vary."""
+    if not drawn:
+        return ""
+    rows = []
+    for each in sorted(drawn, key=lambda each: (each["model"], each.get("assume", False))):
+        way = "`--assume`" if each.get("assume") else ""
+        counts = (f"{each[key][0]} to {each[key][1]}" for key in ("breaks", "graphs"))
+        rows.append(" | ".join((each["model"], way, *counts, *_held_to(each))))
+    plain = [each for each in drawn if not each.get("assume")]
+    holds = [each for each in plain if _whole(each)]
+    listed = "\n".join(
+        f"- {each['model']}: {words}"
+        for each in drawn
+        for words in dict.fromkeys(each.get("unseen", {}).get("differs", ()))
+    )
+    return (
+        f"{len({each['model'] for each in drawn})} of the classes were drawn "
+        "(`python -m benchmarks.survey.repairs --draw 12:27`) and repaired again by this release, "
+        "with at most 10 runs for each, and where the repair was a constant of a deployment also "
+        f"with `--assume`. Of the {len(plain)} that were run without `--assume`, {len(holds)} are "
+        "left without a break. What `fix` wrote was then called in a process of its own with "
+        "inputs that the search never used: drawn again, and eleven paddings, batch sizes and "
+        "lengths, image shapes or image sizes each, as far as the class takes them. Equal is to "
+        "the plain class without the compiler; *again* are the inputs after the second of a kind "
+        "for which a graph was compiled, before and after the repair.\n\n"
+        "| class | | breaks | graphs | equal | raise in both | differ | again before | after |"
+        "\n| --- | --- | --- | --- | ---: | ---: | ---: | --- | --- |\n"
+        + "\n".join(f"| {row} |" for row in rows)
+        + "\n"
+        + (f"\n{listed}\n" if listed else "")
+    )
+
+
+def _held_to(repair: Plain) -> tuple[str, ...]:
+    """Return the cells for the inputs that vary; empty if nothing was written."""
+    seen = repair.get("unseen")
+    if not seen:
+        return ("",) * 5
+    counts = (
+        str(seen.get("equal", 0)),
+        str(seen.get("raise", 0)),
+        str(len(seen.get("differs", ()))),
+    )
+    return (*counts, _again(repair.get("unpatched", {})), _again(seen))
+
+
+def _again(seen: Plain) -> str:
+    found = seen.get("again") or {}
+    return (
+        ", ".join(f"{count} of {seen['kinds'][what]} {what}" for what, count in found.items())
+        or "0"
+    )
+
+
+def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], drawn: Sequence[Plain]) -> str:
     ran = [each for each in repairs if each["status"] == "ran"]
     if not ran:
         return ""
@@ -376,7 +462,6 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         f"| {each['graphs'][1]} | {'; '.join(dict.fromkeys(each.get('kept', ())))} |"
         for each in sorted(broken, key=lambda each: (each["breaks"][1], each["model"]))
     )
-    constant = sum("constants of the graph" in "".join(each.get("kept", ())) for each in whole)
     left = [
         f"| {each['model']} | {_cell(item['reason'])} | `{_short_file(item['where'])}` "
         f"{_code(item.get('code', ''))} | {len(item.get('tried', ()))} |"
@@ -393,11 +478,13 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         "([how](../how-to/fix-a-red-test.md#let-it-try-graphbreak-fix)). "
         "`python -m benchmarks.survey.repairs` is the script. If numbers became constants, "
         "images of other sizes are another graph, and numbers that depend on the tokens, such as "
-        "whether there is an image at all, raise RuntimeError when they change. "
-        f"{constant} of the {len(whole)} have such constants. They hold for a deployment whose "
-        "images, lengths and padding do not vary: what is compiled again for other inputs of the "
-        "same sizes `fix` now keeps only with `--assume`. The classes were not run again since.\n",
-        _unseen(repairs),
+        "whether there is an image at all, raise RuntimeError when they change: they hold for a "
+        "deployment whose images, lengths and padding do not vary. What is compiled again for "
+        "other inputs `fix` now keeps only with `--assume`, and a patch is held to two other batch "
+        "sizes, other positions and image shapes. Except for those drawn below, the classes were "
+        "not run again since.\n",
+        _by_kind(broken),
+        _drawn(drawn),
         _families(results, repairs),
         "| class | breaks | after | graphs | after | kept |",
         f"| --- | ---: | ---: | ---: | ---: | --- |\n{rows}\n",
@@ -497,8 +584,16 @@ def _reason(why: str) -> str:
     return "`" + why.replace("`", "'")[:200].strip() + "`"
 
 
+def _is_drawn(file: str) -> bool:
+    return Path(file).name.startswith("drawn")
+
+
 def main(files: Sequence[str]) -> None:
-    lines = [each for file in files for each in read(Path(file))]
+    drawn = [each for file in files if _is_drawn(file) for each in read(Path(file))]
+    if drawn:
+        drawn.sort(key=lambda each: (each["model"], each.get("assume", False)))
+        DRAWN.write_text(written(drawn), "utf-8")
+    lines = [each for file in files if not _is_drawn(file) for each in read(Path(file))]
     repairs = [each for each in lines if "part" not in each]
     results = merged([*read(RESULTS), *(each for each in lines if "part" in each)])
     if repairs:
@@ -511,7 +606,7 @@ def main(files: Sequence[str]) -> None:
         LISTED.write_text(json.dumps(listed) + "\n", "utf-8")
         RESULTS.write_text(written(results), "utf-8")
     listed = json.loads(LISTED.read_text("utf-8"))
-    PAGE.write_text(page(read(RESULTS), read(REPAIRS), listed), "utf-8")
+    PAGE.write_text(page(read(RESULTS), read(REPAIRS), read(DRAWN), listed), "utf-8")
 
 
 if __name__ == "__main__":
