@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair import pure
 from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
@@ -170,17 +171,9 @@ def text_of(path: Path) -> str:
 
 def _function(source: str, name: str) -> str:
     """Return the ``def`` of a qualified name, dedented and without decorators."""
-    body: list[ast.stmt] = ast.parse(source).body
-    found: ast.stmt | None = None
-    for part in name.split("."):
-        found = next(
-            (one for one in body if getattr(one, "name", None) == part),
-            None,
-        )
-        if found is None:
-            raise BuildError(f"{name}: its def was not found")
-        body = getattr(found, "body", [])
-    assert found is not None
+    found = pure.find(source, name)
+    if found is None:
+        raise BuildError(f"{name}: its def was not found")
     text = lines(source)[found.lineno - 1 : found.end_lineno]
     return textwrap.dedent("".join(text)).rstrip() + "\n"
 

@@ -10,6 +10,8 @@ import ast
 import builtins
 from typing import Final
 
+from pytest_graphbreak.repair.source import DEFINITIONS, Function
+
 _MODULES: Final = frozenset(
     {"binascii", "hashlib", "itertools", "math", "numpy", "operator", "scipy", "torch", "zlib"}
 )
@@ -41,10 +43,8 @@ LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical", "
 """Methods of a logger that write output."""
 _BUILTINS: Final = frozenset({"abs", "min", "max", "float", "int", "len", "round", "sum", "tuple"})
 
-Def = ast.FunctionDef | ast.AsyncFunctionDef
 
-
-def find(source: str, name: str) -> Def | None:
+def find(source: str, name: str) -> Function | None:
     """Return the ``def`` of a qualified name, or None."""
     body: list[ast.stmt] = ast.parse(source).body
     found: ast.stmt | None = None
@@ -53,7 +53,7 @@ def find(source: str, name: str) -> Def | None:
         if found is None:
             return None
         body = getattr(found, "body", [])
-    return found if isinstance(found, Def) else None
+    return found if isinstance(found, Function) else None
 
 
 def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -61,13 +61,13 @@ def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for one in body:
         found.append(one)
-        if not isinstance(one, Def | ast.ClassDef):
+        if not isinstance(one, DEFINITIONS):
             for block in ("body", "orelse", "finalbody"):
                 found += _statements(getattr(one, block, []))
     return found
 
 
-def parameters(function: Def) -> list[str]:
+def parameters(function: Function) -> list[str]:
     given = function.args
     return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
@@ -86,7 +86,7 @@ def imports(source: str) -> dict[str, str]:
     return found
 
 
-def is_pure(function: Def, known: dict[str, str]) -> bool:
+def is_pure(function: Function, known: dict[str, str]) -> bool:
     """Return whether a function visibly reads only its arguments, and changes nothing.
 
     ``known`` are the imports of its file.

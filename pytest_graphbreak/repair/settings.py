@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.repair.pure import Def, imports
+from pytest_graphbreak.repair.pure import imports
+from pytest_graphbreak.repair.source import Function
 
 _CALLS: Final = frozenset(
     {
@@ -61,7 +62,7 @@ def settings(source: str) -> Setup:
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for one in body:
         main = isinstance(one, ast.If) and "__name__" in ast.unparse(one.test)
-        if isinstance(one, Def) or (main and isinstance(one, ast.If)):
+        if isinstance(one, Function) or (main and isinstance(one, ast.If)):
             yield from _statements(one.body)
         yield one
 

@@ -43,6 +43,24 @@ def test_a_rewrite_that_fits_nothing_is_an_error() -> None:
         build("def f(x):\n    return x\n", "a.py", [patch], {})
 
 
+def test_a_library_that_has_changed_since_is_not_patched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The patch has the lines that change, not the function; it holds for the source it was for."""
+    library = tmp_path / "changed_library.py"
+    source = "".join(f"    x = x + {number}\n" for number in range(40))
+    library.write_text(f'def compute(x):\n    print("said")\n\n{source}    return x\n')
+    where = Frame("changed_library.py", "compute", 2, 'print("said")')
+    patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
+    text = build("", "a.py", [patch], {"changed_library.py": Site(library, "changed_library")})
+    assert "+    if not torch.compiler.is_compiling():" in text
+    assert "x + 5" not in text
+    library.write_text(library.read_text().replace("x + 39", "x + 38"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RuntimeError, match="changed_library: compute has changed since"):
+        exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
+
+
 def test_a_function_of_another_module_gets_a_new_body(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

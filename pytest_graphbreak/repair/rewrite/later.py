@@ -14,8 +14,9 @@ import textwrap
 import zlib
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.pure import LEVELS, Def
+from pytest_graphbreak.repair.pure import LEVELS
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, read, statements
+from pytest_graphbreak.repair.source import FUNCTIONS
 
 
 def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -86,7 +87,9 @@ def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
         root = root.value
     name = root.id if isinstance(root, ast.Name) else ""
     made = [one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)]
-    inside = {part for one in ast.walk(module) if isinstance(one, Def) for part in ast.walk(one)}
+    inside = {
+        part for one in ast.walk(module) if isinstance(one, FUNCTIONS) for part in ast.walk(one)
+    }
     uses = sum(isinstance(one, ast.Name) and one.id == name for one in inside)
     return name in bound(made) and name not in local and uses == 1
 

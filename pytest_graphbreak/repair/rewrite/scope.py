@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.pure import Def
-from pytest_graphbreak.repair.source import lines
+from pytest_graphbreak.repair.source import DEFINITIONS, Function, lines
 
-_SCOPES: Final = (*Def.__args__, ast.Lambda, ast.ClassDef)
+_SCOPES: Final = (*DEFINITIONS, ast.Lambda)
 _LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
 
 
@@ -136,7 +135,7 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.
             yield from _pairs(one, each)
 
 
-def _place(function: Def, node: ast.stmt, text: Sequence[str]) -> Surroundings:
+def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundings:
     first, last = node.lineno, node.end_lineno or node.lineno
     inside = set(ast.walk(node))
     outside = [one for one in ast.walk(function) if one not in inside and one is not function]
@@ -203,12 +202,12 @@ def _lines(node: ast.stmt, around: bool) -> range:
     return range(node.lineno, end + 1)
 
 
-def _functions(node: ast.AST, name: str, wanted: str) -> Iterator[Def]:
+def _functions(node: ast.AST, name: str, wanted: str) -> Iterator[Function]:
     """Yield the functions with a qualified name, as Python writes it."""
     for one in ast.iter_child_nodes(node):
-        if isinstance(one, Def | ast.ClassDef):
+        if isinstance(one, DEFINITIONS):
             own = f"{name}{one.name}"
-            if own == wanted and isinstance(one, Def):
+            if own == wanted and isinstance(one, Function):
                 yield one
             inner = f"{own}." if isinstance(one, ast.ClassDef) else f"{own}.<locals>."
             yield from _functions(one, inner, wanted)
