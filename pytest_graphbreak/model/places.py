@@ -16,7 +16,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pytest_graphbreak.model.record import Frame
 
@@ -59,41 +59,6 @@ _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-class Naming(Protocol):
-    """Names places of this machine (``Places``), or of the machine that wrote a log."""
-
-    def frame(self, filename: str, line: int, name: str = "", code: str | None = None, /) -> Frame:
-        """Return the place of a line."""
-        ...
-
-    def definition(self, filename: str, line: int, name: str, /) -> Frame:
-        """Return the place of the ``def`` of a function."""
-        ...
-
-    def is_user(self, filename: str, /) -> bool:
-        """Return whether a frame of this file can be shown as the user's own or a model's code."""
-        ...
-
-    def is_written(self, filename: str, /) -> bool:
-        """Return the same as ``is_user``, but also true for test infrastructure."""
-        ...
-
-    def disabled(self, file: str, function: str, /) -> Frame | None:
-        """Return the line of a file that disables a function, given its qualified name."""
-        ...
-
-    def lines(self, file: str, /) -> Sequence[str]:
-        """Return the lines of a file, or nothing if it cannot be read."""
-        ...
-
-    def whole(self, end: str, line: int, code: str, known: str, /) -> str:
-        """Return the file whose path ends with ``end`` and that has this line.
-
-        That is ``known`` or another file; an empty string if none is found.
-        """
-        ...
-
-
 class _Scope(NamedTuple):
     """A function, class, lambda or generator expression of a file; lines are 1-based, inclusive."""
 
@@ -115,7 +80,8 @@ class _Source(NamedTuple):
 class Places:
     """Turns files and lines of this machine into stable ``Frame`` values.
 
-    ``root`` is the directory that the files of the repository are named from.
+    ``root`` is the directory that the files of the repository are named from. ``sources.Sources``
+    does it for the machine that wrote a log.
     """
 
     def __init__(self, root: Path) -> None:
@@ -152,7 +118,7 @@ class Places:
         knows it better than the file.
         """
         name = function_name(name)
-        lines = _lines(filename)
+        lines = self.lines(filename)
         if name in _COMPREHENSIONS and lines:
             name = ""
         if code is None:
@@ -163,7 +129,7 @@ class Places:
 
     def definition(self, filename: str, line: int, name: str) -> Frame:
         """Return the place of the ``def`` of a function; ``line`` may be any of its lines."""
-        scope = self._scope(filename, _lines(filename), line, name)
+        scope = self._scope(filename, self.lines(filename), line, name)
         return self.frame(filename, scope.line if scope else line, name)
 
     def is_user(self, filename: str) -> bool:
@@ -183,7 +149,7 @@ class Places:
 
     def disabled(self, file: str, function: str) -> Frame | None:
         """Return a decorator that disables a function, or a ``disable`` call with its name."""
-        lines, scope = _lines(file), self._named(file, function)
+        lines, scope = self.lines(file), self._named(file, function)
         decorators = range(scope.first, scope.line) if scope else ()
         for number in decorators:
             if "disable" in (text := lines[number - 1]):
@@ -200,12 +166,19 @@ class Places:
         return self.frame(file, scope.line, scope.name) if scope else None
 
     def _named(self, file: str, function: str) -> _Scope | None:
-        scopes = self._parsed(file, _lines(file))
+        scopes = self._parsed(file, self.lines(file))
         return next((one for one in scopes if one.qualname == function), None)
 
-    def lines(self, file: str) -> Sequence[str]:
-        """Return the current lines of a file, or nothing if it cannot be read."""
-        return _lines(file)
+    def lines(self, file: str) -> list[str]:
+        """Return the current lines of a file, or nothing if it has no text.
+
+        ``linecache`` also knows the sources of doctests and notebook cells.
+        """
+        try:
+            linecache.checkcache(file)
+            return linecache.getlines(file)
+        except Exception:  # a custom loader may raise anything
+            return []
 
     def whole(self, end: str, line: int, code: str, known: str) -> str:
         """Return the file whose path ends with ``end`` and that has this line, or an empty string.
@@ -373,18 +346,6 @@ def _machinery() -> Iterator[str]:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file and os.path.basename(file) == "__init__.py":
             yield from _directories([os.path.dirname(file)])
-
-
-def _lines(filename: str) -> list[str]:
-    """Return the current lines of a file, or none if it has no text.
-
-    ``linecache`` also knows the sources of doctests and notebook cells.
-    """
-    try:
-        linecache.checkcache(filename)
-        return linecache.getlines(filename)
-    except Exception:  # a custom loader may raise anything
-        return []
 
 
 def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.model.places import Places, function_name
+from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame
 
 _SITE: Final = re.compile(r".*/(?:site|dist)-packages/(?=.)")
@@ -33,40 +33,33 @@ _DEEPEST: Final = 32
 """The maximum number of directories of a name that are looked for below the user's own."""
 
 
-class Sources:
+class Sources(Places):
     """Names places of a log, with their source lines if the files are found here."""
 
     def __init__(self, places: Places, more: Iterable[Path] = ()) -> None:
         """Set the user's directories: the root of ``places`` and ``more``."""
-        self._places = places
-        self._roots = [str(places.root), *map(str, more)]
-        self._below = [os.path.join(os.path.realpath(root), "") for root in self._roots]
+        super().__init__(places.root)
+        self.infra = places.infra
+        self._folders = [str(places.root), *map(str, more)]
+        self._below = [os.path.join(os.path.realpath(folder), "") for folder in self._folders]
         self._installed = [os.path.join(directory, "") for directory in _packages()]
         self.find = lru_cache(_FILES)(self._find)
-        self.is_written = lru_cache(_FILES)(self._is_written)
-        self.frame = lru_cache(_FILES)(self._frame)
+        self._framed = lru_cache(_FILES)(super().frame)
 
-    def definition(self, file: str, line: int, name: str) -> Frame:
-        """Return the ``def`` of a function, or the line itself if the file is not here."""
-        here = self.find(file)
-        if here is None:
-            return self.frame(file, line, name)
-        return self._places.definition(here, line, name)
+    def file(self, filename: str) -> str:
+        return super().file(self.find(filename) or filename)
 
-    def disabled(self, file: str, function: str) -> Frame | None:
-        here = self.find(file)
-        return None if here is None else self._places.disabled(here, function)
+    def frame(self, filename: str, line: int, name: str = "", code: str | None = None) -> Frame:
+        """Return the place of a line; ``code`` from the log is preferred to that of a file here."""
+        return self._framed(filename, line, name, code)
 
-    def lines(self, file: str) -> Sequence[str]:
+    def lines(self, file: str) -> list[str]:
         here = self.find(file)
-        return () if here is None else self._places.lines(here)
+        return [] if here is None else super().lines(here)
 
     def whole(self, end: str, line: int, code: str, known: str) -> str:
         """Return ``known`` if it ends with ``end``, else a file found here, or an empty string."""
         return known if known.endswith(end) else self.find(end) or ""
-
-    def is_user(self, file: str) -> bool:
-        return self.is_written(file) and self._places.is_user(file)
 
     def _find(self, file: str) -> str | None:
         """Return the path of the file on this machine, or None."""
@@ -75,12 +68,14 @@ class Sources:
         candidates = [file] if os.path.isabs(file) else []
         if found := _SITE.match(file):
             tail = file[found.end() :]
-            candidates += [os.path.join(place, tail) for place in (*self._roots, *self._installed)]
+            candidates += [
+                os.path.join(place, tail) for place in (*self._folders, *self._installed)
+            ]
         else:
             parts = file.lstrip("/").split("/")
             candidates += [
                 os.path.join(root, *parts[index:])
-                for root in self._roots
+                for root in self._folders
                 for index in range(max(0, len(parts) - _DEEPEST), len(parts))
             ]
         return next((path for path in candidates if self._may(path) and _readable(path)), None)
@@ -99,18 +94,8 @@ class Sources:
         except OSError:
             return False
 
-    def _is_written(self, file: str) -> bool:
-        return not _MACHINERY.search(file) and self._places.is_written(file)
-
-    def _frame(self, file: str, line: int, name: str = "", code: str | None = None) -> Frame:
-        """Return the place of a line.
-
-        ``code`` from the log is preferred to the text of a file here.
-        """
-        here = self.find(file)
-        if here is not None:
-            return self._places.frame(here, line, name, code)
-        return Frame(self._places.file(file), function_name(name), line, (code or "").strip())
+    def is_written(self, filename: str) -> bool:
+        return super().is_written(filename) and not _MACHINERY.search(filename)
 
 
 def _packages() -> list[str]:

@@ -9,7 +9,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Final, NamedTuple
 
-from pytest_graphbreak.model.places import Naming, function_name, is_resume
+from pytest_graphbreak.model.places import Places, function_name, is_resume
 from pytest_graphbreak.model.record import Frame
 
 _FRAME: Final = re.compile(
@@ -77,7 +77,7 @@ def since_test(lines: Sequence[Line]) -> Sequence[Line]:
     return lines
 
 
-def users(lines: Iterable[Line], places: Naming) -> tuple[Frame, ...]:
+def users(lines: Iterable[Line], places: Places) -> tuple[Frame, ...]:
     """Return the user's frames, outermost first, or the innermost frame if there are none.
 
     If the rest of a function was being compiled, that function is one frame and not two.

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.hooks import around_compiled
-from pytest_graphbreak.model.places import Naming
+from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, LineRuns
 
 LAYER: Final = "dynamo"
@@ -112,7 +112,7 @@ class GraphRuns:
             for key, count in [*compiled.calls.items()]
         }
 
-    def runs(self, counted: Mapping[tuple[int, Key], int], places: Naming) -> Iterator[LineRuns]:
+    def runs(self, counted: Mapping[tuple[int, Key], int], places: Places) -> Iterator[LineRuns]:
         """Yield what these calls ran, with the lines that called."""
         for (number, (code, instruction, _)), count in counted.items():
             made = self._compiled[number].made

@@ -29,7 +29,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of, rounded
-from pytest_graphbreak.model.places import Naming, is_resume
+from pytest_graphbreak.model.places import Places, is_resume
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -53,7 +53,7 @@ _PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
 """The wrapper of a decorator, which only passes on what it was called with."""
 
 
-def functions(calls: Calls, places: Naming) -> dict[str, int]:
+def functions(calls: Calls, places: Places) -> dict[str, int]:
     """Return how many operations each function holds, with those of the functions that it calls.
 
     The keys are ``file::qualified.name``, the most operations first; only the user's functions, and
@@ -71,7 +71,7 @@ def functions(calls: Calls, places: Naming) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
 
 
-def _function_name(file: str, line: str, name: str, places: Naming) -> str:
+def _function_name(file: str, line: str, name: str, places: Places) -> str:
     """Return the function of a frame; empty if it is not to be reported."""
     if not places.is_user(file):
         return ""
@@ -107,7 +107,7 @@ _IN_PLACE = (
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
-def explained(events: Sequence[Event], places: Naming, errors: Sequence[str] = ()) -> Record:
+def explained(events: Sequence[Event], places: Places, errors: Sequence[str] = ()) -> Record:
     """Return everything that one window saw. ``errors`` are the window's own, and come first."""
     return _Window(events, places).record(errors)
 
@@ -118,7 +118,7 @@ class EventReader:
     ``names`` are those of attempts, by their ``id()``; others are called by their compile id.
     """
 
-    def __init__(self, places: Naming, names: Mapping[int, str] | None = None) -> None:
+    def __init__(self, places: Places, names: Mapping[int, str] | None = None) -> None:
         self._places = places
         self._names = names or {}
 
@@ -277,7 +277,7 @@ class EventReader:
 class _Window(EventReader):
     """One pass over the events of a window."""
 
-    def __init__(self, events: Sequence[Event], places: Naming) -> None:
+    def __init__(self, events: Sequence[Event], places: Places) -> None:
         self._events = events
         self._attempts = [event.attempt for event in events if isinstance(event, Started)]
         super().__init__(places, _names(self._attempts))

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.hooks import COUNTING, around_kernel, caller
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.model.places import Naming
+from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
 from pytest_graphbreak.model.stacks import Line, users
 
@@ -253,11 +253,11 @@ class DeviceRuns:
 
     # What runs and reads are in a record.
 
-    def runs(self, ran: Totals, places: Naming) -> Iterator[LineRuns]:
+    def runs(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that ran graphs."""
         yield from self._asked(ran.ran, ran.executions, places, ran.ops)
 
-    def reads(self, ran: Totals, places: Naming) -> Iterator[LineRuns]:
+    def reads(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that read values."""
         yield from self._asked(ran.read, ran.reads, places)
 
@@ -265,7 +265,7 @@ class DeviceRuns:
         self,
         counter: Mapping[Asked, int],
         total: int,
-        places: Naming,
+        places: Places,
         ops: Mapping[Asked, int] | None = None,
     ) -> Iterator[LineRuns]:
         """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
@@ -281,7 +281,7 @@ class DeviceRuns:
             # What it computed counts with the operations of the next one that has a line.
             yield LineRuns(LAYER, "other", count=left, ops=None if ops is None else 0)
 
-    def _where(self, stack: Stack, places: Naming) -> Frame:
+    def _where(self, stack: Stack, places: Places) -> Frame:
         lines = [_line(self._codes[code][0], at) for code, at in reversed(stack)]
         found = users(lines, places)
         return found[-1] if found else NOWHERE

@@ -15,7 +15,7 @@ from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, construc
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import rounded
-from pytest_graphbreak.model.places import Naming
+from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
 
@@ -92,7 +92,7 @@ def is_recompile(event: Event) -> bool:
     return event.context is not None and bool(event.context.change) and _inside(event)
 
 
-def graph(name: str, event: Event, places: Naming) -> Graph:
+def graph(name: str, event: Event, places: Places) -> Graph:
     """Return the graph of one compilation."""
     why = _why(event, places)
     report = event.report
@@ -118,7 +118,7 @@ def graph(name: str, event: Event, places: Naming) -> Graph:
     )
 
 
-def _why(event: Event, places: Naming) -> _Why:
+def _why(event: Event, places: Places) -> _Why:
     frames = event.report.frames if event.report else event.stack
     # A thread of autograd's has no user frames: what runs there belongs to the backward pass.
     candidates = (*frames, *event.backward)
@@ -186,7 +186,7 @@ def _inside(event: Event) -> bool:
 
 
 def _in_context(
-    context: LoweringContext, event: Event, frames: Sequence[Line], places: Naming
+    context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
 ) -> _Why:
     graph = context.graph
     frames = _callers(frames)
@@ -219,7 +219,7 @@ def _in_context(
 
 
 def _lowered(
-    context: LoweringContext, event: Event, frames: Sequence[Line], places: Naming
+    context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
 ) -> _Why:
     """Explain a piece of an FX graph, or the whole of it."""
     graph, piece = context.graph, context.piece
@@ -242,7 +242,7 @@ def _lowered(
 
 
 def _split(
-    context: LoweringContext, cut: Cut | None, frames: Sequence[Line], places: Naming
+    context: LoweringContext, cut: Cut | None, frames: Sequence[Line], places: Places
 ) -> _Why:
     ops = context.piece.ops if context.piece and context.kind == "piece" else None
     if cut is None:
@@ -251,7 +251,7 @@ def _split(
     return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, deep=True)
 
 
-def _because(cut: Cut, places: Naming) -> str:
+def _because(cut: Cut, places: Places) -> str:
     """Return the reason of a cut, with the line that made what could not be taken."""
     for stack in cut.made:
         codes = (frame.code for frame in _users(reversed(stack), places))
@@ -264,7 +264,7 @@ def _because(cut: Cut, places: Naming) -> str:
     return cut.reason
 
 
-def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _Why:
+def _synced(report: CompileReport, frames: Sequence[Line], places: Places) -> _Why:
     inside = report.frames
     # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
     if _called("_clear_pending_ops_before_compile", inside):
@@ -279,7 +279,7 @@ def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _W
     return _Why("sync", "explicit sync", frames)
 
 
-def _step_or_compile(frames: Sequence[Line], places: Naming) -> str:
+def _step_or_compile(frames: Sequence[Line], places: Places) -> str:
     """Return what was called by the user's line: ``torch_xla.step()`` is ``compile()`` inside."""
     frame = next(_users(frames, places), NOWHERE)
     return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
@@ -308,7 +308,7 @@ def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
     return f"{subject} {'were' if len(known) > 1 else 'was'} still pending when {what} was called"
 
 
-def _read(event: Event, frames: Sequence[Line], places: Naming) -> str:
+def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
     """Return how a value was read, from the source text around."""
     depth = next(
         (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)
@@ -347,11 +347,11 @@ def _callers(frames: Sequence[Line]) -> Sequence[Line]:
     return frames
 
 
-def _users(frames: Iterable[Line], places: Naming) -> Iterator[Frame]:
+def _users(frames: Iterable[Line], places: Places) -> Iterator[Frame]:
     return (places.frame(*line) for line in frames if places.is_user(line.file))
 
 
-def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame, ...]:
+def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame, ...]:
     """Return the user's frames, outermost first, up to the place itself, which is the last.
 
     The line of Dynamo's code for a function is its ``def``: what it traced continues from there.
@@ -365,7 +365,7 @@ def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame,
     return (*found, where)
 
 
-def _place(frames: Iterable[Line], places: Naming) -> Frame:
+def _place(frames: Iterable[Line], places: Places) -> Frame:
     """Return the first frame of the user's.
 
     A frame at its own ``def`` is Dynamo's code for that function: the line that called it says
@@ -380,7 +380,7 @@ def _place(frames: Iterable[Line], places: Naming) -> Frame:
     return at_def
 
 
-def _in_graph(graph: FxGraph, event: Event, places: Naming) -> Frame | None:
+def _in_graph(graph: FxGraph, event: Event, places: Places) -> Frame | None:
     """Return the place of Dynamo's graph, if the user's innermost frame is Dynamo's code."""
     frames = event.report.frames if event.report is not None else ()
     frame = next(_users(frames, places), None)

@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import Event, Recorder, python_stack
 from pytest_graphbreak.layers.xla.explain import LAZY, READERS, graph
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.places import Naming
+from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
 
@@ -187,7 +187,7 @@ class StepGraphs:
 
 
 def explain(
-    events: Sequence[Event], places: Naming
+    events: Sequence[Event], places: Places
 ) -> tuple[list[Graph], dict[str, tuple[Frame, Frame]]]:
     """Return one graph for each compilation of a window, in order, named by its number.
 
@@ -238,7 +238,7 @@ def _again(before: Graph, after: Graph) -> bool:
     return alike and before.stack[1:] == after.stack[1:] and len(set(outer)) == 1
 
 
-def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame]:
+def _difference(before: Event, after: Event, places: Places) -> tuple[str, Frame]:
     """Return what differs in a lazy graph from the last one, and the line that made it."""
     if found := difference(before.pending, after.pending):
         return found.words, _changed(found, places)
@@ -250,7 +250,7 @@ def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame
     return " and ".join(numbers) or "a shape, a type or a constant differs", NOWHERE
 
 
-def _changed(change: IrChange, places: Naming) -> Frame:
+def _changed(change: IrChange, places: Places) -> Frame:
     """Return the user's line of an operation; if torch made it, the line that calls torch."""
     if change.node is None or change.node.made is None:
         return NOWHERE
@@ -262,7 +262,7 @@ def _changed(change: IrChange, places: Naming) -> Frame:
     return places.frame(*line) if line else NOWHERE
 
 
-def _made(node: IrNode, places: Naming) -> Line | None:
+def _made(node: IrNode, places: Places) -> Line | None:
     """Return the user's line that made an operation: its file is known without directory."""
     if node.made is None:
         return None
@@ -276,7 +276,7 @@ def _made(node: IrNode, places: Naming) -> Line | None:
     return Line(paths.pop(), line, function) if is_users else None
 
 
-def _varying(graph: Graph, event: Event, places: Naming) -> Frame:
+def _varying(graph: Graph, event: Event, places: Places) -> Frame:
     """Return the line that differs from step to step of the loop that computes a lazy graph."""
     frames = event.report.frames if event.report else event.stack
     callers = stacks.since_test(list(reversed(frames)))
