@@ -362,12 +362,8 @@ def _cause(raw: Raw, node: Mapping) -> Cause:
     return Cause(**raw)
 
 
-def _place(raw: Raw, node: Mapping) -> BaselinePlace:
-    return BaselinePlace(**raw)
-
-
 _BUILD: Final[Map[type, Callable[[Raw, Mapping], Any]]] = {
-    form.PlaceKeys: _place,
+    form.PlaceKeys: lambda raw, node: BaselinePlace(**raw),
     form.CauseKeys: _cause,
 }
 _NOUN: Final[Map[type, str]] = {form.PlaceKeys: "place", form.CauseKeys: "cause"}

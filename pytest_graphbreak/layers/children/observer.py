@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -221,34 +222,27 @@ class Following:
                 FAMILY.leave()
         return self._seen
 
-    def _named(self, child: ProcessRecord) -> Record:
-        return self._spans.named(child.node, child.record)
-
-    def _records(self) -> Iterator[Record]:
+    def _records(self) -> tuple[Record, ...]:
         silent = spool.ask(FAMILY.spool)
-        reports = [
-            (child, since(self._named(child), self._before.get(child.node)))
-            for child in spool.read(FAMILY.spool)
-            if child.node not in self._over
-        ]
-        reports = [
-            (child, new)
-            for child, new in reports
-            if new.active or new.errors or _note(child) or child.node in silent
-        ]
+        reports = []
+        for child in spool.read(FAMILY.spool):
+            if child.node not in self._over:
+                named = self._spans.named(child.node, child.record)
+                new = since(named, self._before.get(child.node))
+                if new.active or new.errors or _note(child) or child.node in silent:
+                    reports.append((child, new))
         names = numbered((child.name for child, _ in reports), [new for _, new in reports])
-        self.unfinished = tuple(
-            f"in the process {name}: {_note(child)}"
-            for (child, _), name in zip(reports, names, strict=True)
-            if child.compiling and not child.unseen
-        )
+        unfinished, records = [], []
         for (child, new), name in zip(reports, names, strict=True):
             record = of_process(new.noted(_note(child)), name)
             if child.node in silent:
-                record = replace(
-                    record, errors=(*record.errors, f"in the process {name}: {_unreports()}")
-                )
-            yield record
+                unanswered = _UNANSWERED.format(name=name, seconds=spool.PATIENCE)
+                record = replace(record, errors=(*record.errors, unanswered))
+            if child.compiling and not child.unseen:
+                unfinished.append(f"in the process {name}: {_note(child)}")
+            records.append(record)
+        self.unfinished = tuple(unfinished)
+        return tuple(records)
 
 
 def _note(child: ProcessRecord) -> str:
@@ -264,12 +258,10 @@ def _note(child: ProcessRecord) -> str:
     return ""
 
 
-def _unreports() -> str:
-    """Return the error for a process that does not answer: it hangs, or is stopped."""
-    return (
-        f"it did not answer for {spool.PATIENCE:g} s: "
-        "device graphs since its last report are not counted"
-    )
+_UNANSWERED: Final = (
+    "in the process {name}: it did not answer for {seconds:g} s: "
+    "device graphs since its last report are not counted"
+)
 
 
 def _strip_path() -> None:

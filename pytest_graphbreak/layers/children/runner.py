@@ -69,7 +69,8 @@ def is_left(path: Path) -> bool:
         return True
     except OSError:
         return False
-    if not path.is_dir() or path.is_symlink() or not _is_ours(about):
+    foreign = hasattr(os, "getuid") and about.st_uid != os.getuid()
+    if foreign or not path.is_dir() or path.is_symlink():
         return False
     try:
         handle = os.open(path / _OWNER, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
@@ -81,10 +82,6 @@ def is_left(path: Path) -> bool:
         return hold(handle)
     finally:
         os.close(handle)
-
-
-def _is_ours(about: os.stat_result) -> bool:
-    return not hasattr(os, "getuid") or about.st_uid == os.getuid()
 
 
 _TAIL: Final = 2**18

@@ -204,11 +204,7 @@ def ask(spool: str) -> set[str]:
 
 def _listening(spool: str) -> Iterator[str]:
     """Yield the directories of processes that live and can be asked."""
-    try:
-        nodes = [entry.path for entry in os.scandir(spool) if entry.is_dir()]
-    except OSError:
-        return
-    for node in nodes:
+    for node in _nodes(spool):
         yield from _listening(node)
         if os.path.exists(os.path.join(node, _ASK)) and is_alive(_process(node)):
             yield node
@@ -244,17 +240,20 @@ def _process(node: str) -> int:
 
 def read(spool: str) -> list[ProcessRecord]:
     """Return what all processes below have reported so far; empty if there is no spool."""
-    return list(_read(Path(spool)))
+    return list(_read(spool))
 
 
-def _read(directory: Path) -> Iterator[ProcessRecord]:
-    try:
-        nodes = sorted(entry.path for entry in os.scandir(directory) if entry.is_dir())
-    except OSError:
-        return
-    for path in nodes:
+def _nodes(spool: str) -> list[str]:
+    """Return the directories of the processes that one process started; none if it has no spool."""
+    with contextlib.suppress(OSError):
+        return sorted(entry.path for entry in os.scandir(spool) if entry.is_dir())
+    return []
+
+
+def _read(spool: str) -> Iterator[ProcessRecord]:
+    for path in _nodes(spool):
         node = Path(path)
-        yield from _read(node)
+        yield from _read(path)
         compiling = (node / _COMPILING).exists()
         unseen = _text(node / _UNSEEN)
         report = _report(node / _RECORD)
@@ -302,24 +301,16 @@ def is_alive(pid: int) -> bool:
 
 def sweep(spool: str) -> None:
     """Remove the directories of processes that are gone, and the spool itself if it is empty."""
-    try:
-        nodes = [entry for entry in os.scandir(spool) if entry.is_dir()]
-    except OSError:
-        return
-    for node in nodes:
-        if not _lives(node.path):
-            shutil.rmtree(node.path, ignore_errors=True)
+    for node in _nodes(spool):
+        if not _lives(node):
+            shutil.rmtree(node, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.rmdir(spool)
 
 
 def _lives(node: str) -> bool:
     """Return whether the process of a node, or one below it, still runs."""
-    if is_alive(_process(node)):
-        return True
-    with contextlib.suppress(OSError):
-        return any(_lives(entry.path) for entry in os.scandir(node) if entry.is_dir())
-    return False
+    return is_alive(_process(node)) or any(map(_lives, _nodes(node)))
 
 
 def remove(spool: str) -> None:
