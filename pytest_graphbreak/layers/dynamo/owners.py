@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.places import Naming, function_name
+from pytest_graphbreak.model.places import Places, function_name
 from pytest_graphbreak.model.stacks import Line
 
 _MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
@@ -78,7 +78,7 @@ def of_graph(graph: Any) -> str:
     return next(iter(found.most_common(1)), ("",))[0]
 
 
-def logged(stack: Iterable[Line], places: Naming) -> str:
+def logged(stack: Iterable[Line], places: Places) -> str:
     """Return the class of the outermost module that was compiled, from a stack in a log.
 
     That is the class whose ``forward`` torch called, as the source says; a class that inherits it
