@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.output import TextLine, labelled, lined, size
+from pytest_graphbreak.text.output import TextLine, lined, listed, size
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2
@@ -47,11 +47,7 @@ def complain(text: str | TextLine) -> None:
 
 def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
     """Print a line for each item after a label; items beyond ``most`` are counted."""
-    found = list(items)
-    for item in found[:most]:
-        say(labelled(word, item))
-    if len(found) > most:
-        say(labelled(word, f"... and {len(found) - most:,} more"))
+    say_all(listed(word, items, most))
 
 
 def write(path: str, text: str, to: TextIO | None = None) -> bool:

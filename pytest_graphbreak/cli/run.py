@@ -23,7 +23,8 @@ from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import json, logs
-from pytest_graphbreak.report.judgement import Case, Judgement, judgement
+from pytest_graphbreak.report.footer import Case
+from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.output import TextLine, UserError
 from pytest_graphbreak.watching import watched

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
@@ -50,25 +52,40 @@ NO_LINES: Final = SourceLines()
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """A record, and everything that it is judged by.
+
+    ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
+    not judged at all. ``excused`` are verdicts that do not fail it, whatever the rules say.
+    ``versions`` of compilers and ``packages`` are those that made it.
+    """
+
+    record: Record
+    expected: Expected | None = None
+    cap: Cap | None = None
+    ungated: str | None = None
+    excused: Collection[str] = ()
+    versions: Versions = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """The data that the text needs in addition to the record and its verdict.
 
-    ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``), and ``baseline_line``
-    the line of the entry; the compilers of ``recorded_versions`` measured it, those of ``versions``
-    are in use now. ``typed`` is how pytest was started, ``test`` the place of the test, ``accept``
-    the command that accepts if baselines are not written from here: in CI, and for a report of
-    another machine; ``not_accepted`` says why there is none. ``has_ids`` is true where the test
-    ran, with the torch that explains the ids of its breaks. ``packages`` are the versions of
-    packages that own places, now and when they were recorded.
+    ``case`` is what was judged. ``baseline`` is the file as it is shown
+    (``baselines/tests/test_a.yaml``), and ``baseline_line`` the line of the entry. ``typed`` is how
+    pytest was started, ``test`` the place of the test, ``accept`` the command that accepts if
+    baselines are not written from here: in CI, and for a report of another machine;
+    ``not_accepted`` says why there is none. ``has_ids`` is true where the test ran, with the torch
+    that explains the ids of its breaks.
     """
 
     nodeid: str
     profile: str
-    versions: Versions = field(default_factory=dict)
+    case: Case = Case(Record())
     baseline: str | None = None
     baseline_line: int | None = None
-    recorded_profile: str | None = None
-    recorded_versions: Versions = field(default_factory=dict)
     accept: str | None = None
     not_accepted: str = ""
     typed: Typed = field(default_factory=Typed)
@@ -77,8 +94,6 @@ class Context:
     fixtures: Mapping[str, int] = field(default_factory=dict)
     """The number of its graphs that the test's fixtures made before its call, by layer."""
     shown: SourceLines = NO_LINES
-    packages: Mapping[str, str] = field(default_factory=dict)
-    recorded_packages: Mapping[str, str] = field(default_factory=dict)
 
 
 def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
@@ -128,8 +143,10 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
         for one in verdict.changes
         if one.kind in LISTS and not one.total and not one.unsure
     )
+    case = context.case
+    recorded = case.expected.packages if case.expected else {}
     for name in dict.fromkeys(map(owner, files)):
-        before, after = context.recorded_packages.get(name), context.packages.get(name)
+        before, after = recorded.get(name), case.packages.get(name)
         if before and after and before != after:
             short = not same_minor(before, after)
             yield (
@@ -141,22 +158,19 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
 
 def _measured(record: Record, context: Context) -> str:
     """Return where and with what the baseline was recorded, and versions that differ now."""
-    seen = compilers(record.layers)
-    recorded = {
-        name: version
-        for name, version in context.recorded_versions.items()
-        if name in seen or not seen
-    }
-    if not recorded:
+    case, seen = context.case, compilers(record.layers)
+    known = case.expected.versions if case.expected else {}
+    recorded = {name: version for name, version in known.items() if name in seen or not seen}
+    if case.expected is None or not recorded:
         return ""
     differing = [
         minor(version) if len(recorded) == 1 else f"{name} {minor(version)}"
         for name, before in recorded.items()
-        if (version := context.versions.get(name)) and not same_minor(version, before)
+        if (version := case.versions.get(name)) and not same_minor(version, before)
     ]
     others = f"; now {' and '.join(map(str, differing))}, where counts may differ"
     made = [f"{name} {version}" for name, version in recorded.items()]
-    words = ", ".join(filter(None, (context.recorded_profile, *made)))
+    words = ", ".join(filter(None, (case.expected.profile, *made)))
     return f" ({words}{others if differing else ''})"
 
 

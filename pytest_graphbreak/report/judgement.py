@@ -6,8 +6,8 @@ of the report and the text for people. It needs no files, no pytest and no torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -18,31 +18,12 @@ from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
 from pytest_graphbreak.model.differences import MEANINGS, STRICT
 from pytest_graphbreak.model.forms import Data, Plain
-from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
-from pytest_graphbreak.report.footer import Context
+from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.text import block_failure, failure
 from pytest_graphbreak.text.output import TextLine, packed, plain
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A record, and everything that it is judged by.
-
-    ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
-    not judged at all. ``excused`` are verdicts that do not fail it, whatever the rules say.
-    ``versions`` of compilers and ``packages`` are those that made it.
-    """
-
-    record: Record
-    expected: Expected | None = None
-    cap: Cap | None = None
-    ungated: str | None = None
-    excused: Collection[str] = ()
-    versions: Versions = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +141,7 @@ def _lines(
 ) -> Sequence[TextLine]:
     if context is None:
         return block_failure(verdict, case.record, typed or Typed())
-    known, expected = context(), case.expected
-    known = replace(known, versions=case.versions, packages=case.packages)
-    if expected is not None:
-        known = replace(
-            known,
-            recorded_profile=expected.profile,
-            recorded_versions=expected.versions,
-            recorded_packages=expected.packages,
-        )
-    return failure(verdict, case.record, known)
+    return failure(verdict, case.record, replace(context(), case=case))
 
 
 def recorded(expected: Expected | None) -> Recorded | None:

@@ -27,8 +27,8 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun
-from pytest_graphbreak.report.footer import Context
-from pytest_graphbreak.report.judgement import Case, Judgement, judgement
+from pytest_graphbreak.report.footer import Case, Context
+from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import shown

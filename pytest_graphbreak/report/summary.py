@@ -17,7 +17,7 @@ from pytest_graphbreak.report import accepting, explained, findings, swaps
 from pytest_graphbreak.report.footer import left_behind
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
-from pytest_graphbreak.text.output import TextLine, labelled, noun, plural
+from pytest_graphbreak.text.output import TextLine, labelled, listed, noun, plural
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Entry
@@ -68,15 +68,15 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     yield from explained.lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
     yield from swaps.lines(swaps.swaps(by_nodeid(outcome.final)))
-    yield from _list("unmeasured", outcome.unmeasured)
+    yield from listed("unmeasured", outcome.unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
-    yield from _list("stale", stale)
+    yield from listed("stale", stale, MOST)
     yield from _setups(outcome)
-    yield from _list("settings", left_behind(outcome.tests))
+    yield from listed("settings", left_behind(outcome.tests), MOST)
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield labelled("error", fault)
-    yield from _list("note", [*_without_graphs(outcome)])
+    yield from listed("note", _without_graphs(outcome), MOST)
     if not outcome.settings.gate and unjudged(outcome.tests):
         yield from findings.unjudged_lines(outcome.tests)
     yield from _totals(outcome)
@@ -86,14 +86,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
 def _table(outcome: Outcome) -> Iterator[TextLine]:
     for verdict in LISTED:
         found = [row(test) for test in outcome.final if test.verdict == verdict]
-        yield from _list(verdict, found)
-
-
-def _list(word: str, items: list[str]) -> Iterator[TextLine]:
-    for item in items[:MOST]:
-        yield labelled(word, item)
-    if len(items) > MOST:
-        yield labelled(word, f"... and {len(items) - MOST} more")
+        yield from listed(verdict, found, MOST)
 
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
@@ -105,7 +98,7 @@ def _setups(outcome: Outcome) -> Iterator[TextLine]:
         for test in outcome.tests
         for phase, counts in test.setup.phases.items()
     ]
-    yield from _list("fixtures", found)
+    yield from listed("fixtures", found, MOST)
 
 
 def _without_graphs(outcome: Outcome) -> Iterator[str]:
@@ -119,9 +112,9 @@ def _without_graphs(outcome: Outcome) -> Iterator[str]:
 def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
-    yield from _list("recorded", [str(item) for item in outcome.changes.of("added")])
-    yield from _list("updated", [str(item) for item in outcome.changes.of("changed")])
-    yield from _list("pruned", [str(item) for item in outcome.changes.of("pruned")])
+    yield from listed("recorded", map(str, outcome.changes.of("added")), MOST)
+    yield from listed("updated", map(str, outcome.changes.of("changed")), MOST)
+    yield from listed("pruned", map(str, outcome.changes.of("pruned")), MOST)
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:

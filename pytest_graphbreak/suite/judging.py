@@ -33,7 +33,8 @@ def judge(
 ) -> Judgement:
     """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.report.judgement import Case, judgement
+    from pytest_graphbreak.report.footer import Case
+    from pytest_graphbreak.report.judgement import judgement
 
     settings, nodeid = gate.settings, canonical(item)
     entry = expected = None

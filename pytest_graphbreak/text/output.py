@@ -82,6 +82,14 @@ def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> Tex
     return TextLine(text, LEVELS.get(word, "text"), head=f"{word:<{width - 1}} ", command=command)
 
 
+def listed(word: str, items: Iterable[str], most: int) -> Iterator[TextLine]:
+    """Yield a line for each item after a label; items beyond ``most`` are counted."""
+    found = list(items)
+    yield from (labelled(word, item) for item in found[:most])
+    if len(found) > most:
+        yield labelled(word, f"... and {len(found) - most:,} more")
+
+
 SIGNS: Final[dict[str, Kind]] = {
     "+": "new",
     "-": "gone",

@@ -165,7 +165,8 @@ class _Block(AbstractContextManager[Seen]):
 def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     """Return the judgement whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import own
-    from pytest_graphbreak.report.judgement import Case, judgement
+    from pytest_graphbreak.report.footer import Case
+    from pytest_graphbreak.report.judgement import judgement
 
     if not record.errors and (fault := measure.cap_impossible(cap, record.layers)):
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report.footer import Context, footer
+from pytest_graphbreak.report.footer import Case, Context, footer
 from tests.changes import total
 
+TORCH = {"torch": "2.13.0+cpu"}
 CONTEXT = Context(
     "tests/test_it.py::test_it",
     "cpu",
-    versions={"torch": "2.13.0+cpu"},
     baseline="baselines/tests/test_it.yaml",
     baseline_line=5,
-    recorded_profile="cpu",
-    recorded_versions={"torch": "2.13"},
     typed=Typed(("python", "-m", "pytest")),
 )
 GROWN = total()
@@ -31,8 +31,18 @@ BASELINE = "  baseline  baselines/tests/test_it.yaml:5 (cpu, torch 2.13)"
 UPDATE = "  accept    python -m pytest --graph-budget-update"
 
 
+def a_case(
+    recorded: dict[str, str], profile: str = "cpu", versions: Any = TORCH, **packages: Any
+) -> Case:
+    """A case with a baseline of ``recorded`` versions; ``was`` and ``now`` are packages."""
+    was, now = packages.get("was", {}), packages.get("now", {})
+    expected = Expected(Values(), profile, recorded, True, packages=was)
+    return Case(Record(), expected, versions=versions, packages=now)
+
+
 def of(verdict: Verdict, **context: Any) -> list[str]:
-    lines = footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **context))
+    known = {"case": a_case({"torch": "2.13"}), **context}
+    lines = footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **known))
     return [*map(str, lines)]
 
 
@@ -43,10 +53,13 @@ def test_the_baseline_and_what_accepts() -> None:
 @pytest.mark.parametrize(
     ("context", "line"),
     [
-        ({"versions": {"torch": "2.14.1"}}, f"{BASELINE[:-1]}; now 2.14, where counts may differ)"),
-        ({"recorded_versions": {}}, BASELINE.partition(" (")[0]),
+        (
+            {"case": a_case({"torch": "2.13"}, versions={"torch": "2.14.1"})},
+            f"{BASELINE[:-1]}; now 2.14, where counts may differ)",
+        ),
+        ({"case": a_case({})}, BASELINE.partition(" (")[0]),
         ({"baseline_line": None}, BASELINE.replace(":5", "")),
-        ({"recorded_profile": None}, BASELINE.replace("cpu, ", "")),
+        ({"case": a_case({"torch": "2.13"}, "")}, BASELINE.replace("cpu, ", "")),
     ],
 )
 def test_what_measured_the_baseline(context: dict[str, Any], line: str) -> None:
@@ -74,7 +87,7 @@ def test_the_compilers_of_the_layers_that_were_there(
     layers: tuple[str, ...], versions: dict[str, str], words: str
 ) -> None:
     both = {"torch": "2.13", "jax": "0.10"}
-    context = replace(CONTEXT, versions=versions, recorded_versions=both)
+    context = replace(CONTEXT, case=a_case(both, versions=versions))
     _, line = map(str, footer(OVER, Record(layers=layers), context))
     assert line.endswith(f" (cpu, {words})")
 
@@ -115,10 +128,12 @@ def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> N
         OVER, changes=(GROWN, Difference("break", "dynamo", where=where, before=0, after=1))
     )
     recorded = {"transformers": "5.22.1", "timm": "1.0"}
-    now = {"transformers": "5.23.0", "timm": "2.0"}
-    assert "  package   transformers 5.22 -> 5.23" in of(
-        verdict, recorded_packages=recorded, packages=now
+
+    def shown(now: dict[str, str]) -> list[str]:
+        return of(verdict, case=a_case({"torch": "2.13"}, was=recorded, now=now))
+
+    assert "  package   transformers 5.22 -> 5.23" in shown(
+        {"transformers": "5.23.0", "timm": "2.0"}
     )
-    patch = of(verdict, recorded_packages=recorded, packages={"transformers": "5.22.2"})
-    assert "  package   transformers 5.22.1 -> 5.22.2" in patch
-    assert of(verdict, recorded_packages=recorded, packages=recorded) == of(verdict)
+    assert "  package   transformers 5.22.1 -> 5.22.2" in shown({"transformers": "5.22.2"})
+    assert shown(recorded) == of(verdict)

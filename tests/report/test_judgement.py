@@ -10,8 +10,8 @@ from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.footer import Context
-from pytest_graphbreak.report.judgement import Case, judgement
+from pytest_graphbreak.report.footer import Case, Context
+from pytest_graphbreak.report.judgement import judgement
 
 TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))
 NONE = Record(layers=("dynamo",), frames=Frames(1))

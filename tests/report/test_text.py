@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 from pytest_graphbreak.report.findings import cause_words
-from pytest_graphbreak.report.footer import Context
+from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.text import describe, failure
 from pytest_graphbreak.text.output import plain
 
@@ -54,11 +54,9 @@ def red(record: Record, **graphs: int) -> str:
     context = Context(
         "tests/test_it.py::test_it",
         "cpu",
-        versions={"torch": "2.13.0+cpu"},
+        case=Case(record, expected, versions={"torch": "2.13.0+cpu"}),
         baseline="baselines/tests/test_it.yaml",
         baseline_line=5,
-        recorded_profile="cpu",
-        recorded_versions={"torch": "2.13"},
         typed=Typed(("python", "-m", "pytest")),
         test=Frame("tests/test_it.py", "test_it", 3),
     )
