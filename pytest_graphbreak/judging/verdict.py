@@ -180,13 +180,18 @@ def _meaning(
     for one in changes:
         if one.kind == "ops":
             graphs = record.graphs.get(one.layer or "", 0)
-            lost = ops is not None and _is_lost(one, changes, graphs, ops, named)
+            lost = ops is not None and _is_lost(
+                one, changes, graphs, ops, named, record.only_compiled
+            )
             shrunk.update((one.layer,) if lost else ())
             yield replace(one, verdict="lost" if lost else "changed")
         elif one.kind in _RUNS and one.total and one.growth < 0 and one.layer in shrunk:
             yield one  # less is captured, so less of it runs
         elif one.total:
-            yield replace(one, verdict=_of_total(one, changes, ops))
+            found = _of_total(one, changes, ops)
+            if found == "lost" and record.only_compiled and _runs_less(one, changes):
+                found = "changed"
+            yield replace(one, verdict=found)
         elif (
             (one.kind in ("break", "eager") and one.before is not None)
             or (one.kind == "function" and ops is not None)
@@ -243,13 +248,18 @@ def _has_left(work: Difference, changes: Sequence[Difference], percent: float | 
 
 
 def _is_lost(
-    one: Difference, changes: Sequence[Difference], graphs: int, percent: float, named: bool
+    one: Difference,
+    changes: Sequence[Difference],
+    graphs: int,
+    percent: float,
+    named: bool,
+    only_compiled: bool,
 ) -> bool:
     """Return whether code left the compiler, with the operations that its ``graphs`` lack.
 
-    ``named`` says whether the baseline names functions. If all of these are compiled, called
-    equally often, and nothing new broke, the program became smaller; if unknown, ``percent`` may be
-    missing.
+    ``named`` says whether the baseline names functions. If all of these are compiled, nothing new
+    broke, and they are called equally often or by compiled functions only (``only_compiled``), the
+    program became smaller; if unknown, ``percent`` may be missing.
     """
     was = _missed(one, changes, graphs)
     if was is None or one.after >= was:
@@ -259,7 +269,7 @@ def _is_lost(
         if any(not item.after for item in functions):
             return True
         left = any(item.kind in ("break", "eager") and item.is_new for item in changes)
-        if not (left or called_less(functions)):
+        if not left and (only_compiled or not called_less(functions)):
             return False
     return one.after < was - was * percent / 100
 
@@ -290,6 +300,14 @@ def _is_traced(one: Difference, changes: Sequence[Difference]) -> bool:
 
 
 _RUNS: Final = ("execution", "read", "work")
+
+
+def _runs_less(one: Difference, changes: Sequence[Difference]) -> bool:
+    """Return whether it is about runs of which Dynamo counts fewer, too."""
+    return one.kind in _RUNS and any(
+        item.total and item.growth < 0 and (item.kind, item.layer) == (one.kind, PLACES_LAYER)
+        for item in changes
+    )
 
 
 def _follows(one: Difference, changes: Sequence[Difference]) -> bool:

@@ -23,6 +23,7 @@ from pytest_graphbreak.layers.statements import (
 from pytest_graphbreak.model.stacks import Line
 
 _METHODS: Final = ("forward", "__call__")
+_RESETS: Final = ("torch._dynamo.reset", "torch.compiler.reset", "dynamo.reset")
 _DEPTH: Final = 3
 """How many helpers of a test are followed, one called by the other."""
 
@@ -67,12 +68,25 @@ def compiles(test: Line, source: Source) -> Line | None:
     return None
 
 
+def resets(
+    test: Line, source: Source, helpers: Helpers = no_helpers, depth: int = _DEPTH
+) -> Line | None:
+    """Return the line of a test, or of its helpers, that makes Dynamo forget what it compiled."""
+    scope = around(test, source)
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in _RESETS:
+            return line_of(test.file, node.lineno, source)
+    found = (helpers(test.file, call.func.id) for call in _helper_calls(scope)) if depth else ()
+    lines = (resets(one, source, helpers, depth - 1) for one in found if one is not None)
+    return next((line for line in lines if line), None)
+
+
 def _renamed(
     known: set[str], code: Line, source: Source, helpers: Helpers, depth: int = _DEPTH
 ) -> Line | None:
     """Return the line that turns the compiler off, or only gives what is known another name."""
     scope = around(code, source)
-    lines = [one.lineno for one in ast.walk(scope) if _turns_off(one)]
+    lines = [one.lineno for one in ast.walk(scope) if turns_off(one)]
     names = set(known)
     lines = lines or [one.line for one in _made(names, scope) if one.hands_on]
     if lines:
@@ -124,7 +138,7 @@ def _inner(scope: ast.AST) -> Iterator[Set]:
             yield Set(node.lineno, node.lineno, frozenset((node.name,)), names_in(node), False)
 
 
-def _turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
+def turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
     """Return whether a node is ``disable=`` of a call, ``config.disable`` or ``set_stance``."""
     if isinstance(node, ast.Attribute):
         parent = getattr(node.value, "attr", getattr(node.value, "id", ""))

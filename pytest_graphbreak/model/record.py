@@ -260,6 +260,8 @@ class Record(Data, frozen=True):
     """Which lines ran compiled graphs, and how often."""
     read_list: tuple[LineRuns, ...] = ()
     """Which lines read values back to the host, and how often."""
+    only_compiled: bool = False
+    """Whether the test's source shows that only compiled functions run its model."""
     errors: tuple[Text, ...] = ()
     """Why the gate could not see; any of these makes the verdict error."""
     notes: tuple[Text, ...] = ()

@@ -91,6 +91,7 @@ MOST_PLACES = 12
 """The number of places that a failure shows in full; the rest are counted."""
 MOST_FUNCTIONS = 8
 """The number of functions that are named if operations are lost."""
+_PLAIN = "may run without the compiler by"
 _BECAUSE = "without the compiler because of"
 MOST_NOWHERE = 3
 """The number of functions that are named if nothing is compiled any more: the outermost ones."""
@@ -180,6 +181,7 @@ def not_reached(
             if one.kind == "execution":
                 yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
                 yield from _set("compiled by", shown.compiles(), ())
+                yield from _set(_PLAIN, shown.plain_call(), ())
     for number, one in enumerate((none or functions)[:most]):
         where, was = position(shown.defined(one.where)), _operations(one.before or 0)
         if none:
@@ -190,6 +192,7 @@ def not_reached(
             yield from _way(verdict, shown)
         elif not number:
             yield from _set("compiled by", shown.compiles(), ())
+            yield from _set(_PLAIN, shown.plain_call(), ())
 
 
 def _way(verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
@@ -239,6 +242,8 @@ def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterato
             yield from _set("repeated by", where, ())
     elif not one.items and verdict.name == "lost":
         yield from _set(_BECAUSE, shown.replaced(one.where), ())
+    elif one.items and one.is_entry:
+        yield from _set("compiled again after", shown.resets(), ())
     elif one.change.cause == OUTSIDE and one.change.is_new and _was_compiled(one, verdict):
         defined = shown.defined(one.where)
         yield from _set("no longer compiled:", defined if defined.line else NOWHERE, ())

@@ -39,6 +39,14 @@ class SourceLines:
         """Return the line that determines what the test compiles, if there is one."""
         return NOWHERE
 
+    def plain_call(self) -> Frame:
+        """Return a line that may run the model uncompiled, if there is one."""
+        return NOWHERE
+
+    def resets(self) -> Frame:
+        """Return the line that makes Dynamo forget what it compiled, if there is one."""
+        return NOWHERE
+
     def replaced(self, place: Frame) -> Frame:
         """Return what replaced a removed line, or what sets the function that it calls."""
         return NOWHERE

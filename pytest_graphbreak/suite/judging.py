@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ def judge(
 ) -> Judgement:
     """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
+    from pytest_graphbreak.model.budget import PLACES_LAYER
     from pytest_graphbreak.report.footer import Case
     from pytest_graphbreak.report.judgement import judgement
 
@@ -56,7 +58,19 @@ def judge(
         versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
-    return judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
+    judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
+    dynamo = any(one.layer == PLACES_LAYER for one in judged.verdict.lost)
+    if judged.verdict.shrunk and dynamo and _only_compiled(item, settings):
+        case = dataclasses.replace(case, record=replace(record, only_compiled=True))
+        judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
+    return judged
+
+
+def _only_compiled(item: pytest.Item, settings: Settings) -> bool:
+    """Return whether the source of a test shows that only compiled functions run its model."""
+    from pytest_graphbreak.suite.source_lines import OwnSourceLines
+
+    return not OwnSourceLines(item, settings).plain_call().line
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.layers import origins, uncompiled
+from pytest_graphbreak.layers import origins, plain_calls, uncompiled
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
@@ -23,6 +23,7 @@ class OwnSourceLines(SourceLines):
     """Source lines from the files of this machine. They are only read for a failure."""
 
     def __init__(self, item: pytest.Item, settings: Settings) -> None:
+        self._item = item
         self._root = settings.root
         self._places = places(settings.root)
         name = item.name.partition("[")[0]
@@ -48,6 +49,25 @@ class OwnSourceLines(SourceLines):
     def repeated(self, place: Frame) -> tuple[Frame, ...]:
         found = origins.repeated(self._line(place), self._test, self._places.lines)
         return tuple(map(self._frame, found))
+
+    def plain_call(self) -> Frame:
+        return self._frame(
+            plain_calls.plain_call(self._test, self._places.lines, self._helper, self._fixtures())
+        )
+
+    def resets(self) -> Frame:
+        return self._frame(uncompiled.resets(self._test, self._places.lines, self._helper))
+
+    def _fixtures(self) -> dict[str, Line]:
+        """Return the functions of the fixtures of the test, without those of pytest itself."""
+        info = getattr(self._item, "_fixtureinfo", None)
+        found = {} if info is None else info.name2fixturedefs
+        return {
+            name: Line(code.co_filename, code.co_firstlineno, code.co_name)
+            for name, (*_, definition) in found.items()
+            if (code := getattr(definition.func, "__code__", None))
+            and not definition.func.__module__.startswith("_pytest.")
+        }
 
     def _helper(self, file: str, name: str) -> Line | None:
         """Return the ``def`` of a function below the root that a module calls by a name."""

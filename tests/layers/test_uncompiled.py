@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from pytest_graphbreak.layers.uncompiled import compiles, uncompiled
+from pytest_graphbreak.layers.uncompiled import compiles, resets, uncompiled
 from pytest_graphbreak.model.stacks import Line
 
 TEST = Line("a.py", 1, "test_it")
@@ -109,3 +109,18 @@ def test_the_line_that_says_what_is_compiled() -> None:
     assert found("run = torch.compile(f)\ndef test_it():\n    run()\n") == 1
     assert found("def test_it():\n    f.compile()\n    g.compile()\n") is None
     assert found("def test_it():\n    f()\n") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [("torch._dynamo.reset()", 2), ("torch.compiler.reset()", 2), ("cache.reset()", None)],
+)
+def test_a_reset_in_a_test_or_in_its_helper(code: str, line: int | None) -> None:
+    text = f"def fresh(run):\n    {code}\ndef test_it():\n    run(fresh(run))\n".splitlines(True)
+    helpers = {"fresh": Line("a.py", 1, "fresh")}
+
+    def found(test: Line) -> int | None:
+        reset = resets(test, lambda _: text, lambda _, name: helpers.get(name))
+        return reset and reset.line
+
+    assert found(Line("a.py", 1, "fresh")) == found(Line("a.py", 3, "test_it")) == line

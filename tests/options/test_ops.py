@@ -123,6 +123,85 @@ def test_operations_that_decide_nothing_are_not_shown(suite: Suite, nested: bool
     result.stdout.no_fnmatch_line("*captured operations*")
 
 
+SMALLER = """
+import torch
+from torch import nn
+
+def scaled(x):
+    return torch.relu(x) * 2
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return scaled(self.up(x)) + x
+
+class Net(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = blocks
+
+    def forward(self, x):
+        return torch.tanh(self.blocks(x))
+
+def test_model():
+    blocks = nn.Sequential(*(Block() for _ in range(BLOCKS)))
+    COMPILE
+    for step in range(STEPS):
+        CALL
+"""
+SETTINGS = {"BLOCKS": "4", "STEPS": "4", "CALL": "run(torch.ones(2, 4))"}
+SETTINGS["COMPILE"] = 'run = torch.compile(Net(blocks), backend="eager")'
+X = "torch.ones(2, 4)"
+PARTS = {
+    "COMPILE": 'for block in blocks: block.compile(backend="eager")',
+    "CALL": f"blocks({X})",
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "edit", "verdict"),
+    [
+        ({}, {"BLOCKS": "3"}, "changed"),
+        ({}, {"STEPS": "3"}, "changed"),
+        ({}, {"COMPILE": SETTINGS["COMPILE"].replace("blocks", "blocks[1:]")}, "changed"),
+        (
+            {},
+            {
+                "COMPILE": SETTINGS["COMPILE"].replace("blocks", "blocks[1:]"),
+                "CALL": f"run(blocks[0]({X}))",
+            },
+            "lost",
+        ),
+        ({}, {"CALL": f"(run if step else blocks)({X})"}, "lost"),
+        (PARTS, {"BLOCKS": "3"}, "changed"),
+        (PARTS, {"COMPILE": PARTS["COMPILE"].replace("in blocks", "in blocks[1:]")}, "lost"),
+    ],
+)
+def test_a_smaller_program_is_told_from_one_that_runs_uncompiled(
+    suite: Suite, way: dict[str, str], edit: dict[str, str], verdict: str
+) -> None:
+    """The counts are alike; the source of the test says whether anything can run uncompiled."""
+
+    def program(edit: dict[str, str]) -> str:
+        text = SMALLER
+        for name, value in (SETTINGS | way | edit).items():
+            text = text.replace(name, value)
+        return text
+
+    from pytest_graphbreak.cli import main
+
+    suite.write(program({}))
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    suite.write(program(edit))
+    suite.run("--graph-budget", "--graph-budget-report=graphs.json")
+    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    assert test["verdict"] == verdict
+    assert main(["check", "graphs.json"]) == (verdict == "lost")
+
+
 def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
     pytest.importorskip("torch_xla")
     on_device = {

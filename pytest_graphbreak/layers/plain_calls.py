@@ -1,0 +1,282 @@
+"""Finds out whether a test may run code without the compiler, besides what it compiles.
+
+Fewer operations in graphs mean a smaller program, or one of which a part runs uncompiled. Counts
+are the same in both cases. The source of a test often shows that nothing but compiled functions can
+run the model. Files are parsed and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from pytest_graphbreak.layers.statements import FUNCTIONS, Source, around, line_of, sets_of, tree_of
+from pytest_graphbreak.layers.uncompiled import Helpers, no_helpers, turns_off
+from pytest_graphbreak.model.stacks import Line
+
+_DEPTH: Final = 3
+"""How many helpers of a test are followed, one called by the other."""
+_CALLING_BUILTINS: Final = frozenset({"map", "filter", "exec", "eval", "getattr"})
+_CALLING: Final = frozenset({"reduce", "vmap", "functional_call", "checkpoint", "partial"})
+"""Functions that call what they are given, or give back something that nobody sees here."""
+_LIBRARIES: Final = frozenset({"torch", "torch_xla", "numpy"})
+_RUNNING: Final = frozenset({"__call__", "forward", "apply", "map_", "map2_", "compile"})
+"""Methods of torch that run code of others."""
+
+
+def plain_call(
+    test: Line,
+    source: Source,
+    helpers: Helpers = no_helpers,
+    fixtures: Mapping[str, Line] = MappingProxyType({}),
+) -> Line | None:
+    """Return the first line of a test, or of its helpers, that may run a model uncompiled.
+
+    Returns None if each call is known: one of a compiled function, of a class, of a method of
+    torch's own classes, of a function of a library. What cannot be followed may run anything.
+    ``fixtures`` are the functions of the fixtures that the test uses, by name.
+    """
+    compiled = set[str]()
+    for name, line in fixtures.items():
+        fixture = _CallingScope.of(line, source, helpers, frozenset(), 0)
+        if found := fixture.plain_call():
+            return found
+        compiled |= {name} if fixture.gives_compiled else set()
+    return _CallingScope.of(test, source, helpers, frozenset(compiled), 0).plain_call()
+
+
+@dataclass(slots=True)
+class _CallingScope:
+    """A function with the variables that hold compiled functions, or modules with such parts.
+
+    ``inner`` are the functions that it defines, ``handed`` what it hands to ``torch.compile``, and
+    ``lines`` where its variables get compiled functions. ``doubtful`` is a line, or 0.
+    """
+
+    code: Line
+    node: ast.AST
+    source: Source
+    helpers: Helpers
+    depth: int
+    compiled: set[str]
+    inner: set[str] = field(default_factory=set)
+    handed: set[str] = field(default_factory=set)
+    lines: dict[str, int] = field(default_factory=dict)
+    doubtful: int = 0
+
+    @classmethod
+    def of(
+        cls, code: Line, source: Source, helpers: Helpers, compiled: frozenset[str], depth: int
+    ) -> _CallingScope:
+        scope = cls(code, around(code, source), source, helpers, depth, {*compiled})
+        if isinstance(scope.node, ast.Module):
+            scope.doubtful = code.line  # the function was not found
+        scope._read()
+        return scope
+
+    def plain_call(self) -> Line | None:
+        if self.doubtful:
+            return line_of(self.code.file, self.doubtful, self.source)
+        for node in _own_nodes(self.node, self.compiled | self.handed):
+            if isinstance(node, ast.Call) and (line := self._suspicious(node)):
+                return line
+        return None
+
+    @property
+    def gives_compiled(self) -> bool:
+        """Whether all that a fixture returns or yields is a compiled function."""
+        nodes = _own_nodes(self.node, self.inner)
+        given = [one.value for one in nodes if isinstance(one, ast.Return | ast.Yield)]
+        return bool(given) and all(
+            one is not None and (_compiles(one) or getattr(one, "id", "") in self.compiled)
+            for one in given
+        )
+
+    def _read(self) -> None:
+        """Note what is compiled, and the first line that compiles only sometimes, or not at all."""
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not self.node:
+                self.inner.add(node.name)
+                if any(_compiles(one) or _names_compile(one) for one in node.decorator_list):
+                    self.compiled.add(node.name)
+            elif turns_off(node) or _disables(node):
+                self.doubtful = self.doubtful or getattr(node, "lineno", self.code.line)
+        for parents, node in _with_parents(self.node):
+            if isinstance(node, ast.Call) and _compiles(node):
+                self._compile(node, parents)
+        for one in sets_of(self.node):
+            if any(one.line > self.lines.get(name, one.line) for name in one.names):
+                self.doubtful = self.doubtful or one.line
+
+    def _compile(self, call: ast.Call, parents: tuple[ast.AST, ...]) -> None:
+        """Note what a call of ``torch.compile`` or ``Module.compile`` makes a compiled function."""
+        parent = parents[-1]
+        loops = [one for one in parents if isinstance(one, ast.For)]
+        sometimes = (ast.If, ast.IfExp, ast.Try, ast.While)
+        if any(isinstance(one, sometimes) for one in parents) or not all(map(_is_whole, loops)):
+            self.doubtful = self.doubtful or call.lineno
+        targets: list[ast.expr] = []
+        if isinstance(parent, ast.Assign) and parent.value is call:
+            targets = parent.targets
+        elif isinstance(parent, ast.Expr) and isinstance(call.func, ast.Attribute):
+            targets = [call.func.value]  # model.compile()
+        for name in (one.id for one in targets if isinstance(one, ast.Name)):
+            self.compiled.add(name)
+            self.lines[name] = call.lineno
+        self.handed |= {one.id for one in call.args if isinstance(one, ast.Name)}
+        # Of parts that are compiled one by one, only a loop shows that they are all.
+        self.compiled |= {root for loop in loops if targets and (root := _root(loop.iter))}
+
+    def _suspicious(self, call: ast.Call) -> Line | None:
+        """Return the line of a call that may run a model uncompiled."""
+        here = line_of(self.code.file, call.lineno, self.source)
+        if _compiles(call):
+            return None
+        match call.func:
+            case ast.Name(id=name) if name in self.compiled | (self.inner - self.handed):
+                return here if call.lineno < self.lines.get(name, 0) else None
+            case ast.Name(id=name):
+                if helper := self.helpers(self.code.file, name):
+                    return self._in_helper(call, helper)
+                return None if self._is_known(name) else here
+            case ast.Attribute(attr=name, value=value):
+                known = name in _methods() or _root(value) in _imported(self._tree)
+                return here if name in _CALLING or not known else None
+            case ast.Call() as made if _compiles(made):
+                return None
+        return here
+
+    def _in_helper(self, call: ast.Call, helper: Line) -> Line | None:
+        if self.depth == _DEPTH:
+            return line_of(self.code.file, call.lineno, self.source)
+        function = around(helper, self.source)
+        given: dict[str, ast.expr] = {one.arg: one.value for one in call.keywords if one.arg}
+        if isinstance(function, FUNCTIONS):
+            names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            given |= dict(zip(names, call.args, strict=False))
+        passed = {name for name, value in given.items() if _root(value) in self.compiled}
+        deeper = self.depth + 1
+        scope = _CallingScope.of(helper, self.source, self.helpers, frozenset(passed), deeper)
+        return scope.plain_call()
+
+    def _is_known(self, name: str) -> bool:
+        """Return whether a name is a builtin or a class."""
+        if name in _CALLING | _CALLING_BUILTINS:
+            return False
+        known = _classes(self._tree) | _imported(self._tree)
+        return hasattr(builtins, name) or name in known
+
+    @property
+    def _tree(self) -> ast.Module:
+        return tree_of(self.code.file, self.source)
+
+
+def _own_nodes(scope: ast.AST, compiled: set[str]) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, without inner functions that are compiled."""
+    todo = [*ast.iter_child_nodes(scope)]
+    while todo:
+        node = todo.pop(0)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in compiled:
+            continue
+        yield node
+        todo += ast.iter_child_nodes(node)
+
+
+def _with_parents(
+    node: ast.AST, parents: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[tuple[ast.AST, ...], ast.AST]]:
+    """Yield the nodes of a function, each with those around it."""
+    for child in ast.iter_child_nodes(node):
+        yield (*parents, node), child
+        yield from _with_parents(child, (*parents, node))
+
+
+def _compiles(node: ast.AST) -> bool:
+    """Return whether a node calls ``torch.compile`` or the method ``compile`` of a module."""
+    return isinstance(node, ast.Call) and _names_compile(node.func)
+
+
+def _names_compile(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "compile" and _root(node) != "re"
+
+
+def _disables(node: ast.AST) -> bool:
+    """Return whether a node is ``torch.compiler.disable``, or the like."""
+    return isinstance(node, ast.Attribute) and node.attr in ("disable", "run", "_orig_mod")
+
+
+def _is_whole(loop: ast.For) -> bool:
+    """Return whether a loop goes over all parts of something, with the same steps for each."""
+    match loop.iter:
+        case ast.Attribute() | ast.Name():
+            over = True
+        case ast.Call(func=ast.Name(id="enumerate"), args=[ast.Attribute() | ast.Name()]):
+            over = True
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"))]):
+            over = True
+        case ast.Call(func=ast.Attribute(attr="modules" | "children"), args=[]):
+            over = True
+        case _:
+            over = False
+    leaves = (ast.If, ast.Continue, ast.Break, ast.IfExp)
+    return over and not any(isinstance(one, leaves) for part in loop.body for one in ast.walk(part))
+
+
+def _root(node: ast.AST) -> str:
+    """Return the variable that an expression begins with; empty if it begins with something else"""
+    while True:
+        match node:
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
+                node = inner
+            case ast.Call(func=ast.Name(id="enumerate" | "range" | "len"), args=[inner, *_]):
+                node = inner
+            case ast.Call(func=ast.Attribute() as inner):
+                node = inner
+            case ast.Name(id=name):
+                return name
+            case _:
+                return ""
+
+
+@lru_cache(16)
+def _imported(tree: ast.Module) -> frozenset[str]:
+    """Return the names of imported modules, and of what is imported from torch and Python."""
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = (node.module or "").partition(".")[0]
+            if package in _LIBRARIES or package in sys.stdlib_module_names:
+                names |= {one.asname or one.name for one in node.names}
+    return frozenset(names)
+
+
+@lru_cache(16)
+def _classes(tree: ast.Module) -> frozenset[str]:
+    """Return the names of classes: those that a file defines, and imported ones by their names."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {one.asname or one.name for one in node.names if one.name[:1].isupper()}
+    return frozenset(found)
+
+
+@lru_cache(1)
+def _methods() -> frozenset[str]:
+    """Return the methods of torch's and Python's own classes, which run no model."""
+    import torch
+
+    kinds = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, torch.Generator)
+    own = (list, dict, str, set, tuple, int, float)
+    schedulers = (torch.optim.lr_scheduler.LRScheduler,)
+    found = {name for kind in (*kinds, *own, *schedulers) for name in dir(kind)}
+    return frozenset(found | {"from_pretrained", "from_config"}) - _RUNNING
