@@ -28,7 +28,7 @@ RANDOM: Final = frozenset({
     "randint", "randperm", "rand_like", "randn_like", "randint_like", "rrelu", "gumbel_softmax",
 })
 """Names of functions that have a side effect, or return something else each time."""
-_METHODS: Final = frozenset({
+METHODS: Final = frozenset({
     "abs", "amax", "amin", "argmax", "argmin", "bool", "ceil", "clamp", "clone", "contiguous",
     "cos", "cumsum", "detach", "diff", "div", "double", "exp", "expand", "expm1", "flip", "float",
     "floor", "half", "isfinite", "isnan", "log", "log1p", "long", "masked_fill", "matmul", "max",
@@ -140,4 +140,4 @@ def _computes(node: ast.AST) -> bool:
         return False
     name = node.func.attr
     module = ast.unparse(node.func.value) in ("torch", "F", "math", "torch.nn.functional")
-    return name not in _IMPURE | RANDOM and not name.endswith("_") and (module or name in _METHODS)
+    return name not in _IMPURE | RANDOM and not name.endswith("_") and (module or name in METHODS)

@@ -75,3 +75,19 @@ def test_what_does_more_than_write_stays(statement: list[str]) -> None:
     assert definition(source, where) is None
     with pytest.raises(UnfitError):
         apply(source, "later", where)
+
+
+def test_a_tensor_that_may_change_is_passed_as_it_is_then() -> None:
+    source = (
+        "class Net:\n    def forward(self, x):\n        n = 2\n"
+        "        print(self.scale.sum().item(), n, x)\n"
+        "        self.scale.mul_(2)\n        return x\n"
+    )
+    where = Frame("a.py", "Net.forward", 0, "print(self.scale.sum().item(), n, x)")
+    found, changed = definition(source, where), apply(source, "later", where)
+    assert found is not None
+    assert changed is not None
+    name, text = found
+    assert f"def {name}(scale, n, x):\n    print(scale.sum().item(), n, x)" in text
+    passed = "self.scale.clone(), n, x.clone() if isinstance(x, torch.Tensor) else x"
+    assert f"{name}({passed})" in changed

@@ -12,10 +12,21 @@ from __future__ import annotations
 import ast
 import textwrap
 import zlib
+from collections.abc import Iterable
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.pure import LEVELS
-from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, read, statements
+from pytest_graphbreak.repair.pure import LEVELS, METHODS
+from pytest_graphbreak.repair.rewrite.scope import (
+    Surroundings,
+    UnfitError,
+    bound,
+    changed,
+    changes_attribute,
+    read,
+    statements,
+    values,
+    walk,
+)
 from pytest_graphbreak.repair.source import FUNCTIONS
 
 
@@ -26,7 +37,8 @@ def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
     """
     writes, rest = _split(node, place)
     name, given = _given(writes, place)
-    return [f"{name}({', '.join(given)})", *(ast.unparse(rest).splitlines() if rest else ())]
+    passed = _as_now(given, writes, place)
+    return [f"{name}({', '.join(passed)})", *(ast.unparse(rest).splitlines() if rest else ())]
 
 
 def definition(source: str, where: Frame) -> tuple[str, str] | None:
@@ -40,6 +52,7 @@ def definition(source: str, where: Frame) -> tuple[str, str] | None:
     try:
         writes, _ = _split(*fits[0])
         name, given = _given(writes, fits[0][1])
+        _as_now(given, writes, fits[0][1])
     except UnfitError:
         return None
     inside = _Renamed(given).visit(ast.parse(ast.unparse(writes)))
@@ -118,10 +131,50 @@ def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
         isinstance(one, ast.Name) and one.id in bare for one in ast.walk(node)
     ) or len(set(found.values())) < len(found):
         raise UnfitError("it writes more than tensors and numbers")
-    if changed := set(found) & place.changed:
-        raise UnfitError(f"{min(changed)} is changed in place before the graph has run")
     text = ast.unparse(node)
     return f"_graphbreak_later_{zlib.crc32(text.encode()) % 10_000}", found
+
+
+def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the arguments, copies of tensors where they may change before the graph has run.
+
+    Raises ``UnfitError`` for a tensor of the module, which is not an argument.
+    """
+    if not _changes(place):
+        return list(given)
+    writers = {one.value for one in ast.walk(node) if isinstance(one, ast.Expr)}
+    module = bound(ast.parse("".join(place.text)).body)
+    used = {
+        ast.unparse(one.func.value)
+        for one in ast.walk(node)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
+        if one.func.attr in METHODS and one not in writers
+    }
+    if held := used.intersection(module) - set(given):
+        raise UnfitError(f"{min(held)} may be changed in place before the graph has run")
+    return [
+        f"{one}.clone()"
+        if one in used
+        else one
+        if isinstance(place.before.get(one), ast.Constant)
+        else f"{one}.clone() if isinstance({one}, torch.Tensor) else {one}"
+        for one in given
+    ]
+
+
+def _changes(place: Surroundings) -> bool:
+    """Return whether a function of the file changes in place what may be a tensor."""
+    for function in ast.walk(ast.parse("".join(place.text))):
+        if not isinstance(function, FUNCTIONS) or function.name == "__init__":
+            continue
+        known = dict(values(function.body))
+        numbers = {name for name, one in known.items() if isinstance(one, ast.Constant)}
+        if set(changed(function.body)) - numbers or any(
+            changes_attribute(one) or (isinstance(one, ast.keyword) and one.arg == "out")
+            for one in walk(function.body)
+        ):
+            return True
+    return False
 
 
 class _Renamed(ast.NodeTransformer):

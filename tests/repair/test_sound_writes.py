@@ -1,0 +1,142 @@
+"""Lines that are written later, or only in eager code, change nothing but when they are written.
+
+Each program is run as it is and rewritten, compiled as one graph, with drawn values: results,
+arguments, gradients, what is printed and warned, and the lists and counters of the module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.config
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.later import definition
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
+from tests.repair.test_sound import LISTS, bits, loaded
+
+HEAD = """\
+import warnings
+losses, seen = [], []
+steps = 0
+scale = torch.ones(2)
+
+
+"""
+LATER = {
+    "prints": "y = x * 2\nprint('y', y.mean().item())\nreturn y + 1",
+    "prints a text": "y = x * 2\nprint(f'{y.sum().item():.3f} {y.dtype}', tuple(y.shape))\nreturn y",
+    "prints an argument": "print(x.sum().item())\nreturn x + 1",
+    "prints a number": "n = len(x.shape)\nprint(n, x.sum().item())\nreturn x * n",
+    "prints in a loop": "for n in range(3):\n    x = x * 2\n    print(n, x.sum().item())\nreturn x",
+    "prints two names of one line": "for n in (1, 2):\n    print(n, x.min().item())\n    x = x + n\n"
+    "return x",
+    "collects": "y = torch.sin(x)\nlosses.append(y.sum().item())\nreturn y",
+    "warns": "y = x.exp()\nif y.max() > 2:\n    warnings.warn('large')\nreturn y",
+    "prints on one side": "if x.max() > 1:\n    print('large', x.max().item())\nelse:\n"
+    "    print('small')\nreturn x - 1",
+    "computes beside it": "if x.isnan().any():\n    print('NaN', x.sum().item())\nreturn x * 2",
+    "changes it afterwards": "y = x * 2\nprint(y.sum().item())\ny.add_(1)\nreturn y",
+    "changes an argument": "print(x.sum().item())\nx.mul_(2)\nreturn x",
+    "changes a view": "y = x * 2\nz = y.view(-1)\nprint(y.sum().item())\nz.mul_(3)\nreturn y",
+    "changes what it is a view of": "y = x * 2\nz = y.view(-1)\nprint(z.sum().item())\n"
+    "y.mul_(3)\nreturn y",
+    "changes another name": "y = x\nprint(y.sum().item())\nx += 1\nreturn y",
+    "changes it in an operator": "y = x * 2\nprint(y.sum().item())\ntorch.add(y, 1, out=y)\nreturn y",
+    "changes it through numpy": "y = x * 2\nprint(y.sum().item())\nother(y)\nreturn y",
+    "changes a tensor that it prints whole": "y = x * 2\nprint(y)\ny[0] = 3\nreturn y",
+    "changes a tensor of the module": "print(scale.sum().item(), x.sum().item())\n"
+    "scale.mul_(2)\nreturn x * scale",
+    "counts": "global steps\nprint(steps, x.sum().item())\nsteps += 1\nreturn x * 2",
+    "binds it again": "y = x * 2\nprint(y.sum().item())\ny = y + 1\nreturn y",
+    "returns it to be changed": "y = x * 2\nprint(y.sum().item())\nreturn y",
+    "collects what is returned": "losses.append(x.sum().item())\nreturn x * len(losses)",
+}
+EAGER = {
+    "prints": ("y = x * 2\nprint('y', y.mean().item())\nreturn y + 1", True),
+    "warns": ("warnings.warn('called')\nreturn x * 2", True),
+    "collects": ("seen.append(x.sum().item())\nreturn x * 2", True),
+}
+OTHER = """
+
+def other(y):
+    y.mul_(2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    torch._dynamo.reset()
+    before = set(torch._dynamo.config.reorderable_logging_functions)
+    with torch._dynamo.config.patch(recompile_limit=99):
+        yield
+    torch._dynamo.config.reorderable_logging_functions.intersection_update(before)
+
+
+def source_of(body: str) -> tuple[str, Frame]:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    marks = ("print(", "losses.", "seen.", "warnings.", "if ")
+    line = next(one.strip() for one in body.splitlines() if one.strip().startswith(marks))
+    return f"{HEAD}def f(x):\n{lines}{OTHER}", Frame("a.py", "f", 0, line)
+
+
+def outcome(space: dict[str, Any], function: Any, x: torch.Tensor) -> dict[str, Any]:
+    """Return everything that a caller sees of a call and a second one after it."""
+    for name, value in (("losses", []), ("seen", []), ("steps", 0), ("scale", torch.ones(2))):
+        if isinstance(value, list):
+            space[name].clear()
+        else:
+            space[name] = value
+    results, written = [], io.StringIO()
+    inputs = [x.clone(), x.clone() + 1]
+    with contextlib.redirect_stdout(written), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for one in inputs:
+            found = function(one)
+            results.append(bits(found))
+            found.add_(1)  # what a caller does with it afterwards
+    return {
+        "results": results,
+        "inputs": [bits(one) for one in inputs],
+        "scale": bits(space["scale"]),
+        "steps": space["steps"],
+        "written": written.getvalue(),
+        "warned": [str(one.message) for one in caught if "torch" not in str(one.filename)],
+        "lists": [repr(space["losses"]), repr(space["seen"])],
+    }
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_what_is_written_later_says_what_it_would_have_said(name: str) -> None:
+    source, where = source_of(LATER[name])
+    found = definition(source, where)
+    try:
+        changed = apply(source, "later", where)
+    except UnfitError:
+        changed = None
+    assert (found is None) == (changed is None)
+    if found is None or changed is None:
+        return
+    function, text = found
+    plain, patched = loaded(source), loaded(text, changed)
+    torch._dynamo.config.reorderable_logging_functions.add(patched[function])
+    run = torch.compile(patched["f"], backend="eager")
+
+    @settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
+    @example([1.0, 2.0])
+    @given(LISTS)
+    def check(values: list[float]) -> None:
+        x = torch.tensor(values)
+        wanted = outcome(plain, plain["f"], x)
+        assert outcome(patched, run, x) == wanted
+
+    check()
