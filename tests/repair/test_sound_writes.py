@@ -34,11 +34,12 @@ scale = torch.ones(2)
 """
 LATER = {
     "prints": "y = x * 2\nprint('y', y.mean().item())\nreturn y + 1",
-    "prints a text": "y = x * 2\nprint(f'{y.sum().item():.3f} {y.dtype}', tuple(y.shape))\nreturn y",
+    "prints a text": "y = x * 2\nprint(f'{y.sum().item():.3f}', tuple(y.shape))\nreturn y",
     "prints an argument": "print(x.sum().item())\nreturn x + 1",
     "prints a number": "n = len(x.shape)\nprint(n, x.sum().item())\nreturn x * n",
     "prints in a loop": "for n in range(3):\n    x = x * 2\n    print(n, x.sum().item())\nreturn x",
-    "prints two names of one line": "for n in (1, 2):\n    print(n, x.min().item())\n    x = x + n\n"
+    "prints two names of one line": "for n in (1, 2):\n    print(n, x.min().item())\n"
+    "    x = x + n\n"
     "return x",
     "collects": "y = torch.sin(x)\nlosses.append(y.sum().item())\nreturn y",
     "warns": "y = x.exp()\nif y.max() > 2:\n    warnings.warn('large')\nreturn y",
@@ -51,7 +52,8 @@ LATER = {
     "changes what it is a view of": "y = x * 2\nz = y.view(-1)\nprint(z.sum().item())\n"
     "y.mul_(3)\nreturn y",
     "changes another name": "y = x\nprint(y.sum().item())\nx += 1\nreturn y",
-    "changes it in an operator": "y = x * 2\nprint(y.sum().item())\ntorch.add(y, 1, out=y)\nreturn y",
+    "changes it in an operator": "y = x * 2\nprint(y.sum().item())\ntorch.add(y, 1, out=y)\n"
+    "return y",
     "changes it through numpy": "y = x * 2\nprint(y.sum().item())\nother(y)\nreturn y",
     "changes a tensor that it prints whole": "y = x * 2\nprint(y)\ny[0] = 3\nreturn y",
     "changes a tensor of the module": "print(scale.sum().item(), x.sum().item())\n"
@@ -61,11 +63,30 @@ LATER = {
     "returns it to be changed": "y = x * 2\nprint(y.sum().item())\nreturn y",
     "collects what is returned": "losses.append(x.sum().item())\nreturn x * len(losses)",
 }
-EAGER = {
-    "prints": ("y = x * 2\nprint('y', y.mean().item())\nreturn y + 1", True),
-    "warns": ("warnings.warn('called')\nreturn x * 2", True),
-    "collects": ("seen.append(x.sum().item())\nreturn x * 2", True),
+INDICES = {
+    "adds": "out.index_add_(0, at, x[at] * weight[row[0]])",
+    "sets": "out[at] = x[at] + weight[row[0]]",
+    "skips": "if at.numel() == 0:\n        continue\n    out[at] += x[at].sin()",
+    "counts": "out[at] += x[at]\n    out = out + 1",
+    "carries": "total = total * 2\n    out[at] += total",
+    "writes elsewhere": "out[0] += 1",
+    "adds all": "out += weight[row[0]]",
 }
+CONDITIONS = ("mask.any(-1)", "mask.sum(-1) > 0", "mask.sum(-1) > 1", "weight.sum(-1) > 0")
+MASKS = ("mask", "torch.nn.functional.one_hot(mask.long().argmax(0), 3).T")
+GROUPED = """\
+import itertools
+
+
+def sign(n):
+    return n < 0
+
+
+def f(x, numbers):
+    for key, group in itertools.groupby(numbers, {key}):
+        x = x * sum(group) + (1 if key else 2)
+    return x
+"""
 OTHER = """
 
 def other(y):
@@ -138,5 +159,58 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str) -> None:
         x = torch.tensor(values)
         wanted = outcome(plain, plain["f"], x)
         assert outcome(patched, run, x) == wanted
+
+    check()
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("name", sorted(INDICES))
+def test_a_loop_over_all_indices_does_what_the_loop_over_some_did(
+    name: str, condition: str
+) -> None:
+    held = [rewritten for mask in MASKS if (rewritten := _indices(name, condition, mask))]
+    sound = name in ("adds", "sets", "skips")
+    assert len(held) == sound * {"mask.any(-1)": 2, "mask.sum(-1) > 0": 1}.get(condition, 0)
+
+
+def _indices(name: str, condition: str, mask: str) -> bool:
+    """Check one program with drawn masks; return whether it is rewritten at all."""
+    source = (
+        "def f(x, mask, weight):\n    total = torch.ones(())\n    out = torch.zeros_like(x)\n"
+        f"    mask = {mask}\n    hit = ({condition}).nonzero()\n"
+        "    for row in hit:\n        (at,) = torch.where(mask[row].squeeze(0))\n"
+        f"        {INDICES[name].replace(chr(10), chr(10) + '    ')}\n"
+        f"    return out\n"
+    )
+    changed = apply(source, "every_index", Frame("a.py", "f", 0, ""))
+    if changed is None:
+        return False
+    plain, patched = loaded(source), loaded(changed)
+
+    @settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.generate))
+    @example([1.0, 2.0], [[True, False], [False, True], [False, False]])
+    @given(LISTS, st.lists(st.lists(st.booleans(), min_size=2, max_size=2), min_size=3, max_size=3))
+    def check(values: list[float], rows: list[list[bool]]) -> None:
+        given = torch.tensor(values), torch.tensor(rows), torch.tensor([[1.0], [0.0], [-2.0]])
+        assert bits(patched["f"](*given)) == bits(plain["f"](*given))
+
+    check()
+    return True
+
+
+@pytest.mark.parametrize("key", ["sign", "lambda n: n % 2"])
+def test_a_group_with_its_key_by_name_is_the_same_group(key: str) -> None:
+    source = GROUPED.format(key=key)
+    changed = apply(source, "group_key", Frame("a.py", "f", 0, ""))
+    assert changed is not None
+    plain, patched = loaded(source), loaded(changed)
+
+    @settings(max_examples=15, deadline=None)
+    @given(st.lists(st.integers(-3, 3), max_size=5), LISTS)
+    def check(numbers: list[int], values: list[float]) -> None:
+        torch._dynamo.reset()
+        run = torch.compile(patched["f"], backend="eager", fullgraph=True)
+        x = torch.tensor(values)
+        assert bits(run(x, numbers)) == bits(plain["f"](x, numbers))
 
     check()

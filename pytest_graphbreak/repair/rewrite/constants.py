@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import textwrap
 from collections.abc import Collection
 from typing import Final
 
@@ -293,9 +295,9 @@ _SKIPS: Final = m.If(
 def every_index(node: Statement) -> Replacement | None:
     """Rewrite ``for i in t.nonzero():`` to loop over all indices, even those where ``t`` is zero.
 
-    For those the loop selects nothing and adds it; a run decides whether that is so.
+    For those the loop selects nothing and adds it. A loop that does anything else is left alone.
     """
-    if not isinstance(node, cst.FunctionDef):
+    if not isinstance(node, cst.FunctionDef) or not _only_selects(node):
         return None
     loops = _Loops()
     node.visit(loops)
@@ -305,6 +307,77 @@ def every_index(node: Statement) -> Replacement | None:
             changed = node.visit(_EveryIndex(hits, row, condition))
             return changed if isinstance(changed, cst.FunctionDef) else None
     return None
+
+
+def _only_selects(node: cst.FunctionDef) -> bool:
+    """Return whether loops over ``nonzero()`` do nothing for an index that selects nothing."""
+    function = ast.parse(textwrap.dedent(cst.Module([node]).code)).body[0]
+    hits = {
+        one.targets[0].id: one.value.func.value
+        for one in ast.walk(function)
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
+        if isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Attribute)
+        if one.value.func.attr == "nonzero"
+    }
+    loops = [one for one in ast.walk(function) if isinstance(one, ast.For)]
+    over = [(one, hits[name]) for one in loops if (name := ast.unparse(one.iter)) in hits]
+    return bool(over) and all(_selects(*one, function) for one in over)
+
+
+def _selects(loop: ast.For, condition: ast.expr, function: ast.stmt) -> bool:
+    """Return whether a loop only adds what ``torch.where(mask[index])`` selects.
+
+    ``condition`` is true exactly where the mask has something to select.
+    """
+    inside = set(ast.walk(loop))
+    rest = [one for one in ast.walk(function) if one not in inside]
+    taken = {one.id for one in rest if isinstance(one, ast.Name)}
+    taken |= {one.arg for one in rest if isinstance(one, ast.arg)}
+    row = ast.unparse(loop.target)
+    selected: set[str] = set()
+    for one in ast.walk(loop):
+        if isinstance(one, ast.Assign) and (
+            found := re.match(
+                rf"torch\.where\((.+)\[{row}\](\.squeeze\(0\))?\)$", ast.unparse(one.value)
+            )
+        ):
+            if not _has_any(ast.unparse(condition), found[1], ast.unparse(function)):
+                return False
+            selected |= {name.id for name in ast.walk(one.targets[0]) if isinstance(name, ast.Name)}
+    return bool(selected) and all(_adds(one, selected, taken, row) for one in loop.body)
+
+
+def _has_any(condition: str, mask: str, text: str) -> bool:
+    """Return whether a condition says that a mask has something: no sum of negative numbers."""
+    name = re.escape(mask)
+    if re.fullmatch(rf"{name}\.any\([^()]*(\([^()]*\))?\)", condition):
+        return True
+    total = rf"{name}\.sum\([^()]*(\([^()]*\))?\)"
+    more = re.fullmatch(rf"torch\.greater\({total}, 0\)|{total} > 0", condition)
+    return bool(more and re.search(rf"\b{name} = [\w.]*one_hot\(", text))
+
+
+def _adds(node: ast.stmt, selected: set[str], taken: set[str], row: str) -> bool:
+    """Return whether a statement sets names of its own, or adds at selected places."""
+    if isinstance(node, ast.If):
+        return all(_adds(one, selected, taken, row) for one in (*node.body, *node.orelse))
+    if isinstance(node, ast.Assign):
+        names = [one for target in node.targets for one in ast.walk(target)]
+        if all(isinstance(one, ast.Name | ast.Tuple | ast.Store) for one in names):
+            return not {one.id for one in names if isinstance(one, ast.Name)} - {row} & taken
+        return all(_at(one, selected) for one in node.targets)
+    if isinstance(node, ast.AugAssign):
+        return _at(node.target, selected)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function, given = node.value.func, node.value.args
+        adds = isinstance(function, ast.Attribute) and function.attr == "index_add_"
+        return adds and len(given) == 3 and ast.unparse(given[1]) in selected
+    return isinstance(node, ast.Continue | ast.Pass)
+
+
+def _at(target: ast.expr, selected: set[str]) -> bool:
+    """Return whether a target is ``x[place]`` with a selected place."""
+    return isinstance(target, ast.Subscript) and ast.unparse(target.slice) in selected
 
 
 class _Loops(cst.CSTVisitor):
