@@ -19,27 +19,6 @@ def accepted(workspace: Workspace, *tests: Data, **report: Any) -> None:
     assert workspace.run("accept", "--yes", "accepted.json").code == 0
 
 
-def test_within_budget(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T, 2))
-    workspace.report("one.json", a_report(a_test(T, 2)))
-    said = workspace.run("check", "one.json")
-    assert said.code == 0
-    assert said.out.endswith("1 test judged on cpu (1 report): 1 ok. Within the graph budget.\n")
-
-
-def test_over_budget_says_why_and_what_to_type(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T, 1))
-    workspace.report("one.json", a_report(a_test(T, 3)))
-    said = workspace.run("check", "one.json")
-    assert said.code == 1
-    assert "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)" in said.out
-    assert "models/head.py:10 in Head.forward" in said.out
-    assert "baselines/tests/test_a.yaml:5 (cpu, torch 2.13)" in said.out
-    assert f"accept    graphbreak accept one.json --tests {T}\n" in said.out
-    assert said.out.endswith("Accept intended changes: graphbreak accept one.json\n")
-    assert f"over       {T}   dynamo 1 -> 3, 2 graph breaks   on cpu" in said.out
-
-
 def test_the_verdict_of_the_run_is_not_taken_over(workspace: Workspace) -> None:
     """The job may have observed only, or judged by other baselines."""
     accepted(workspace, a_test(T, 3))
@@ -359,18 +338,6 @@ def test_a_marker_on_breaks_holds_where_the_report_tells_it(workspace: Workspace
     cap: Data = {"every": None, "layers": {}, "recompiles": None, "breaks": 0}
     workspace.report("one.json", a_report(a_test(T, 3, cap=cap)))
     assert "2 graph breaks, the marker allows 0" in workspace.run("check", "one.json").out
-
-
-def test_one_cause_behind_many_red_tests_is_reported_once(workspace: Workspace) -> None:
-    names = [f"{T}[{number}]" for number in range(30)]
-    accepted(workspace, *(a_test(name) for name in names))
-    workspace.report("one.json", a_report(*(a_test(name, 2) for name in names)))
-    said = workspace.run("check", "one.json")
-    assert said.out.startswith("1 place explains 30 red tests\n  + GB0124  Unsupported")
-    assert "      in 30 tests, which make 30 graphs more; the one that grew most:\n" in said.out
-    assert f"          {names[0]}   on cpu\n\n{names[0]}   on cpu\n  graph budget: 2" in said.out
-    assert said.out.count("graph budget: 2 dynamo graphs") == 1
-    assert said.out.count("\nover ") == 30
 
 
 # what cannot be judged

@@ -13,36 +13,6 @@ from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test
 
 
-def test_causes_come_first_and_then_the_tests(workspace: Workspace) -> None:
-    workspace.report("before.json", a_report(a_test(), a_test("tests/test_b.py::gone")))
-    workspace.report("after.json", a_report(a_test(dynamo=2), a_test("tests/test_b.py::new")))
-    said = workspace.run("compare", "before.json", "after.json")
-    assert said.code == 0
-    assert said.out.split("\n") == [
-        "before  2 tests on cpu; torch 2.13.0, python 3.11.7",
-        "after   2 tests on cpu; torch 2.13.0, python 3.11.7",
-        "",
-        "1 test compared, 1 with more graphs; dynamo 1 -> 2",
-        "",
-        "new: 1 place",
-        "  + GB0124  Unsupported Tensor.item() call   1 test, +1 dynamo graph",
-        "      models/head.py:10 in Head.forward",
-        "          if scores[0].item():",
-        "      fix: keep the value a tensor, or torch._dynamo.config.capture_scalar_outputs = True",
-        "      in tests/test_a.py::test_b",
-        "",
-        "tests with other counts: 1 test",
-        "  dynamo 1 -> 2   tests/test_a.py::test_b",
-        "",
-        "only before: 1 test",
-        "  tests/test_b.py::gone   on cpu",
-        "",
-        "only after: 1 test",
-        "  tests/test_b.py::new   on cpu",
-        "",
-    ]
-
-
 def test_several_reports_a_side(workspace: Workspace) -> None:
     workspace.report("b/1.json", a_report(a_test("t.py::a")))
     workspace.report("b/2.json", a_report(a_test("t.py::b")))

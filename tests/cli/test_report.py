@@ -37,13 +37,6 @@ def test_without_a_page_it_tells_the_main_things(workspace: Workspace) -> None:
     ]
 
 
-def test_it_begins_with_what_makes_tests_red(workspace: Workspace) -> None:
-    workspace.report("one.json", a_report(over("t.py::a", now=2), over("t.py::b", now=2)))
-    said = workspace.run("report", "one.json").out
-    assert said.startswith("1 place explains 2 red tests\n  + GB0124  Unsupported Tensor.item()")
-    assert "          t.py::a\n\nover       t.py::a   dynamo 1 -> 2, 1 graph break\n" in said
-
-
 def test_shards_are_one_run_and_branches_are_two(workspace: Workspace) -> None:
     workspace.report("1.json", a_report(a_test("t.py::a")))
     workspace.report("2.json", a_report(a_test("t.py::b")))

@@ -10,7 +10,7 @@ import pytest
 from pytest_graphbreak.report import github
 from pytest_graphbreak.runs.incoming import parse
 from tests.report.test_markdown import as_runs
-from tests.reports import a_break, a_report, a_test, as_tests, known, over, place
+from tests.reports import a_break, a_report, a_test, as_tests, over, place
 
 
 def parts(command: str) -> tuple[dict[str, str], str]:
@@ -33,18 +33,6 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("pass\n" * 40)
     return tmp_path
-
-
-def test_at_the_users_line_of_the_new_break(root: Path) -> None:
-    old, new = place(line=10, code="old"), place(line=11, code="new")
-    test = over(breaks=[a_break(old), a_break(new)])
-    test["baseline"]["breaks"] = [known(old)]
-    (command,) = github.annotations(as_tests(test), root)
-    properties, message = parts(command)
-    assert properties["file"] == "models/head.py"
-    assert properties["line"] == "11"
-    assert properties["title"] == "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)"
-    assert message.startswith("tests/test_a.py::test_b\n")
 
 
 def test_a_break_in_a_library_is_shown_where_the_user_called_it(root: Path) -> None:
@@ -88,27 +76,6 @@ def test_one_place_behind_many_red_tests_is_one_error(root: Path) -> None:
     assert message.endswith("\n        t.py::test[108]\n        and 210 more")
     assert "    fix: keep the value a tensor, or " in message
     assert parts(alone)[1] == "t.py::blind"
-
-
-def test_few_tests_with_one_cause_are_all_named(root: Path) -> None:
-    (shared,) = github.annotations(
-        as_tests(*(over(f"t.py::test[{n}]", 1, 2) for n in range(3))), root
-    )
-    _, message = parts(shared)
-    assert message.endswith("\n        t.py::test[0]\n        t.py::test[1]\n        t.py::test[2]")
-
-
-def test_a_test_with_two_places_is_at_both(root: Path) -> None:
-    test = over(breaks=[a_break(place(line=11, code="one")), a_break(place(line=12, code="two"))])
-    found = github.annotations(as_tests(test), root)
-    for command, line, code in zip(found, ("11", "12"), ("one", "two"), strict=True):
-        properties, message = parts(command)
-        assert (properties["line"], properties["title"]) == (
-            line,
-            "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)",
-        )
-        assert message.startswith("tests/test_a.py::test_b\n+ GB0124  Unsupported")
-        assert f"        {code}\n" in message
 
 
 def test_files_are_named_from_the_workspace(root: Path) -> None:

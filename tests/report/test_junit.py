@@ -30,21 +30,6 @@ def test_names_are_pytests() -> None:
     assert case.attrib["name"] == "test_c[x/y::z]"
 
 
-def test_counts_are_properties() -> None:
-    test = a_test(dynamo=3, layers=["dynamo", "xla"], recompiles={"xla": 2}, verdict="ok")
-    test["graphs"]["xla"] = 5
-    case = rendered(a_report(test)).find(".//testcase")
-    assert case is not None
-    assert properties(case) == {
-        "graphs": "5",
-        "recompiles": "2",
-        "breaks": "2",
-        "graphs.dynamo": "3",
-        "graphs.xla": "5",
-        "verdict": "ok",
-    }
-
-
 def test_the_suite_says_what_ran() -> None:
     report = a_report(a_test())
     report["environment"]["packages"] = {"transformers": "5.23.0"}
@@ -58,12 +43,6 @@ def test_the_suite_says_what_ran() -> None:
         "platform": "linux",
         "package transformers": "5.23.0",
     }
-
-
-def test_a_test_that_compiles_nothing_has_no_properties() -> None:
-    case = rendered(a_report(a_test(dynamo=0))).find(".//testcase")
-    assert case is not None
-    assert properties(case) == {}
 
 
 def test_results() -> None:
@@ -97,12 +76,6 @@ def test_results() -> None:
     assert failure is not None
     assert failure.attrib["message"].startswith("graph budget: 3 dynamo graphs")
     assert failure.text == "dynamo   1 -> 3"
-
-
-def test_a_suite_for_each_run() -> None:
-    root = rendered(a_report(a_test(), profile="cpu"), a_report(a_test(), profile="tt-n150"))
-    assert [suite.attrib["name"] for suite in root] == ["cpu", "tt-n150"]
-    assert properties(root[1])["torch"] == "2.13.0"
 
 
 def test_hostile_text_stays_text() -> None:

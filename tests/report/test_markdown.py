@@ -23,38 +23,6 @@ def rendered(*reports: Data, limit: int = markdown.COMMENT) -> str:
     return markdown.render(as_runs(*reports), limit)
 
 
-def test_green_run_says_so_in_one_line() -> None:
-    text = rendered(a_report(a_test(verdict="ok")))
-    assert "### Graph budget: 1 test, none over budget" in text
-    assert "|" not in text
-
-
-def test_what_is_over_by_how_much_and_why() -> None:
-    text = rendered(a_report(over("tests/test_a.py::test_yolo[bf16]", 1, 4)))
-    assert "### Graph budget: 1 test is over its graph budget" in text
-    row = next(line for line in text.split("\n") if line.startswith("| over"))
-    assert "tests/test_a.py::test_yolo[bf16]" in row
-    assert "**dynamo 1 → 4 (+3)**" in row
-    assert "0 → 3" in row
-    details = text.partition("<details>")[2]
-    assert "4 dynamo graphs, the baseline allows 1 (+3)" in details
-
-
-def test_one_cause_behind_many_red_tests_leads() -> None:
-    tests = [over(f"tests/test_a.py::test[{number}]", 1, 2) for number in range(220)]
-    report = a_report(a_test("t.py::fine", verdict="ok"), *tests)
-    text = rendered(report)
-    head, _, rest = text.partition("- <code>cpu</code>, torch")
-    assert "**1 place explains 220 red tests**\n\n<pre>\n  + GB0124  Unsupported" in head
-    assert "      models/head.py:10 in Head.forward\n" in head
-    assert "in 220 tests, which make 220 graphs more; the one that grew most:\n" in head
-    assert rest.count("<pre>") == 1
-    assert "\n219 more tests are red for the same causes.\n" in rest
-    both = rendered(report, report | {"environment": report["environment"] | {"profile": "tt"}})
-    assert "**1 place explains 440 red tests**" in both
-    assert "          tests/test_a.py::test[0]   on cpu\n" in both
-
-
 def test_breaks_are_reported_where_no_failure_text_is() -> None:
     text = rendered(a_report(over(message=None)))
     assert "dynamo: 1 entry + 2 after a break" in text
@@ -75,12 +43,6 @@ def test_most_important_first() -> None:
     )
     order = re.findall(r"^\| \w+ \| <code>t\.py::(\w+)", text, re.MULTILINE)
     assert order == ["blind", "over_much", "over_little", "lost", "new", "changed"]
-
-
-def test_runs_are_distinguished() -> None:
-    text = rendered(a_report(over(), profile="xla-cpu"), a_report(over(), profile="tt-n150"))
-    assert "| over | <code>tt-n150</code>" in text
-    assert "| over | <code>xla-cpu</code>" in text
 
 
 def test_unmeasured_and_stale_are_named() -> None:

@@ -105,12 +105,6 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
     assert re.search(r"\n      fix: [^\n]*\n      from tests/test_it.py:5 in test_it\n", shown)
 
 
-def test_a_test_that_failed_by_itself_is_reported_the_same_way() -> None:
-    shown = plain(describe(BROKEN))
-    assert shown.count("fix:") == 1
-    assert "        transformers/bert.py:55 in Encoder.forward runs without the compiler" in shown
-
-
 def test_a_test_that_failed_by_itself_is_reported_with_why_code_was_compiled_again() -> None:
     own = Recompile("dynamo", "0/1", "x size mismatch", Frame("net.py", "f", 18, "x + 1"))
     lines = plain(describe(replace(BROKEN, recompile_list=(AGAIN, own)))).split("\n")
@@ -145,10 +139,6 @@ def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
     assert "  - nothing was compiled\n      jax: compiled 0, loaded 1\n      tests/" in shown
     assert "      fix: look for a jax.jit that is gone" in shown
     assert "1 function looked at" in red(Record(layers=("dynamo",), frames=Frames(1)), dynamo=1)
-
-
-def test_the_same_torch_is_not_reported_twice() -> None:
-    assert "(cpu, torch 2.13)" in red(BROKEN, dynamo=1)
 
 
 def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> None:
