@@ -27,7 +27,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report import logs as log_report
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.output import UserError, reason
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,8 +127,7 @@ def _reading(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UserError(f"{path}: cannot be read: {reason}") from None
+        raise UserError(f"{path}: cannot be read: {reason(error)}") from None
 
 
 def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:

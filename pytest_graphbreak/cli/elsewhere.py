@@ -19,7 +19,7 @@ from typing import Final
 
 from pytest_graphbreak.cli.messages import complain
 from pytest_graphbreak.layers.children.runner import Runner, runner
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.output import UserError, reason
 
 WORDS: Final = 20
 """The number of lines that are repeated from a program that failed."""
@@ -64,7 +64,7 @@ def keep(directory: str | None, before: Path, after: Path) -> bool:
         for name, path in (("before.json", before), ("after.json", after)):
             shutil.copyfile(path, Path(directory) / name)
     except OSError as error:
-        complain(f"graphbreak: {directory}: cannot be written: {error.strerror or error}")
+        complain(f"graphbreak: {directory}: cannot be written: {reason(error)}")
         return False
     return True
 

@@ -24,7 +24,7 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.output import BLANK, TextLine, UserError, plural
+from pytest_graphbreak.text.output import BLANK, TextLine, UserError, plural, reason
 from pytest_graphbreak.text.safe import printable
 from pytest_graphbreak.text.terminal import columns, table
 
@@ -92,19 +92,24 @@ def _check_writable(target: Target) -> None:
     if not files.is_free(fixed.path):
         raise UserError(_not_ours(fixed))
     for path in (fixed.path, target.trial(99_999).path):
-        try:
+        with _writing(path):
             files.probe(path)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise ``UserError`` if a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {reason(error)}") from None
 
 
 def _put(fixed: Target, source: bytes) -> None:
     if not files.is_free(fixed.path):  # created since the command began
         raise UserError(_not_ours(fixed))
-    try:
+    with _writing(fixed.path):
         files.put(fixed.path, source)
-    except OSError as error:
-        raise UserError(f"{fixed.path}: cannot be written: {error.strerror or error}") from None
 
 
 def _not_ours(fixed: Target) -> str:

@@ -111,12 +111,14 @@ def _causes(points: Iterable[Point]) -> Iterator[str]:
 
 def _cause(shift: Shift) -> str:
     """Return a cause as text: ``+ GB0124  Unsupported Tensor.item() call``."""
-    place = shift.place
     sign = "+" if shift.after > shift.before else "-"
     much = f" {shift.before} -> {shift.after}" if shift.before and shift.after else ""
-    kind = "" if place.kind == "break" and place.name else KINDS.get(place.kind, place.kind)
-    name = "  ".join(part for part in (f"{kind}{much}", place.name) if part)
-    return f"{sign} {cut(name)}"
+    return f"{sign} {_name(shift.place, much)}"
+
+
+def _name(place: Place, much: str = "") -> str:
+    kind = "" if place.name and place.kind == "break" else KINDS.get(place.kind, place.kind)
+    return cut("  ".join(part for part in (f"{kind}{much}", place.name) if part))
 
 
 def _place(shift: Shift) -> str:
@@ -206,10 +208,8 @@ def page_data(found: History) -> Plain:
 
 def _named_place(place: Place) -> Plain:
     """Return the name of a cause, its place, and the line."""
-    kind = "" if place.name and place.kind == "break" else KINDS.get(place.kind, place.kind)
-    name = "  ".join(part for part in (kind, place.name) if part)
     return {
-        "name": printable(cut(name)),
+        "name": printable(_name(place)),
         "where": printable(place.where),
         "code": printable(cut(place.code)),
     }

@@ -32,7 +32,7 @@ from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.runs.incoming import read
 from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.output import UserError, labelled, plural
+from pytest_graphbreak.text.output import UserError, labelled, plural, reason
 
 # The CSVs with the expected results of PyTorch's dynamo benchmarks for each model.
 #
@@ -115,8 +115,7 @@ def load_rows(path: str) -> list[ExpectedRow]:
     try:
         text = read(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        words = getattr(error, "strerror", None) or error
-        raise ExpectationsError(f"{path}: cannot be read: {words}") from None
+        raise ExpectationsError(f"{path}: cannot be read: {reason(error)}") from None
     rows: dict[str, ExpectedRow] = {}
     faults: list[str] = []
     header: list[str] = []

@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.output import TextLine, lined, listed, size
+from pytest_graphbreak.text.output import TextLine, lined, listed, reason, size
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2
@@ -69,8 +69,7 @@ def _written(path: str, put: Callable[[], object], to: TextIO | None) -> bool:
     try:
         put()
     except (OSError, ValueError) as error:
-        words = getattr(error, "strerror", None) or error
-        complain(f"graphbreak: {path}: cannot be written: {words}")
+        complain(f"graphbreak: {path}: cannot be written: {reason(error)}")
         return False
     if Path(path).is_file() and not path.startswith("/dev/"):
         say(f"Wrote {path}.", to)

@@ -31,7 +31,7 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.files import uncollected
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.output import plural, reason
 
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
 
@@ -184,7 +184,7 @@ def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
         except OSError as error:
             raise ReportError(
                 "--run needs GitHub's command line `gh`, which cannot be run here "
-                f"({error.strerror or error}). Install it from cli.github.com, {_BY_HAND}"
+                f"({reason(error)}). Install it from cli.github.com, {_BY_HAND}"
             ) from None
         if said.returncode:
             raise ReportError(_failure(run, pattern, said.returncode, said.stdout))

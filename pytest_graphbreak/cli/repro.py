@@ -14,7 +14,7 @@ from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.text.output import UserError, labelled, plural
+from pytest_graphbreak.text.output import UserError, labelled, plural, reason
 
 DONE, UNVERIFIED = 0, 1
 
@@ -60,8 +60,7 @@ def _written(
     try:
         work = Repro(target, bench, Path(args.out), as_test=args.as_test)
     except OSError as error:
-        words = error.strerror or error
-        raise UserError(f"{args.out}: cannot be written to: {words}") from None
+        raise UserError(f"{args.out}: cannot be written to: {reason(error)}") from None
     scripts: list[Script] = []
     try:
         if work.first.error is not None and not work.first.record.breaks:

@@ -54,19 +54,12 @@ def _who(step: Difference) -> str:
 
 def _amount(step: Difference) -> str:
     count, layer = step.after, step.layer
-    if step.kind == "graph":
-        return f"{count} {layer} {noun(count, 'graph')}"
-    if step.kind == "recompile":
-        return f"{count} {layer} {noun(count, 'recompile')}"
-    if step.kind in ("execution", "read"):
-        return f"{count} {layer} {noun(count, step.kind)}"
     if step.kind == "work":
         return f"{count} {noun(count, 'operation')} ran in {layer} graphs"
     if step.kind == "ops":
-        return f"{count} captured {noun(count, 'operation')} in {layer} graphs"
-    if step.kind == "break":
-        return f"{count} {noun(count, 'graph break')}"
-    return f"{count} eager {noun(count, 'fallback')}"
+        return f"{count} {noun(count, 'captured operation')} in {layer} graphs"
+    names = {"break": "graph break", "eager": "eager fallback"}
+    return f"{count} {noun(count, names.get(step.kind, f'{layer} {step.kind}'))}"
 
 
 def totals(record: Record) -> str:

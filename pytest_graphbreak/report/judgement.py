@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import RUNS, Rules
@@ -17,7 +17,7 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
 from pytest_graphbreak.model.differences import MEANINGS, STRICT
-from pytest_graphbreak.model.forms import Data, Plain
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
@@ -57,9 +57,9 @@ class Judgement:
         case, verdict = self.case, self.verdict
         return {
             "verdict": verdict.name,
-            "baseline": _plain(self.baseline),
-            "budget": _plain(self.budget),
-            "cap": _plain(case.cap),
+            "baseline": to_builtins(self.baseline),
+            "budget": to_builtins(self.budget),
+            "cap": to_builtins(case.cap),
             "message": self.message,
             "lines": packed(self.lines),
             "ungated": case.ungated,
@@ -68,10 +68,6 @@ class Judgement:
             "written": self.written,
             "changes": [change.to_dict() for change in verdict.changes],
         }
-
-
-def _plain(said: Data | None) -> Plain | None:
-    return None if said is None else said.to_dict()
 
 
 def judgement(

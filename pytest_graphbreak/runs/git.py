@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.output import UserError, reason
 
 LARGEST: Final = 32 * 2**20
 """The largest blob that is read, in bytes."""
@@ -48,7 +48,7 @@ def git(directory: Path, *args: str, given: bytes | None = None) -> bytes:
     except subprocess.TimeoutExpired:
         raise GitError(f"{directory}: git {args[0]} took more than {SLOWEST} s") from None
     except OSError as error:
-        raise GitError(f"{directory}: git: {error.strerror or error}") from None
+        raise GitError(f"{directory}: git: {reason(error)}") from None
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
         raise GitError(f"{directory}: git {args[0]}: {words[:400] or 'failed'}")

@@ -25,7 +25,7 @@ from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.json import report_of
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.text.files import uncollected
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.output import UserError, reason
 
 # The JSON files in a directory or a zip archive, as CI keeps reports; bounded and not trusted.
 #
@@ -206,7 +206,7 @@ def _load(source: ReportFile, given: str) -> RunReport:
     except ReportError:
         raise
     except (OSError, ValueError) as error:
-        raise ReportError(f"{name}: cannot be read as a JSON report: {_words(error)}") from None
+        raise ReportError(f"{name}: cannot be read as a JSON report: {reason(error)}") from None
 
 
 def check_keys(text: bytes) -> None:
@@ -251,12 +251,6 @@ def parse(name: str, data: object) -> RunReport:
         ) from None
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
-
-
 def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
     """Return all reports, in order, including all those in directories and zip archives.
 
@@ -274,7 +268,7 @@ def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
                     except ReportError as error:
                         faults.append(str(error))
             except OSError as error:
-                faults.append(f"{shown or path}: cannot be read: {_words(error)}")
+                faults.append(f"{shown or path}: cannot be read: {reason(error)}")
     if faults:
         raise ReportError("\n".join(faults))
     tests = sum(len(report.tests) for report in reports)

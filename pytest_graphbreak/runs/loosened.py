@@ -113,8 +113,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _text(name: str, call: ast.Call) -> str:
-    words = ast.unparse(ast.Call(ast.Name(name, ast.Load()), call.args, call.keywords))
-    return words if len(words) <= LONGEST else f"{words[: LONGEST - 3]}..."
+    return _brief(ast.unparse(ast.Call(ast.Name(name, ast.Load()), call.args, call.keywords)))
 
 
 def _arguments(call: ast.Call) -> tuple[tuple[str, Any], ...]:
@@ -310,7 +309,7 @@ def _keys(path: Path, text: str) -> dict[str, str]:
 
 
 def _brief(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 # entries of the baselines

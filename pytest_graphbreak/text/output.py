@@ -151,6 +151,11 @@ class UserError(ValueError):
         self.words = words
 
 
+def reason(error: Exception) -> str:
+    """Return why something failed, without the number and the file name of an ``OSError``."""
+    return str(getattr(error, "strerror", None) or error)
+
+
 # Numbers with their nouns, in the format of all texts.
 
 
