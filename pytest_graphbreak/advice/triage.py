@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
@@ -93,10 +93,6 @@ class Triage:
         return tuple(lines)
 
 
-FrameMaker = Callable[[str, int, str, str], Frame]
-"""Makes the place of a line: file as torch names it, line, function, source line."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """A rule that fits if every part that is given is found.
@@ -137,16 +133,11 @@ def kinds() -> dict[str, Kind]:
     return {one.name: one for one in _table().kinds}
 
 
-def triage(
-    exception_type_name: str,
-    message: str,
-    traceback_text: str = "",
-    frame: FrameMaker | None = None,
-) -> Triage | None:
+def triage(exception_type_name: str, message: str, traceback_text: str = "") -> Triage | None:
     """Return the kind of a compile failure, or None if it does not look like one.
 
-    The exception's name may be qualified (``torch._dynamo.exc.Unsupported``). ``frame`` makes the
-    place of a break, as ``Places.frame`` does; without it, files are named by their last part.
+    The exception's name may be qualified (``torch._dynamo.exc.Unsupported``). Files are named by
+    their last part.
     """
     error = exception_type_name.rsplit(".", 1)[-1]
     place = _last_place(traceback_text)
@@ -158,7 +149,7 @@ def triage(
     kind = kinds()[rule.kind]
     raised = _raised(traceback_text)
     if rule.kind == "graph-break" and rule.topic is None:
-        broke = _break(message, frame or _by_last_part)
+        broke = _break(message)
         return Triage(kind, broke.id or advice.name(broke) or None, broke, raised)
     compiling = rule.kind in ("backend", "triton")
     return Triage(kind, rule.topic or ("backend" if compiling else None), raised=raised)
@@ -216,11 +207,11 @@ _USER_CODE = re.compile(
 _OF_TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch(_xla)?[/\\]")
 
 
-def _break(message: str, frame: FrameMaker) -> Break:
+def _break(message: str) -> Break:
     """Return the graph break that an error of ``fullgraph=True`` reports."""
     text = _HIGHER_ORDER.sub("", message)
     why = messages.reason(text)
-    stack = tuple(_frames(text, frame))
+    stack = tuple(_frames(text))
     return Break(
         layer="dynamo",
         reason=why.text,
@@ -232,15 +223,16 @@ def _break(message: str, frame: FrameMaker) -> Break:
     )
 
 
-def _frames(message: str, frame: FrameMaker) -> list[Frame]:
+def _frames(message: str) -> list[Frame]:
     """Return the user's stack from an error's text, outermost first, without torch's own frames."""
     _, _, user_code = message.partition("from user code:")
     return [
-        frame(found["file"], int(found["line"]), found["name"], (found["code"] or "").strip())
+        Frame(
+            PurePath(found["file"]).name,
+            found["name"],
+            int(found["line"]),
+            (found["code"] or "").strip(),
+        )
         for found in _USER_CODE.finditer(user_code)
         if not _OF_TORCH.search(found["file"])
     ]
-
-
-def _by_last_part(file: str, line: int, function: str, code: str) -> Frame:
-    return Frame(PurePath(file).name, function, line, code)

@@ -231,9 +231,6 @@ class Comparison:
             or any(pair.moved and not pair.changes for pair in self.pairs)
         )
 
-    def of(self, *hows: How) -> list[CauseChange]:
-        return [change for change in self.changes if change.how in hows]
-
 
 # A comparison as JSON (``comparison.json``): all keys are always present, with builtin types.
 

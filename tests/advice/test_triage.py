@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.advice.triage import RUN, Triage, kinds, triage
-from pytest_graphbreak.model.record import Frame
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
@@ -258,20 +257,6 @@ def test_a_break_under_fullgraph_is_reported_as_a_break() -> None:
     assert broke.where.code == 'print("hello")'
     assert broke.id == (None if VERSION < (2, 8) else "GB0059")
     assert "reorderable_logging_functions" in (found.short or "")
-
-
-def test_the_places_of_a_break_can_be_named_by_the_caller() -> None:
-    error = caught(branch_under_fullgraph)
-
-    def frame(file: str, line: int, function: str, code: str) -> Frame:
-        assert Path(file).is_absolute()
-        return Frame("named.py", function, line, code)
-
-    found = triage(type(error).__name__, str(error), trace(error), frame)
-    assert found is not None
-    assert found.broke is not None
-    assert found.broke.where.file == "named.py"
-    assert found.broke.stack[-1] == found.broke.where
 
 
 @pytest.mark.parametrize("compiled", [True, False])
