@@ -12,7 +12,6 @@ import json
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +38,7 @@ from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, occurrenc
 from pytest_graphbreak.report.view import unjudged, weight
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.output import BLANK, TextLine
-from pytest_graphbreak.text.terminal import NARROWEST, is_terminal
+from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
 
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
 
@@ -229,14 +228,7 @@ def _code(code: str) -> Iterator[TextLine]:
 
 
 def _wrapped(text: str, first: str, rest: str | None = None) -> list[TextLine]:
-    rows = textwrap.wrap(
-        text,
-        _width(),
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    rows = wrap(text, _width(), first, first if rest is None else rest)
     return [TextLine(row, whole=True) for row in rows]
 
 

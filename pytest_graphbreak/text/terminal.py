@@ -156,13 +156,8 @@ def _filled(line: TextLine, width: int) -> list[Row]:
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
     kept = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in more)
     lead = before.rstrip() or before
-    parts = textwrap.wrap(
-        lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *kept)),
-        width,
-        subsequent_indent=" " * hang,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *kept))
+    parts = wrap(text, width, rest=" " * hang)
     first, *rest = [part.replace("\0", " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rest)]
@@ -227,7 +222,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
     """Return the lines of a row: the parts of its cells."""
-    parts = [_words(cell, width or 1) for cell, width in zip(row, widths, strict=True)]
+    parts = [wrap(cell, width or 1) for cell, width in zip(row, widths, strict=True)]
     return zip_longest(*parts, fillvalue="") if any(parts) else iter([("",) * len(widths)])
 
 
@@ -239,13 +234,21 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
     first, *more = row
     if first:
-        yield from _words(first, width)
+        yield from wrap(first, width)
     for cell in filter(None, more):
-        yield from (f"    {part}" for part in _words(cell, width - 4))
+        yield from (f"    {part}" for part in wrap(cell, width - 4))
 
 
-def _words(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Return a text in rows, wrapped only at blanks; ``first`` and ``rest`` begin the rows."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _pieces(word: str, room: int) -> list[str]:

@@ -276,20 +276,10 @@ class Tests:
         report = self._runner.directory / f"{name}.json"
         for path in (report, self._progress, self._outside):
             path.unlink(missing_ok=True)
-        command = [
-            environment.python,
-            "-m",
-            "pytest",
-            *first,
-            *self._arguments,
-            f"--graph-budget-report={report}",
-            "-p",
-            inside.__name__,
-            "-p",
-            "no:graphbreak-github",
-            "-o",
-            f"cache_dir={self._runner.directory / 'cache'}",
-        ]
+        command = [environment.python, "-m", "pytest", *first, *self._arguments]
+        command += [f"--graph-budget-report={report}", "-p", inside.__name__]
+        command += ["-p", "no:graphbreak-github"]
+        command += ["-o", f"cache_dir={self._runner.directory / 'cache'}"]
         environ = environment.environ() | {
             inside.PROGRESS: str(self._progress),
             inside.OUTSIDE: str(self._outside),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -20,6 +19,7 @@ from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.text.output import plural
 from pytest_graphbreak.text.safe import cut, printable
+from pytest_graphbreak.text.terminal import wrap
 
 MOST: Final = 20
 """The number of causes that are reported; the rest are counted."""
@@ -132,14 +132,7 @@ def _files(tests: Iterable[_Test]) -> str:
 
 def _wrapped(line: str, indent: str = "", first: str = "") -> list[str]:
     """Wrap a line of prose to ``WIDTH``; words from untrusted sources never begin a line."""
-    return textwrap.wrap(
-        _harmless(line),
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrap(_harmless(line), WIDTH, first, indent)
 
 
 def _harmless(text: str) -> str:
