@@ -48,12 +48,15 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     return not dearer and graphs(after) < graphs(before)
 
 
-def cleaner(before: Record, after: Record) -> bool:
+def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     """Return whether a record has fewer breaks in as many graphs, with no code lost.
 
     A break before the first operation makes no graph of its own, but counts for ``fullgraph``.
+    Without a break or code that left the compiler nothing is lost, unless a patch ``may_leave`` it:
+    there are fewer operators where one of them is a loop.
     """
-    as_many = graphs(after) == graphs(before) and _ops(after) >= _ops(before)
+    whole = bool(graphs(after)) and not (may_leave or places(after) or eager(after))
+    as_many = graphs(after) == graphs(before) and (whole or _ops(after) >= _ops(before))
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
 
 

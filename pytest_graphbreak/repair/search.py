@@ -251,8 +251,9 @@ class Search:
                     if not self._assume and (why := _assumes(problem, patch, trial, out.last)):
                         problem.tried.append(Tried(patch, why))
                         continue
-                    whole = gone and not patch.drops and cleaner(out.last.record, trial.record)
-                    if whole or better(out.last.record, trial.record, may_leave=patch.leaves):
+                    before, after, leave = out.last.record, trial.record, patch.leaves
+                    whole = not patch.drops and cleaner(before, after, may_leave=leave)
+                    if (gone and whole) or better(before, after, may_leave=leave):
                         self._keep(problem, patch, trial)
                         if gone:
                             return
@@ -325,19 +326,20 @@ class Search:
     def _weed(self) -> None:
         """Remove the patches on trial that bring no gain."""
         out = self.outcome
+        leave = any(patch.leaves for patch in out.kept)
         for patch in list(self._uncertain):
             if self._bench.runs >= self._most:
                 return
             rest = [one for one in out.kept if one is not patch]
             if not rest:
-                if cleaner(out.first.record, out.last.record):
+                if cleaner(out.first.record, out.last.record, may_leave=leave):
                     continue
                 out.kept, out.last = [], out.first
             else:
                 trial, _ = self._try(rest)
                 if trial is None or better(trial.record, out.last.record):
                     continue
-                if cleaner(trial.record, out.last.record):
+                if cleaner(trial.record, out.last.record, may_leave=leave):
                     continue
                 out.kept, out.last = rest, trial
             for problem in out.problems:
@@ -351,7 +353,8 @@ class Search:
         if self._certain is None or not any(patch in out.kept for patch in self._uncertain):
             return
         before, after = self._certain[1].record, out.last.record
-        if better(before, after) or cleaner(before, after):
+        leave = any(patch.leaves for patch in out.kept)
+        if better(before, after) or cleaner(before, after, may_leave=leave):
             return
         gone = [patch for patch in out.kept if patch not in self._certain[0]]
         out.kept, out.last = self._certain

@@ -56,6 +56,8 @@ def test_a_gain_is_measured_in_what_is_compiled(before: Record, after: Record, g
         (record(2, breaks=2), record(2, breaks=1, ops=1), False),  # half of it is compiled
         (record(1, breaks=1), record(1, eager="def f(x):"), False),
         (record(1, breaks=1), record(2), False),
+        (record(1, breaks=1, ops=3), record(1), True),  # a loop is one operator
+        (record(1, breaks=2, ops=3), record(1, breaks=1), False),
     ],
 )
 def test_a_break_less_in_as_many_graphs_is_one_too(
