@@ -183,7 +183,7 @@ def not_reached(
                 yield from _set("compiled by", shown.compiles(), ())
                 yield from _set(_PLAIN, shown.plain_call(), ())
     for number, one in enumerate((none or functions)[:most]):
-        where, was = position(shown.defined(one.where)), _operations(one.before or 0)
+        where, was = position(shown.defined(one.where)), plural(one.before or 0, "operation")
         if none:
             yield _lost(f"{where} is no longer reached ({was})")
         else:
@@ -213,10 +213,6 @@ def _lost(text: str) -> TextLine:
 
 def _rest(count: int, what: str) -> TextLine:
     return TextLine(f"... and {plural(count, what)} (the JSON report has them all)", indent=2)
-
-
-def _operations(count: int) -> str:
-    return plural(count, "operation")
 
 
 def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> Iterator[TextLine]:

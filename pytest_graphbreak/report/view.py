@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from pytest_graphbreak.model.differences import VERDICTS
@@ -153,13 +154,11 @@ class ProfileRun:
 
     @property
     def unmeasured(self) -> list[str]:
-        names = (name for report in self.reports for name in report.session.unmeasured)
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(chain(*(one.session.unmeasured for one in self.reports))))
 
     @property
     def stale(self) -> list[str]:
-        names = (name for report in self.reports for name in report.session.stale)
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(chain(*(one.session.stale for one in self.reports))))
 
     @property
     def ungated(self) -> list[str]:
