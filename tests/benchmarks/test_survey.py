@@ -99,7 +99,7 @@ def test_repairs_are_counted_by_the_kind_that_promises_least() -> None:
         {
             "model": "B",
             **fixed,
-            "unseen": {**seen, "again": {"batch": 4}},
+            "unseen": {**seen, "again": {"batch": 4}, "graphs": 6},
             "unpatched": {**seen, "again": {}},
         },
         {"model": "A", **fixed, "breaks": [1, 1], "unseen": {}},
@@ -111,8 +111,8 @@ def test_repairs_are_counted_by_the_kind_that_promises_least() -> None:
         "| lines of the program | 1 |",
     ):
         assert line in text
-    assert "| B |  | 1 to 0 | 3 to 1 | 9 | 1 | 1 | 0 | 4 of 11 batch |" in text
+    assert "| B |  | 1 to 0 | 3 to 1 | 9 | 1 | 1 | 0; 0 | 4 of 11 batch; 6 |" in text
     assert "| A |  | 1 to 1 | 3 to 1 |  |  |  |  |  |" in text
-    assert "| A | `--assume` | 1 to 0 | 3 to 1 | 9 | 1 | 0 | 0 | 0 |" in text
+    assert "| A | `--assume` | 1 to 0 | 3 to 1 | 9 | 1 | 0 | 0; 0 | 0; 0 |" in text
     assert "- B: batch: values differ" in text
     assert "Of the 2 that were run without `--assume`, 0 are left without a break." in text

@@ -131,12 +131,14 @@ f = torch.compile(f, backend="eager")
 CALL = "f(torch.arange(8.0), torch.tensor({}))\n"
 
 
-def search(target: Target, trials: Bench, *, assume: bool = True) -> SearchResult:
+def search(
+    target: Target, trials: Bench, *, assume: bool = True, keep_side_effects: bool = False
+) -> SearchResult:
     return Search(
         target,
         trials,
         most=trials.runs + 8,
-        keep_side_effects=False,
+        keep_side_effects=keep_side_effects,
         assume=assume,
         header="",
         say=lambda _: None,
@@ -177,6 +179,42 @@ def test_constants_of_the_module_hold_for_all_inputs(tmp_path: Path, shared: Ben
     target.path.write_text(HELD)
     out = search(target, shared, assume=False)
     assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+CHECKED = """\
+import torch
+
+
+def check(whole):
+    if torch.compiler.is_compiling():
+        torch._check_tensor_all(whole)
+    elif not whole.all():
+        raise ValueError("the tokens do not match")
+
+
+@torch.compile(backend="eager")
+def f(x):
+    check(x > 0)
+    return x * 2
+
+
+f(torch.ones(3))
+"""
+
+
+def test_a_check_that_raises_another_exception_is_named_as_lost(
+    tmp_path: Path, shared: Bench
+) -> None:
+    """What a library asks Dynamo to check is a node of the graph, and raises RuntimeError."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(CHECKED)
+    (patch,) = search(target, shared).kept
+    assert patch.title.startswith("capture_scalar_outputs")
+    what, _, why = patch.drops.partition(" raises ")
+    assert what == "`torch._check_tensor_all(whole)`"
+    assert why == "RuntimeError in place of the program's own exception"
+    out = search(target, shared, keep_side_effects=True)
+    assert not any(patch.drops for patch in out.kept)
 
 
 LISTED = """\
