@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 import tempfile
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.survey.run import append, done
-from benchmarks.survey.table import REPAIRS, RESULTS, read
+from benchmarks.survey.table import REPAIRS, RESULTS, drawn, read
 from benchmarks.survey.unseen import compared
 from pytest_graphbreak.repair.search import Problem, Search
 from pytest_graphbreak.repair.target import Target
@@ -117,15 +116,6 @@ def repaired(
     }
 
 
-def repaired_before() -> list[str]:
-    """Return the classes that the stored results leave without a break."""
-    return [
-        each["model"]
-        for each in read(REPAIRS)
-        if each["status"] == "ran" and each["breaks"][0] and not each["breaks"][1]
-    ]
-
-
 def _open(problem: Problem) -> Plain:
     where = problem.item.where if problem.item is not None else None
     return {
@@ -154,8 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
     broken = [each["model"] for each in read(asked.source) if each.get("breaks")]
     names = asked.names or list(dict.fromkeys([*PAPER, *broken]))
     if asked.draw:
-        count, seed = map(int, asked.draw.split(":"))
-        names = random.Random(seed).sample(sorted(repaired_before()), count)
+        names = drawn(read(REPAIRS), *map(int, asked.draw.split(":")))
     for name in names:
         if name in had:
             continue

@@ -11,6 +11,7 @@ the later. What was drawn replaces ``drawn.jsonl``. Then
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -64,7 +65,7 @@ def _slim(each: Plain) -> Plain:
 
 
 def page(
-    results: Sequence[Plain], repairs: Sequence[Plain], drawn: Sequence[Plain], listed: Plain
+    results: Sequence[Plain], repairs: Sequence[Plain], again: Sequence[Plain], listed: Plain
 ) -> str:
     """The whole page, of the data alone."""
     base = [each for each in results if each["part"] == "base"]
@@ -75,7 +76,7 @@ def page(
         _generating(results),
         _held(),
         _places(results),
-        _repaired(results, repairs, drawn),
+        _repaired(results, repairs, again),
         _breaking(results),
         _stopped(results),
     ]
@@ -394,28 +395,43 @@ def _by_kind(repairs: Sequence[Plain]) -> str:
     )
 
 
-def _drawn(drawn: Sequence[Plain]) -> str:
+def drawn(repairs: Sequence[Plain], count: int, seed: int) -> list[str]:
+    """Return so many names, by chance, of the classes that are left without a break."""
+    whole = [each["model"] for each in repairs if each["status"] == "ran" and each["breaks"][0]]
+    left = {each["model"] for each in repairs if each.get("breaks", [0, 0])[1]}
+    return random.Random(seed).sample(sorted(set(whole) - left), count)
+
+
+_DRAW: Final = (12, 27)
+
+
+def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     """Describe the classes that were drawn and run again, with inputs that vary."""
-    if not drawn:
+    if not again:
         return ""
+    ran = {each["model"] for each in again}
+    names = drawn(repairs, *_DRAW)
+    missing = [name for name in names if name not in ran]
     rows = []
-    for each in sorted(drawn, key=lambda each: (each["model"], each.get("assume", False))):
+    for each in sorted(again, key=lambda each: (each["model"], each.get("assume", False))):
         way = "`--assume`" if each.get("assume") else ""
         counts = (f"{each[key][0]} to {each[key][1]}" for key in ("breaks", "graphs"))
         rows.append(" | ".join((each["model"], way, *counts, *_held_to(each))))
-    plain = [each for each in drawn if not each.get("assume")]
+    plain = [each for each in again if not each.get("assume")]
     holds = [each for each in plain if _whole(each)]
     listed = "\n".join(
         f"- {each['model']}: {words}"
-        for each in drawn
+        for each in again
         for words in dict.fromkeys(each.get("unseen", {}).get("differs", ()))
     )
     return (
-        f"{len({each['model'] for each in drawn})} of the classes were drawn "
-        "(`python -m benchmarks.survey.repairs --draw 12:27`) and repaired again by this release, "
-        "with at most 10 runs for each, and where the repair was a constant of a deployment also "
-        f"with `--assume`. Of the {len(plain)} that were run without `--assume`, {len(holds)} are "
-        "left without a break. What `fix` wrote was then called in a process of its own with "
+        f"{len(names)} of the classes were drawn (`python -m benchmarks.survey.repairs --draw "
+        f"{_DRAW[0]}:{_DRAW[1]}`), and {len(names) - len(missing)} of them repaired again by this "
+        "release, with at most 8 to 10 runs for each; where the repair is a constant of a "
+        f"deployment, with `--assume`. Of the {len(plain)} that were run without `--assume`, "
+        f"{len(holds)} are left without a break."
+        + (f" Not run again, for want of time: {', '.join(missing)}." if missing else "")
+        + " What `fix` wrote was then called in a process of its own with "
         "inputs that the search never used: drawn again, and eleven paddings, batch sizes and "
         "lengths, image shapes or image sizes each, as far as the class takes them. Equal is to "
         "the plain class without the compiler; *again* are the inputs after the second of a kind "
@@ -449,7 +465,7 @@ def _again(seen: Plain) -> str:
     return f"{', '.join(kinds) or 0}; {seen.get('graphs', 0)}"
 
 
-def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], drawn: Sequence[Plain]) -> str:
+def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     ran = [each for each in repairs if each["status"] == "ran"]
     if not ran:
         return ""
@@ -484,7 +500,7 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], drawn: Sequenc
         "sizes, other positions and image shapes. Except for those drawn below, the classes were "
         "not run again since.\n",
         _by_kind(broken),
-        _drawn(drawn),
+        _drawn(repairs, again),
         _families(results, repairs),
         "| class | breaks | after | graphs | after | kept |",
         f"| --- | ---: | ---: | ---: | ---: | --- |\n{rows}\n",
@@ -589,10 +605,10 @@ def _is_drawn(file: str) -> bool:
 
 
 def main(files: Sequence[str]) -> None:
-    drawn = [each for file in files if _is_drawn(file) for each in read(Path(file))]
-    if drawn:
-        drawn.sort(key=lambda each: (each["model"], each.get("assume", False)))
-        DRAWN.write_text(written(drawn), "utf-8")
+    again = [each for file in files if _is_drawn(file) for each in read(Path(file))]
+    if again:
+        again.sort(key=lambda each: (each["model"], each.get("assume", False)))
+        DRAWN.write_text(written(again), "utf-8")
     lines = [each for file in files if not _is_drawn(file) for each in read(Path(file))]
     repairs = [each for each in lines if "part" not in each]
     results = merged([*read(RESULTS), *(each for each in lines if "part" in each)])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.survey import table
 from benchmarks.survey.run import append, done
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def _result(name: str, **values: Any) -> dict[str, Any]:
@@ -85,7 +88,9 @@ def test_what_fix_did_is_summed_by_family_and_not_believed_where_outputs_differ(
     assert "Not tried: C." in drawn
 
 
-def test_repairs_are_counted_by_the_kind_that_promises_least() -> None:
+def test_repairs_are_counted_by_the_kind_that_promises_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fixed = {"status": "ran", "graphs": [3, 1], "breaks": [1, 0]}
     kept = {
         "A": ["the numbers are constants of the graph, which checks them", "loggers are silent"],
@@ -105,6 +110,7 @@ def test_repairs_are_counted_by_the_kind_that_promises_least() -> None:
         {"model": "A", **fixed, "breaks": [1, 1], "unseen": {}},
         {"model": "A", **fixed, "assume": True, "unseen": {**seen, "differs": []}},
     ]
+    monkeypatch.setattr(table, "_DRAW", (3, 27))
     text = table.page([_result("A")], repairs, drawn, {"base": 4, "head": 0})
     for line in (
         "| constants of a deployment (`fix --assume`) | 1 |",
@@ -115,4 +121,5 @@ def test_repairs_are_counted_by_the_kind_that_promises_least() -> None:
     assert "| A |  | 1 to 1 | 3 to 1 |  |  |  |  |  |" in text
     assert "| A | `--assume` | 1 to 0 | 3 to 1 | 9 | 1 | 0 | 0; 0 | 0; 0 |" in text
     assert "- B: batch: values differ" in text
+    assert "3 of the classes were drawn" in text
     assert "Of the 2 that were run without `--assume`, 0 are left without a break." in text
