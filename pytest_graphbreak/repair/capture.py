@@ -49,6 +49,8 @@ class Capture:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
+        self.errors: dict[int, Flat | str] = {}
+        """What the compiled program gives for other inputs that the uncompiled one raises for."""
         self.recompiled = 0
         """The number of other inputs for which something was compiled again.
 
@@ -192,6 +194,9 @@ class Capture:
                 seed(number + 1)
                 before = _compiled()
                 found.append(self._variant(entry, inputs, kind, eager))
+                if eager and isinstance(found[-1], str):
+                    seed(number + 1)
+                    self.errors[len(found) - 1] = self._variant(entry, inputs, kind, False)
                 self.recompiled += kind not in FIRST and _compiled() > before
         return found
 

@@ -290,10 +290,8 @@ def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
 def _literal(value: Any) -> str | None:
     import torch
 
-    if isinstance(value, bool | int | str | type(None)) and len(repr(value)) < 80:
-        return repr(value)
-    if isinstance(value, float) and value == value and abs(value) != float("inf"):
-        return repr(value)
+    if (plain := _plain(value)) is not None:
+        return plain
     if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type in ("cpu", "xla"):
         if value.layout != torch.strided or not value.is_contiguous() or not value.is_leaf:
             return None

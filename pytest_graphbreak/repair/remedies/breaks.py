@@ -24,6 +24,7 @@ _OTHERS: Final = {
 }
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something; such a line must not be dropped."""
+_CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as without the patch"
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
@@ -50,12 +51,8 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     name, reason = advice.name(item), item.reason.lower()
     if name in _SCALARS or "data dependent" in reason or "data-dependent" in reason:
         title = "capture_scalar_outputs: .item() becomes a node of the graph"
-        yield SourcePatch(title, (SCALARS,))
-        if "torch._check" in item.where.code:
-            lost = (
-                f"`{item.where.code}` raises RuntimeError in place of the program's own exception"
-            )
-            yield SourcePatch(title, (SCALARS,), drops=lost)
+        checks = "torch._check" in item.where.code
+        yield SourcePatch(title, (SCALARS,), note=_CHECKS if checks else "")
     if name in _SHAPES or "dynamic shape" in reason:
         yield SourcePatch(
             "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
