@@ -412,6 +412,7 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     ran = {each["model"] for each in again}
     names = drawn(repairs, *_DRAW)
     missing = [name for name in names if name not in ran]
+    besides = sorted(ran - set(names))
     rows = []
     for each in sorted(again, key=lambda each: (each["model"], each.get("assume", False))):
         way = "`--assume`" if each.get("assume") else ""
@@ -426,11 +427,12 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     )
     return (
         f"{len(names)} of the classes were drawn (`python -m benchmarks.survey.repairs --draw "
-        f"{_DRAW[0]}:{_DRAW[1]}`), and {len(names) - len(missing)} of them repaired again by this "
+        f"{_DRAW[0]}:{_DRAW[1]}`), and {len(names) - len(missing)} of them run again with this "
         "release, with at most 8 to 10 runs for each; where the repair is a constant of a "
         f"deployment, with `--assume`. Of the {len(plain)} that were run without `--assume`, "
         f"{len(holds)} are left without a break."
         + (f" Not run again, for want of time: {', '.join(missing)}." if missing else "")
+        + (f" Run again, but not drawn: {', '.join(besides)}." if besides else "")
         + " What `fix` wrote was then called in a process of its own with "
         "inputs that the search never used: drawn again, and eleven paddings, batch sizes and "
         "lengths, image shapes or image sizes each, as far as the class takes them. Equal is to "
@@ -497,8 +499,8 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], again: Sequenc
         "whether there is an image at all, raise RuntimeError when they change: they hold for a "
         "deployment whose images, lengths and padding do not vary. What is compiled again for "
         "other inputs `fix` now keeps only with `--assume`, and a patch is held to two other batch "
-        "sizes, other positions and image shapes. Except for those drawn below, the classes were "
-        "not run again since.\n",
+        "sizes, other positions and image shapes. Except for HunYuanVLModel and the classes in the "
+        "table below, they were not run again since.\n",
         _by_kind(broken),
         _drawn(repairs, again),
         _families(results, repairs),
