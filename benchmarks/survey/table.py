@@ -352,14 +352,14 @@ def _whole(repair: Plain) -> bool:
 _KINDS: Final = {
     "program": (
         "lines of the program",
-        "no graph more: nothing in it depends on the values of inputs",
+        "none for other values: the graph reads none of them",
     ),
     "switch": (
         "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
-        "no graph more: numbers and sizes are nodes of the graph. A check of the class that "
+        "none for other values: numbers and sizes are nodes of the graph. A check of the class that "
         "becomes a node raises RuntimeError in place of its own exception",
     ),
-    "drops": ("output that compiled code does not write", "no graph more; a line of a log is lost"),
+    "drops": ("output that compiled code does not write", "none; a line of a log is lost"),
     "constants": (
         "constants of a deployment (`fix --assume`)",
         "a graph for each shape of an image and each padding, up to the recompile limit (8), then "
