@@ -356,8 +356,8 @@ _KINDS: Final = {
     ),
     "switch": (
         "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
-        "none for other values: numbers and sizes are nodes of the graph. A check of the class that "
-        "becomes a node raises RuntimeError in place of its own exception",
+        "none for other values: numbers and sizes are nodes of the graph. A check of the class "
+        "that becomes a node raises RuntimeError in place of its own exception",
     ),
     "drops": ("output that compiled code does not write", "none; a line of a log is lost"),
     "constants": (
