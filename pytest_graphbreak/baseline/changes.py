@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class Change:
         for what, was, now in (
             ("", old.graphs, new.graphs),
             (" recompiles", old.recompiles, new.recompiles),
-            (" operations", *_both_ops(old, new)),
+            (" operations", *_both(old, new, "ops", {*old.ops} & {*new.ops})),
             *_both_runs(old, new),
         ):
             for layer in LAYERS:
@@ -79,10 +79,12 @@ class Changes:
         return [item for item in self.items if item.kind in kinds]
 
 
-def _both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
-    """Return captured operations before and after, for the layers where both are known."""
-    layers = old.ops.keys() & new.ops.keys()
-    return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
+def _both(
+    old: Values, new: Values, key: str, layers: Iterable[str]
+) -> tuple[Map[str, int], Map[str, int]]:
+    """Return counts before and after, for these layers."""
+    was, now = getattr(old, key), getattr(new, key)
+    return {at: was[at] for at in layers if at in was}, {at: now[at] for at in layers if at in now}
 
 
 def _both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
@@ -95,15 +97,8 @@ def _both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], M
         for at in LAYERS
         if old.knows_runs(at) and new.knows_runs(at) and old.graphs.get(at) == new.graphs.get(at)
     ]
-    for what, was, now in (
-        (" executions", old.executions, new.executions),
-        (" reads", old.reads, new.reads),
-    ):
-        yield (
-            what,
-            {at: was[at] for at in layers if at in was},
-            {at: now[at] for at in layers if at in now},
-        )
+    for key in ("executions", "reads"):
+        yield f" {key}", *_both(old, new, key, layers)
 
 
 def _step(before: Values | None, was: int, now: int) -> str:

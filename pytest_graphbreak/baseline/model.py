@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_graphbreak.baseline.form import BY_FILE, VALUES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
@@ -273,19 +273,14 @@ class Document:
             return None
         found = known.find(case)
         if found is None and known.ungated is not None:
-            return Entry(
-                self.file,
-                test,
-                case,
-                self.profile,
-                self.versions,
-                note=known.note,
-                ungated=known.ungated,
-                packages=self.packages,
-                path=self.path,
-                line=known.line,
-            )
+            said = {"note": known.note, "ungated": known.ungated}
+            return self.new_entry(test, case, **said, line=known.line)
         return found
+
+    def new_entry(self, test: str, case: str | None, **more: Any) -> Entry:
+        """Return an entry with what the file states for all of its entries, and ``more``."""
+        stated = {"profile": self.profile, "versions": self.versions, "packages": self.packages}
+        return Entry(self.file, test, case, path=self.path, **{**stated, **more})
 
     def entries(self) -> Iterator[Entry]:
         """Yield every test and case that has an entry of its own, in the order of the file."""

@@ -165,14 +165,15 @@ def written(entry: Entry, measured: Measured, layers: Collection[str], file: Doc
 def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
     """Return the old values, with those of ``layers`` as measured and without zeros."""
     new = measured.values
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {key: getattr(old, key) for key in VALUES}
     for key in (*COUNTS, *RUNS, "ops"):
-        found[key] = _counts(getattr(old, key), getattr(new, key), layers)
+        found[key] = _counts(found[key], getattr(new, key), layers)
     for key in LISTS:
-        found[key] = _places(getattr(old, key), getattr(new, key), measured, layers)
+        found[key] = _places(found[key], getattr(new, key), measured, layers)
     found["causes"] = _causes(old.causes, new.causes, layers)
-    found |= {key: _named(getattr(new, key)) for key in _of(layers)}
-    return Values(**{key: getattr(old, key) for key in VALUES} | found)
+    for key in _of(layers):
+        found[key] = {writable(name): count for name, count in getattr(new, key).items()}
+    return Values(**found)
 
 
 def _counts(
@@ -186,10 +187,6 @@ def _of(layers: Collection[str]) -> list[str]:
     """Return which keys of ``BY_FILE`` apply: functions to Dynamo, lines to device layers."""
     there = PLACES_LAYER in layers, any(layer != PLACES_LAYER for layer in layers)
     return [key for key, has in zip(BY_FILE, there, strict=True) if has]
-
-
-def _named(counts: Mapping[str, int]) -> dict[str, int]:
-    return {writable(name): count for name, count in counts.items()}
 
 
 def _causes(

@@ -179,18 +179,13 @@ def _entry(top: Document, test: str, case: str | None, raw: Raw, line: int) -> E
     # An entry of zeros has no key left. An entry with only overrides, or only a reason not to be
     # judged, was not recorded.
     zeros = not overrides and "ungated" not in raw
-    return Entry(
-        file=top.file,
-        test=test,
-        case=case,
-        profile=raw.get("profile", top.profile),
+    return top.new_entry(
+        test,
+        case,
+        **{key: raw[key] for key in ("profile", *form.REMARKS) if key in raw},
         versions=_versions(raw, top.versions),
         values=_values(raw) if recorded or zeros else None,
         overrides={name: _override(top, item) for name, item in overrides.items()},
-        note=raw.get("note"),
-        ungated=raw.get("ungated"),
-        packages=top.packages,
-        path=top.path,
         line=line,
     )
 

@@ -235,8 +235,7 @@ class _File:
         top = self.after
         entry = known.entries.get(case)
         if entry is None:
-            note = known.note if case is None else None
-            entry = Entry(top.file, test, case, top.profile, top.versions, note=note, path=top.path)
+            entry = top.new_entry(test, case, note=known.note if case is None else None)
         known.entries[case] = plan.written(entry, item, layers, top)
         packages = {writable(name): writable(at) for name, at in item.packages.items()}
         self.after = replace(top, packages={**top.packages, **packages})

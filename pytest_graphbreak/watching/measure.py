@@ -7,7 +7,7 @@ command line all measure through it.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Window, observers, unloaded
 from pytest_graphbreak.layers.children.observer import Following, kept
 from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, compilers
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
@@ -45,20 +45,14 @@ def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) ->
 
 def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
     """Return why none of the layers that a cap names can be observed; empty if one can."""
-    if cap.every is not None or not cap.layers:
+    missing = compilers(cap.layers)
+    if cap.every is not None or not missing or any(layer in observed for layer in cap.layers):
         return ""
-    if any(layer in observed for layer in cap.layers):
-        return ""
-    if any(_installed(name) for name in _compilers(cap.layers)):
+    if any(map(_installed, missing)):
         return ""
     names = ", ".join(f"{layer}={count}" for layer, count in cap.layers.items())
-    missing = _compilers(cap.layers)
     are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
     return f"the {cap.by} names {names}, and {are} not installed in this Python"
-
-
-def _compilers(layers: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in layers))
 
 
 @cache

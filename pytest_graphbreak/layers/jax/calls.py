@@ -380,6 +380,7 @@ def _named(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any]
 
 def _key(params: Any, miss: dict[str, Any], jaxpr: Any) -> Key:
     info = miss.get("jit_info")
+    given = info, miss.get("args", ()), miss.get("kwargs", {})
     if params is not None:
         named = _named(params.arg_names or (), params.in_avals)
     else:
@@ -387,24 +388,24 @@ def _key(params: Any, miss: dict[str, Any], jaxpr: Any) -> Key:
     return Key(
         arguments=named,
         tree=getattr(params, "in_tree", None),
-        statics=tuple(_statics(info, miss.get("args", ()), miss.get("kwargs", {}))),
-        shardings=tuple(_shardings(info, miss.get("args", ()), miss.get("kwargs", {}))),
+        statics=tuple(_statics(*given)),
+        shardings=tuple(_shardings(*given)),
         options=tuple((name, getattr(info, name, None)) for name in _OPTIONS),
     )
 
 
 def _statics(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    numbers = [number % len(args) for number in _static_numbers(info) if abs(number) < len(args)]
     names = list(getattr(getattr(info, "fun_signature", None), "parameters", ()))
-    for number in sorted(set(numbers)):
+    for number in _static_numbers(info, args):
         yield (names[number] if number < len(names) else str(number)), args[number]
     for name in getattr(info, "static_argnames", ()):
         if name in kwargs:
             yield name, kwargs[name]
 
 
-def _static_numbers(info: Any) -> tuple[int, ...]:
-    return tuple(getattr(info, "static_argnums", ()))
+def _static_numbers(info: Any, args: tuple[Any, ...]) -> list[int]:
+    numbers = getattr(info, "static_argnums", ())
+    return sorted({number % len(args) for number in numbers if abs(number) < len(args)})
 
 
 def _shardings(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
@@ -412,7 +413,7 @@ def _shardings(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
     tree: Any = getattr(sys.modules.get("jax"), "tree_util", None)
     if tree is None:
         return
-    static = {number % len(args) for number in _static_numbers(info) if abs(number) < len(args)}
+    static = _static_numbers(info, args)
     names = getattr(info, "static_argnames", ())
     dynamic = (
         tuple(value for number, value in enumerate(args) if number not in static),

@@ -36,12 +36,12 @@ class Executable:
     """
 
     name: str
-    cause: str
-    reason: str
-    platform: str
-    devices: tuple[int, ...]
-    default: str
-    stack: tuple[Line, ...]
+    platform: str = ""
+    devices: tuple[int, ...] = ()
+    cause: str = "other"
+    reason: str = ""
+    default: str = ""
+    stack: tuple[Line, ...] = ()
     loaded: bool = False
     ops: int | None = None
     inputs: int | None = None

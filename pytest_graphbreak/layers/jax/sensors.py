@@ -249,7 +249,7 @@ class JaxSensors:
             program = self._program(args, kwargs)
         except Exception as fault:
             self.sensor_failed("programs", fault)
-            program = Executable("", "other", "", "", (), "", ())
+            program = Executable("")
         finally:
             local.is_reading = False
         local.compiling.append(False)
@@ -296,16 +296,14 @@ class JaxSensors:
         devices = sorted(int(device.id) for device in values["devices"].flatten())
         platform = str(backend.platform)
         made = call(caller())
-        made.key = _placed(made, platform, devices)
-        program = Executable(
-            _name(made, module),
-            "other",
-            "",
-            platform,
-            tuple(devices),
-            _default_platform(),
-            made.stack,
+        made.key = replace(
+            made.key,
+            devices=tuple(f"{platform}:{number}" for number in devices),
+            settings=private.settings(),
         )
+        program = Executable(_name(made, module), platform, tuple(devices), stack=made.stack)
+        # It is open: something is compiled for it.
+        program.default = str(private.value(private.BRIDGE)().platform)
         program.cause, program.reason = self._cause(program.name, made, is_on_device(program))
         program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
         program.defined = made.defined
@@ -325,14 +323,6 @@ class JaxSensors:
         return ("backward" if made.kind == "backward" else "jit"), ""
 
 
-def _placed(made: JaxCall, platform: str, devices: list[int]) -> Any:
-    return replace(
-        made.key,
-        devices=tuple(f"{platform}:{number}" for number in devices),
-        settings=private.settings(),
-    )
-
-
 LONGEST: Final = 200
 """The longest name of a program, in characters."""
 
@@ -344,11 +334,6 @@ def _name(made: JaxCall, module: Any) -> str:
     name = str(module.operation.attributes["sym_name"]).strip('"')[:LONGEST]
     kind, _, function = name.partition("_")
     return function if kind in ("jit", "pmap") and function else name
-
-
-def _default_platform() -> str:
-    """Return the platform that JAX takes by itself. It is open: something is compiled for it."""
-    return str(private.value(private.BRIDGE)().platform)
 
 
 def _unseen(fault: str) -> str:

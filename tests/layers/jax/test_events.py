@@ -18,7 +18,7 @@ from tests.conftest import Suite
 
 
 def program(platform: str = "cpu", *devices: int, default: str = "cpu") -> Executable:
-    return Executable("f", "jit", "", platform, devices or (0,), default, ())
+    return Executable("f", platform, devices or (0,), "jit", default=default)
 
 
 @pytest.mark.parametrize(
