@@ -63,6 +63,16 @@ LATER = {
     "returns it to be changed": "y = x * 2\nprint(y.sum().item())\nreturn y",
     "collects what is returned": "losses.append(x.sum().item())\nreturn x * len(losses)",
 }
+EAGER = {
+    "prints": ("print('y', y.mean().item())", True),
+    "warns": ("warnings.warn('called')", True),
+    "collects": ("losses.append(y.sum().item())", True),
+    "changes in place": ("y.clamp_(0)", False),
+    "changes through torch": ("torch.clamp_(y, 0)", False),
+    "changes through a module of torch": ("torch.nn.init.zeros_(y)", False),
+    "changes in an operator": ("torch.add(y, 1, out=y)", False),
+    "checks": ("torch._check(bool(y.sum() > 0))", False),
+}
 INDICES = {
     "adds": "out.index_add_(0, at, x[at] * weight[row[0]])",
     "sets": "out[at] = x[at] + weight[row[0]]",
@@ -103,10 +113,11 @@ def _as_before() -> Iterator[None]:
     torch._dynamo.config.reorderable_logging_functions.intersection_update(before)
 
 
-def source_of(body: str) -> tuple[str, Frame]:
+def source_of(body: str, code: str = "") -> tuple[str, Frame]:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     marks = ("print(", "losses.", "seen.", "warnings.", "if ")
-    line = next(one.strip() for one in body.splitlines() if one.strip().startswith(marks))
+    found = (one.strip() for one in body.splitlines() if one.strip().startswith(marks))
+    line = code or next(found)
     return f"{HEAD}def f(x):\n{lines}{OTHER}", Frame("a.py", "f", 0, line)
 
 
@@ -159,6 +170,27 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str) -> None:
         x = torch.tensor(values)
         wanted = outcome(plain, plain["f"], x)
         assert outcome(patched, run, x) == wanted
+
+    check()
+
+
+@pytest.mark.parametrize("name", sorted(EAGER))
+def test_what_runs_only_in_eager_code_changes_no_result(name: str) -> None:
+    line, only_writes = EAGER[name]
+    source, _ = source_of(f"y = x * 2\n{line}\nreturn y + 1", line)
+    changed = apply(source, "only_eager", Frame("a.py", "f", 0, line))
+    assert (changed is not None) is only_writes
+    if changed is None:
+        return
+    plain, patched = loaded(source), loaded(changed)
+    run = torch.compile(patched["f"], backend="eager", fullgraph=True)
+
+    @settings(max_examples=6, deadline=None)
+    @given(LISTS)
+    def check(values: list[float]) -> None:
+        x = torch.tensor(values)
+        seen, wanted = outcome(patched, run, x), outcome(plain, plain["f"], x)
+        assert (seen["results"], seen["inputs"]) == (wanted["results"], wanted["inputs"])
 
     check()
 

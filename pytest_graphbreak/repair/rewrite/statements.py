@@ -27,11 +27,22 @@ def keep_tensor(node: Statement) -> Replacement | None:
     return kept_tensors(node, "detach") if isinstance(node, cst.SimpleStatementLine) else None
 
 
+_CHANGES: Final = m.Call(
+    func=m.OneOf(
+        m.Attribute(attr=m.Name(value=m.MatchIfTrue(lambda name: name.endswith("_")))),
+        m.Attribute(value=m.Name("torch")),
+    )
+)
+"""Matches ``x.clamp_(0)`` and ``torch._check(x)``, which change a tensor or raise."""
+
+
 def only_eager(node: Statement) -> Replacement | None:
-    """Put an expression statement under ``if not torch.compiler.is_compiling():``."""
+    """Put a call that may only write under ``if not torch.compiler.is_compiling():``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     if not isinstance(node.body[0], cst.Expr) or not isinstance(node.body[0].value, cst.Call):
+        return None
+    if m.matches(node.body[0].value, _CHANGES):
         return None
     return cst.If(
         test=cst.parse_expression("not torch.compiler.is_compiling()"),
