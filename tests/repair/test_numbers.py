@@ -200,10 +200,16 @@ f(torch.ones(3))
 """
 
 
-def test_a_check_of_a_library_raises_as_without_the_patch(tmp_path: Path, shared: Bench) -> None:
-    """Not as the uncompiled program does: the library asks Dynamo to check, and that is said."""
+@pytest.mark.parametrize("before", ["", "    x = x * x.sum().item() + 1\n"])
+def test_a_check_of_a_library_raises_as_without_the_patch(
+    before: str, tmp_path: Path, shared: Bench
+) -> None:
+    """Not as the uncompiled program does: the library asks Dynamo to check, and that is said.
+
+    It is one patch, also where another place needs it.
+    """
     target = Target(tmp_path / "a.py")
-    target.path.write_text(CHECKED)
+    target.path.write_text(CHECKED.replace("    check(x", f"{before}    check(x"))
     out = search(target, shared)
     (patch,) = out.kept
     assert patch.title.startswith("capture_scalar_outputs")

@@ -51,7 +51,7 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     name, reason = advice.name(item), item.reason.lower()
     if name in _SCALARS or "data dependent" in reason or "data-dependent" in reason:
         title = "capture_scalar_outputs: .item() becomes a node of the graph"
-        checks = "torch._check" in item.where.code
+        checks = any("torch._check" in one.where.code for one in (item, *trial.record.breaks))
         yield SourcePatch(title, (SCALARS,), note=_CHECKS if checks else "")
     if name in _SHAPES or "dynamic shape" in reason:
         yield SourcePatch(
