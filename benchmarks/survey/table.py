@@ -413,6 +413,7 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     names = drawn(repairs, *_DRAW)
     missing = [name for name in names if name not in ran]
     besides = sorted(ran - set(names))
+    more = sorted({each["model"] for each in again if _often(each, "unseen") > _often(each)})
     rows = []
     for each in sorted(again, key=lambda each: (each["model"], each.get("assume", False))):
         way = "`--assume`" if each.get("assume") else ""
@@ -420,6 +421,8 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
         rows.append(" | ".join((each["model"], way, *counts, *_held_to(each))))
     plain = [each for each in again if not each.get("assume")]
     holds = [each for each in plain if _whole(each)]
+    stored = {each["model"] for each in repairs if _kind(each) == "constants"}
+    now = [each["model"] for each in holds if each["model"] in stored and _kind(each) == "switch"]
     listed = "\n".join(
         f"- {each['model']}: {words}"
         for each in again
@@ -428,9 +431,10 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     return (
         f"{len(names)} of the classes were drawn (`python -m benchmarks.survey.repairs --draw "
         f"{_DRAW[0]}:{_DRAW[1]}`), and {len(names) - len(missing)} of them run again with this "
-        "release, with at most 8 to 10 runs for each; where the repair is a constant of a "
+        "release, with at most 6 to 10 runs for each; where the repair is a constant of a "
         f"deployment, with `--assume`. Of the {len(plain)} that were run without `--assume`, "
         f"{len(holds)} are left without a break."
+        + (f" Repaired by constants before, and not now: {', '.join(now)}." if now else "")
         + (f" Not run again, for want of time: {', '.join(missing)}." if missing else "")
         + (f" Run again, but not drawn: {', '.join(besides)}." if besides else "")
         + " What `fix` wrote was then called in a process of its own with "
@@ -439,13 +443,23 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
         "the plain class without the compiler; *again* are the inputs after the second of a kind "
         "for which a graph was compiled, and the graphs that were compiled for all of them, before "
         "and after the repair. A class of one graph that is compiled 7 times more has reached the "
-        "recompile limit (8): the inputs after that ran without the compiler.\n\n"
+        "recompile limit (8): the inputs after that ran without the compiler. "
+        + (f"More often than before the repair: {', '.join(more)}." if more else _NO_MORE)
+        + "\n\n"
         "| class | | breaks | graphs | equal | raise in both | differ | again before | after |"
         "\n| --- | --- | --- | --- | ---: | ---: | ---: | --- | --- |\n"
         + "\n".join(f"| {row} |" for row in rows)
         + "\n"
         + (f"\n{listed}\n" if listed else "")
     )
+
+
+_NO_MORE: Final = "No class is compiled again for more inputs of a kind than before its repair."
+
+
+def _often(repair: Plain, side: str = "unpatched") -> int:
+    """Return for how many inputs after the second of a kind a graph was compiled."""
+    return sum((repair.get(side, {}).get("again") or {}).values())
 
 
 def _held_to(repair: Plain) -> tuple[str, ...]:

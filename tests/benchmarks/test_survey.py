@@ -122,4 +122,5 @@ def test_repairs_are_counted_by_the_kind_that_promises_least(
     assert "| A | `--assume` | 1 to 0 | 3 to 1 | 9 | 1 | 0 | 0; 0 | 0; 0 |" in text
     assert "- B: batch: values differ" in text
     assert "3 of the classes were drawn" in text
+    assert "More often than before the repair: B." in text
     assert "Of the 2 that were run without `--assume`, 0 are left without a break." in text
