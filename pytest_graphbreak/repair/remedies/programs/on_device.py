@@ -31,7 +31,7 @@ def _graphbreak_holders(value, seen):
     elif isinstance(value, types.MethodType):
         yield from _graphbreak_holders(value.__self__, seen)
         yield from _graphbreak_holders(value.__func__, seen)
-    elif isinstance(value, types.FunctionType) and not value.__module__.startswith("torch"):
+    elif isinstance(value, types.FunctionType) and not (value.__module__ or "").startswith("torch"):
         names = value.__globals__.keys() & set(value.__code__.co_names)
         yield from _graphbreak_attributes(value.__globals__, names, seen)
         for cell in value.__closure__ or ():
