@@ -258,9 +258,7 @@ class Search:
                         if gone:
                             return
                         continue
-                    no_worse = graphs(trial.record) <= graphs(out.last.record) and eager(
-                        trial.record
-                    ) <= eager(out.last.record)
+                    no_worse = graphs(after) <= graphs(before) and eager(after) <= eager(before)
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
                     there = "the break is" if problem.item is not None else "recompiles are"
