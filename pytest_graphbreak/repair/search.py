@@ -164,11 +164,7 @@ class Search:
         return Problem(placed, before, origin=self._origin(item))
 
     def _origin(self, item: Break) -> Problem | None:
-        """Return the problem whose patch made a break; None for a break of the program itself.
-
-        The patch wrote the line that breaks, or it took a function that the line calls out of the
-        compiler.
-        """
+        """Return the problem whose patch wrote a line, or disabled what it calls, if one did."""
         patched = [one for one in self.outcome.problems if one.kept and one.item is not None]
         known = {self._key(one) for one in places(self.outcome.first.record)}
         if advice.name(item) == "disabled" and self._key(item) not in known:
