@@ -266,12 +266,25 @@ def _is_lost(
         return False
     if named and _is_traced(one, changes):
         functions = [item for item in changes if item.kind == "function"]
-        if any(not item.after for item in functions):
+        if any(_has_gone(item, functions, was - one.after) for item in functions):
             return True
         left = any(item.kind in ("break", "eager") and item.is_new for item in changes)
         if not left and (only_compiled or not called_less(functions)):
             return False
     return one.after < was - was * percent / 100
+
+
+def _has_gone(function: Difference, others: Sequence[Difference], fall: float) -> bool:
+    """Return whether a function that is no longer reached took its operations with it.
+
+    If fewer than these are missing, its code moved into another function that is still compiled,
+    unless it was the outermost one, which holds what the others hold.
+    """
+    if function.after:
+        return False
+    held = function.before or 0
+    around = any(one.after and (one.before or 0) > held for one in others)
+    return fall >= held or not around
 
 
 def _missed(one: Difference, changes: Sequence[Difference], now: int) -> float | None:

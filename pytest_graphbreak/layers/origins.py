@@ -8,10 +8,10 @@ never run. These functions take source text and return a place.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from pytest_graphbreak.layers.arguments import argument, calls_at, extended, is_library, root_of
 from pytest_graphbreak.layers.statements import (
     FUNCTIONS,
     LOOPS,
@@ -35,6 +35,10 @@ _SETTING: Final = {
     "training": ("train", "eval"),
     "requires_grad": ("requires_grad_",),
     "grad": ("requires_grad_",),
+    "_forward_hooks": ("register_forward_hook",),
+    "_forward_pre_hooks": ("register_forward_pre_hook",),
+    "_backward_hooks": ("register_full_backward_hook", "register_backward_hook"),
+    "_backward_pre_hooks": ("register_full_backward_pre_hook",),
 }
 """The methods that set an attribute, including those of the objects that theirs holds."""
 _CHANGING: Final = frozenset(
@@ -51,17 +55,22 @@ def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) ->
         found = ast.parse(subject, mode="eval").body
     except (SyntaxError, ValueError):
         return None
-    files = dict.fromkeys((code.file, *(line.file for line in reversed(callers))))
-    root = _root(found)
+    files = [*dict.fromkeys((code.file, *(line.file for line in reversed(callers))))]
+    files.sort(key=is_library)
+    root = root_of(found)
+    if getattr(found, "id", "") == "kwargs" and (line := extended(callers, source)):
+        return line
     passed = not isinstance(root, ast.Name) or root.id in parameters_of(code, source)
-    line = _argument(root, code, callers, source) if passed else None
+    line = argument(root, code, callers, source) if passed else None
     if passed and (found is root or (line and getattr(found, "attr", "") == "requires_grad")):
         return line
-    for change in (_changed, _replaced):
+    for change in (_changed, _replaced, _handed, _named):
         for file in files:
+            if change in (_handed, _named) and is_library(file):
+                continue
             if line := _nearest(file, change(tree_of(file, source), found), callers, source):
                 return line
-    return _argument(root, code, callers, source)
+    return argument(root, code, callers, source)
 
 
 def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Line | None:
@@ -80,7 +89,7 @@ def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Li
 
 def called(caller: Line, source: Source) -> Line | None:
     """Return the line that sets the function that a line calls, if that is a variable."""
-    for node in _calls(caller, source):
+    for node in calls_at(caller, source):
         if isinstance(node.func, ast.Name):
             for scope in (around(caller, source), tree_of(caller.file, source)):
                 sets = [one for one in sets_of(scope) if node.func.id in one.names]
@@ -101,11 +110,11 @@ def calling(function: str, near: Line, source: Source) -> Line | None:
     return line_of(near.file, lines.pop(), source) if len(lines) == 1 else None
 
 
-def replaced(place: Line, source: Source) -> Line | None:
+def replaced(place: Line, test: Line, source: Source) -> Line | None:
     """Return what took the place of a line that a function had, which is known by its code.
 
     That is the line that sets the same variable now; if the line still exists, the line that sets
-    or defines the function that it calls.
+    or defines the function that it calls. If that is a parameter, the ``test`` passes it.
     """
     name = next((part for part in reversed(place.name.split(".")) if "<" not in part), "")
     named = (one for one in ast.walk(tree_of(place.file, source)) if _is_named(one, name))
@@ -116,7 +125,8 @@ def replaced(place: Line, source: Source) -> Line | None:
         for number in range(getattr(scope, "lineno", 1), end + 1):
             if lines[number - 1] == place.code:
                 caller = Line(place.file, number, name)
-                return called(caller, source) or _defined(caller, source)
+                found = called(caller, source) or _handed_over(caller, test, source)
+                return found or _defined(caller, source)
         sets = [one.line for one in sets_of(scope) if one.names & targets]
         if sets:
             return line_of(place.file, max(sets), source)
@@ -124,21 +134,19 @@ def replaced(place: Line, source: Source) -> Line | None:
 
 
 def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
-    """Yield what says how often a line runs: its loop's head, and what the test passes for it.
+    """Yield what says how often a line runs: the heads of its loops, and what the test passes.
 
     The latter is the line that sets the argument, else the call.
     """
-    loops = loops_around(around(line, source), line.line)
-    if not loops:
-        return
-    head = line_of(line.file, loops[-1].lineno, source)
-    yield head
-    read = names_in(loops[-1].test if isinstance(loops[-1], ast.While) else loops[-1].iter)
-    for name in read.intersection(parameters_of(line, source)):
-        if call := calling(line.name.rpartition(".")[2], test, source):
-            call = call._replace(name=test.name)
-            passed = _argument(ast.Name(name), line._replace(line=head.line), [call], source)
-            yield passed or call
+    for loop in reversed(loops_around(around(line, source), line.line)):
+        head = line_of(line.file, loop.lineno, source)
+        yield head
+        read = names_in(loop.test if isinstance(loop, ast.While) else loop.iter)
+        for name in read.intersection(parameters_of(line, source)):
+            if call := calling(line.name.rpartition(".")[2], test, source):
+                call = call._replace(name=test.name)
+                passed = argument(ast.Name(name), line._replace(line=head.line), [call], source)
+                yield passed or call
 
 
 def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None:
@@ -160,9 +168,20 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
     return None
 
 
+def _handed_over(caller: Line, test: Line, source: Source) -> Line | None:
+    """Return the line of a test that sets the function that a line calls by a parameter's name."""
+    names = {getattr(node.func, "id", "") for node in calls_at(caller, source)}
+    passed = [name for name in parameters_of(caller, source) if name in names]
+    call = calling(caller.name, test, source) if passed else None
+    if call is None:
+        return None
+    call = call._replace(name=test.name)
+    return argument(ast.Name(passed[0]), caller, [call], source) or call
+
+
 def _defined(caller: Line, source: Source) -> Line | None:
     """Return the line that defines the function of the file that a line calls."""
-    names = {getattr(node.func, "id", "") for node in _calls(caller, source)}
+    names = {getattr(node.func, "id", "") for node in calls_at(caller, source)}
     nodes = ast.walk(tree_of(caller.file, source))
     lines = (one.lineno for one in nodes if isinstance(one, ast.FunctionDef) and one.name in names)
     return next((line_of(caller.file, line, source) for line in lines), None)
@@ -181,16 +200,6 @@ def _targets(code: str) -> frozenset[str]:
         return frozenset().union(*(one.names for one in sets_of(ast.parse(code))))
     except (SyntaxError, ValueError):
         return frozenset()
-
-
-def _root(subject: ast.expr) -> ast.expr:
-    """Return the argument in an expression: ``x``, ``args[0]``, ``kwargs['x']``."""
-    while isinstance(subject, ast.Attribute | ast.Subscript):
-        inner = subject.value
-        if isinstance(inner, ast.Name) and inner.id in ("args", "kwargs"):
-            break
-        subject = inner
-    return subject
 
 
 def _nearest(
@@ -240,6 +249,28 @@ def _replaced(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.ex
                 yield node
 
 
+def _handed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
+    """Yield the calls, for their effect alone, that are handed the subject: ``prune(net.fc)``."""
+    if not isinstance(subject, ast.Attribute):
+        return
+    for node in nodes_of(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            given = (*call.args, *(one.value for one in call.keywords))
+            if any(isinstance(one, ast.Attribute) and one.attr == subject.attr for one in given):
+                yield call
+
+
+def _named(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
+    """Yield the keyword arguments with the name of an attribute or an item: ``SGD(lr=0.1)``."""
+    name: object = getattr(subject, "attr", None)
+    if isinstance(subject, ast.Subscript) and isinstance(subject.slice, ast.Constant):
+        name = subject.slice.value
+    for node in nodes_of(tree):
+        if isinstance(node, ast.keyword) and node.arg == name:
+            yield node.value
+
+
 def _is_same(node: ast.expr, subject: ast.expr) -> bool:
     """Return whether both end in the same name or key."""
     if isinstance(node, ast.Attribute) and isinstance(subject, ast.Attribute):
@@ -256,75 +287,3 @@ def _first_set(tree: ast.Module, node: ast.AST) -> bool:
     """Return whether a line is a module's or a constructor's own, which runs once."""
     within = [one for one in functions_of(tree) if any(part is node for part in ast.walk(one))]
     return not within or getattr(within[-1], "name", "") == "__init__"
-
-
-def _argument(
-    subject: ast.expr, code: Line, callers: Sequence[Line], source: Source
-) -> Line | None:
-    """Return the line that sets an argument, in the nearest caller that does not just pass it on.
-
-    In the test's loop, a line that counts with the steps is preferred to one that only continues
-    from an earlier value.
-    """
-    for at, caller in reversed([*enumerate(callers)]):
-        value = _passed(subject, parameters_of(code, source), caller, source)
-        if value is None:
-            return None
-        found = slice_of(around(caller, source), caller.line, names_in(value))
-        own = [one for one in found if one.varies]
-        if isinstance(_root(value), ast.Name):
-            own = own or [one for one in found if not one.hands_on] or found
-        if own:
-            counts = own[0].reads & counters(around(caller, source))
-            line = None if counts else _counted(callers[:at], source)
-            return line or line_of(caller.file, own[0].line, source)
-        if not isinstance(value, ast.Name):
-            return None
-        subject, code = value, caller
-    return None
-
-
-def _counted(callers: Sequence[Line], source: Source) -> Line | None:
-    """Return the line by which a call in a loop depends on the count of the loop's steps."""
-    for caller in reversed(callers):
-        scope = around(caller, source)
-        counting = counters(scope)
-        read = names_in(statement_at(scope, caller.line))
-        lines = [one for one in slice_of(scope, caller.line, read) if one.varies]
-        numbers = [one.line for one in lines if one.reads & counting]
-        for loop in loops_around(scope, caller.line):
-            calls = (node for node in loop.body if isinstance(node, ast.Expr))
-            names = ((node, names_in(node)) for node in calls if node.lineno < caller.line)
-            numbers += [node.lineno for node, used in names if used & counting and used & read]
-        if numbers:
-            return line_of(caller.file, numbers[0], source)
-    return None
-
-
-def _passed(
-    subject: ast.expr, parameters: Sequence[str], caller: Line, source: Source
-) -> ast.expr | None:
-    """Return what a line passes for a parameter, ``args[0]`` or ``kwargs['x']``.
-
-    Returns None if the line calls a function twice: which call it was is not known.
-    """
-    key: object = subject.id if isinstance(subject, ast.Name) else None
-    if isinstance(subject, ast.Subscript) and isinstance(subject.slice, ast.Constant):
-        key = subject.slice.value
-    index = parameters.index(key) if key in parameters else key
-    calls = list(_calls(caller, source))
-    functions = Counter(ast.dump(node.func) for node in calls)
-    for node in calls:
-        named = [keyword.value for keyword in node.keywords if keyword.arg == key]
-        if type(index) is int and index < len(node.args):
-            named.append(node.args[index])
-        if named:
-            return named[0] if functions[ast.dump(node.func)] == 1 else None
-    return None
-
-
-def _calls(caller: Line, source: Source) -> Iterator[ast.Call]:
-    """Yield the calls of a line, the outermost first."""
-    for node in ast.walk(around(caller, source)):
-        if isinstance(node, ast.Call) and node.lineno <= caller.line <= (node.end_lineno or 0):
-            yield node

@@ -16,7 +16,15 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from pytest_graphbreak.layers.statements import FUNCTIONS, Source, around, line_of, sets_of, tree_of
+from pytest_graphbreak.layers.statements import (
+    FUNCTIONS,
+    Source,
+    around,
+    line_of,
+    names_in,
+    sets_of,
+    tree_of,
+)
 from pytest_graphbreak.layers.uncompiled import Helpers, no_helpers, turns_off
 from pytest_graphbreak.model.stacks import Line
 
@@ -110,9 +118,23 @@ class _CallingScope:
         for parents, node in _with_parents(self.node):
             if isinstance(node, ast.Call) and _compiles(node):
                 self._compile(node, parents)
+            elif isinstance(node, ast.Call) and self._gives_compiled(node):
+                parent = parents[-1]
+                for target in parent.targets if isinstance(parent, ast.Assign) else ():
+                    self.compiled |= {*names_in(target)}
         for one in sets_of(self.node):
             if any(one.line > self.lines.get(name, one.line) for name in one.names):
                 self.doubtful = self.doubtful or one.line
+
+    def _gives_compiled(self, call: ast.Call) -> bool:
+        """Return whether a call is one of a function that gives back what it compiled."""
+        if self.depth == _DEPTH or not isinstance(call.func, ast.Name):
+            return False
+        helper = self.helpers(self.code.file, call.func.id)
+        if helper is None:
+            return False
+        inside = _CallingScope.of(helper, self.source, self.helpers, frozenset(), self.depth + 1)
+        return inside.gives_compiled
 
     def _compile(self, call: ast.Call, parents: tuple[ast.AST, ...]) -> None:
         """Note what a call of ``torch.compile`` or ``Module.compile`` makes a compiled function."""

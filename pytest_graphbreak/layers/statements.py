@@ -116,7 +116,7 @@ def sets_of(scope: ast.AST) -> list[Set]:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             continue
         todo += ast.iter_child_nodes(node)
-        pair = _pair(node)
+        pair = pair_of(node)
         if pair is None:
             continue
         targets, value = pair
@@ -145,7 +145,7 @@ def counters(scope: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
-def _pair(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
+def pair_of(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
     """Return what a statement sets, and to what."""
     match node:
         case ast.Assign(targets=targets, value=value):

@@ -6,10 +6,12 @@ Files are parsed and never run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, TypeGuard
 
 from pytest_graphbreak.layers.statements import (
+    LOOPS,
     Set,
     Source,
     around,
@@ -24,6 +26,8 @@ from pytest_graphbreak.model.stacks import Line
 
 _METHODS: Final = ("forward", "__call__")
 _RESETS: Final = ("torch._dynamo.reset", "torch.compiler.reset", "dynamo.reset")
+"""How the names of the functions begin that make Dynamo forget: ``reset_code_caches`` is one."""
+_MOST_LINES: Final = 3
 _DEPTH: Final = 3
 """How many helpers of a test are followed, one called by the other."""
 
@@ -50,35 +54,112 @@ def uncompiled(
     if line := _renamed(known, test, source, helpers):
         return line
     scope = around(test, source)
-    made, compiled = _made(known, scope), _compiling(scope)
+    made, compiled = _made(known, scope), {node.lineno for node in _compiling(scope)}
     chosen = [one for one in made if one.line not in compiled] or made
     return line_of(test.file, chosen[-1].line, source) if chosen else None
 
 
-def compiles(test: Line, source: Source) -> Line | None:
-    """Return the line that compiles in a test, else in its file, or the head of its loop.
+def compiles(
+    test: Line,
+    source: Source,
+    helpers: Helpers = no_helpers,
+    name: str = "",
+    files: Sequence[str] = (),
+) -> list[Line]:
+    """Return the lines that compile, with the heads of their loops: at most three.
 
-    Returns None if several lines do.
+    They are those of the test and of its helpers, else those of its file and of the other ``files``
+    of the project; with a name, only those that mention it.
     """
-    for scope in (around(test, source), tree_of(test.file, source)):
-        calls = _compiling(scope)
-        heads = {found[-1].lineno for call in calls if (found := loops_around(scope, call))}
-        if len(heads or calls) == 1:
-            return line_of(test.file, (heads or calls).pop(), source)
+    found: dict[Line, None] = {}
+    whole = ((file, tree_of(file, source)) for file in dict.fromkeys((test.file, *files)))
+    for file, scope in chain(_with_helpers(test, source, helpers), whole):
+        if found and isinstance(scope, ast.Module):
+            break
+        for node in _compiling(scope, name):
+            lines = (*(one.lineno for one in loops_around(scope, node.lineno)[-1:]), node.lineno)
+            found |= {line_of(file, line, source): None for line in lines}
+    return [*found][:_MOST_LINES]
+
+
+def uses(name: str, files: Iterable[str], source: Source) -> list[Line]:
+    """Return the lines of files that read a function or a setting by its name: at most three."""
+    lines = {
+        (file, node.lineno): None
+        for file in files
+        for node in ast.walk(tree_of(file, source))
+        if isinstance(node, ast.Attribute | ast.Name)
+        and getattr(node, "attr", getattr(node, "id", "")) == name
+    }
+    return [line_of(file, line, source) for file, line in sorted(lines)][:_MOST_LINES]
+
+
+def disables(code: str, files: Iterable[str], source: Source) -> Line | None:
+    """Return the line that sets what a line calls to something that the compiler passes over."""
+    names = called_in(code)
+    for file in files:
+        for node in ast.walk(tree_of(file, source)):
+            if (
+                isinstance(node, ast.Assign)
+                and names.intersection(*map(_words, node.targets))
+                and any(getattr(one, "attr", "") == "disable" for one in ast.walk(node.value))
+            ):
+                return line_of(file, node.lineno, source)
     return None
 
 
-def resets(
-    test: Line, source: Source, helpers: Helpers = no_helpers, depth: int = _DEPTH
-) -> Line | None:
+def called_in(code: str) -> set[str]:
+    """Return the names of the functions and methods that a line of code calls."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return set()
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
+
+
+def _with_helpers(
+    code: Line, source: Source, helpers: Helpers, depth: int = _DEPTH
+) -> Iterator[tuple[str, ast.AST]]:
+    """Yield a function and the project's functions that it calls, each with its file."""
+    scope = around(code, source)
+    yield code.file, scope
+    for call in _helper_calls(scope) if depth else ():
+        if helper := helpers(code.file, call.func.id):
+            yield from _with_helpers(helper, source, helpers, depth - 1)
+
+
+def _words(node: ast.AST) -> set[str]:
+    """Return the names and attributes in an expression."""
+    return {getattr(one, "attr", getattr(one, "id", "")) for one in ast.walk(node)}
+
+
+def loops(test: Line, source: Source, helpers: Helpers = no_helpers) -> Iterator[Line]:
+    """Yield the heads of the loops of a test and its helpers, and what is passed for them."""
+    scopes = [*_with_helpers(test, source, helpers)]
+    for file, scope in scopes:
+        for loop in (node for node in ast.walk(scope) if isinstance(node, LOOPS)):
+            yield line_of(file, loop.lineno, source)
+        for call in _helper_calls(scope):
+            helper = helpers(file, call.func.id)
+            inner = around(helper, source) if helper else scope
+            read = {name for loop in ast.walk(inner) for name in _looped_over(loop)}
+            if helper and read.intersection(parameters_of(helper, source)):
+                for line in sorted({call.lineno, *(one.lineno for one in call.args)}):
+                    yield line_of(file, line, source)
+
+
+def _looped_over(node: ast.AST) -> frozenset[str]:
+    return names_in(node.iter) if isinstance(node, ast.For) else frozenset()
+
+
+def resets(test: Line, source: Source, helpers: Helpers = no_helpers) -> Line | None:
     """Return the line of a test, or of its helpers, that makes Dynamo forget what it compiled."""
-    scope = around(test, source)
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in _RESETS:
-            return line_of(test.file, node.lineno, source)
-    found = (helpers(test.file, call.func.id) for call in _helper_calls(scope)) if depth else ()
-    lines = (resets(one, source, helpers, depth - 1) for one in found if one is not None)
-    return next((line for line in lines if line), None)
+    for file, scope in _with_helpers(test, source, helpers):
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(_RESETS):
+                return line_of(file, node.lineno, source)
+    return None
 
 
 def _renamed(
@@ -119,16 +200,25 @@ def _helper_calls(scope: ast.AST) -> list[Any]:
     return [call for call in calls if isinstance(call.func, ast.Name)]
 
 
-def _compiling(scope: ast.AST) -> set[int]:
-    """Return the lines that call ``compile``, of torch or of a module."""
-    return {
-        node.lineno
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "compile"
-        and getattr(node.func.value, "id", "") != "re"
-    }
+def _compiling(scope: ast.AST, name: str = "") -> list[ast.expr]:
+    """Return the calls and decorators that compile; with a name, only what they compile by it."""
+    found: list[ast.expr] = []
+    for node in ast.walk(scope):
+        if isinstance(node, ast.FunctionDef) and name in ("", node.name):
+            found += [one for one in node.decorator_list if _compiles(one)]
+        elif isinstance(node, ast.Call) and _compiles(node) and (not name or name in _words(node)):
+            found.append(node)
+    return [*dict.fromkeys(found)]
+
+
+def _compiles(node: ast.AST) -> bool:
+    """Return whether a node is ``compile`` of torch or of a module, or calls it."""
+    named = node.func if isinstance(node, ast.Call) else node
+    return (
+        isinstance(named, ast.Attribute)
+        and named.attr == "compile"
+        and getattr(named.value, "id", "") != "re"
+    )
 
 
 def _inner(scope: ast.AST) -> Iterator[Set]:

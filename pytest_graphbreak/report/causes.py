@@ -91,6 +91,10 @@ MOST_PLACES = 12
 """The number of places that a failure shows in full; the rest are counted."""
 MOST_FUNCTIONS = 8
 """The number of functions that are named if operations are lost."""
+NOTHING = Record()
+_EVERYWHERE = ("forward", "__call__")
+"""Methods of each module, whose names say nothing."""
+_LIMITS = ("recompile_limit", "cache_size_limit")
 _PLAIN = "may run without the compiler by"
 _BECAUSE = "without the compiler because of"
 MOST_NOWHERE = 3
@@ -112,7 +116,7 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
     yield from at(context.test)
     defined = context.shown.defined(_outermost(verdict))
     yield from at(defined) if defined.line else ()
-    yield from _way(verdict, context.shown)
+    yield from _way(verdict, record, context.shown)
     yield from not_reached(verdict, most=MOST_NOWHERE)
     yield from to_try(words)
 
@@ -171,7 +175,10 @@ def _notes(record: Record) -> Iterator[TextLine]:
 
 
 def not_reached(
-    verdict: Verdict, shown: SourceLines = NO_LINES, most: int = MOST_FUNCTIONS
+    verdict: Verdict,
+    record: Record = NOTHING,
+    shown: SourceLines = NO_LINES,
+    most: int = MOST_FUNCTIONS,
 ) -> Iterator[TextLine]:
     """Yield the functions that are no longer reached, or else those with fewer operations."""
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
@@ -180,7 +187,7 @@ def not_reached(
         for one in verdict.lost:
             if one.kind == "execution":
                 yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
-                yield from _set("compiled by", shown.compiles(), ())
+                yield from _compiled_by(shown)
                 yield from _set(_PLAIN, shown.plain_call(), ())
     for number, one in enumerate((none or functions)[:most]):
         where, was = position(shown.defined(one.where)), plural(one.before or 0, "operation")
@@ -189,16 +196,31 @@ def not_reached(
         else:
             yield _lost(f"{where} holds {one.after} of {was}")
         if none and not number:
-            yield from _way(verdict, shown)
+            yield from _way(verdict, record, shown)
         elif not number:
-            yield from _set("compiled by", shown.compiles(), ())
+            yield from _compiled_by(shown)
             yield from _set(_PLAIN, shown.plain_call(), ())
 
 
-def _way(verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
+def _way(verdict: Verdict, record: Record, shown: SourceLines) -> Iterator[TextLine]:
     """Yield the line by which the test now calls the outermost function that is not reached."""
     function = _outermost(verdict)
-    yield from _set(_BECAUSE, shown.uncompiled(function) if function.file else NOWHERE, ())
+    if not function.file:
+        return
+    if (because := shown.uncompiled(function)).line:
+        yield from _set(_BECAUSE, because, ())
+    else:
+        name = function.function.rpartition(".")[2]
+        for line in shown.uses(name) if name not in _EVERYWHERE else ():
+            yield from _set("used by", line, ())
+        yield from _compiled_by(shown)
+        for run in record.execution_list[:2]:
+            yield from _set("compiled code is called by", run.where, ())
+
+
+def _compiled_by(shown: SourceLines, function: Frame = NOWHERE) -> Iterator[TextLine]:
+    for line in shown.compiles(function):
+        yield from _set("compiled by", line, ())
 
 
 def _outermost(verdict: Verdict) -> Frame:
@@ -236,10 +258,25 @@ def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterato
     if one.change.kind in ("execution", "read"):
         for where in shown.repeated(one.where):
             yield from _set("repeated by", where, ())
+        if one.change.kind == "execution" and one.change.is_new:
+            yield from _compiled_by(shown)
+    elif one.change.kind == "break" and one.items:
+        yield from _set("disabled in", shown.disables(one.where), ())
+    elif one.change.kind == "recompile" and one.items:
+        first = one.first
+        if isinstance(first, Recompile) and first.origin.line:
+            for where in shown.feeding(first.origin):
+                yield from _set("made in", where, (*first.stack, first.origin))
+    elif one.change.kind == "eager" and one.items:
+        for name in _LIMITS:
+            for where in shown.uses(name) if name in one.change.reason else ():
+                yield from _set("set in", where, ())
     elif not one.items and verdict.name == "lost":
         yield from _set(_BECAUSE, shown.replaced(one.where), ())
     elif one.items and one.is_entry:
         yield from _set("compiled again after", shown.resets(), ())
+        if one.change.is_new and not one.change.unsure:
+            yield from _compiled_by(shown, one.where)
     elif one.change.cause == OUTSIDE and one.change.is_new and _was_compiled(one, verdict):
         defined = shown.defined(one.where)
         yield from _set("no longer compiled:", defined if defined.line else NOWHERE, ())

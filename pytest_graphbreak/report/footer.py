@@ -35,9 +35,21 @@ class SourceLines:
         """Return the line because of which a function is not compiled: it disables or calls it."""
         return NOWHERE
 
-    def compiles(self) -> Frame:
-        """Return the line that determines what the test compiles, if there is one."""
+    def compiles(self, function: Frame = NOWHERE) -> Sequence[Frame]:
+        """Return the lines that determine what the test compiles, or those of one function."""
+        return ()
+
+    def disables(self, place: Frame) -> Frame:
+        """Return the line that sets what a line calls to something that is not compiled."""
         return NOWHERE
+
+    def uses(self, name: str) -> Sequence[Frame]:
+        """Return the lines that read a function or a setting by its name."""
+        return ()
+
+    def feeding(self, place: Frame) -> Sequence[Frame]:
+        """Return the lines further away that made what a line sets."""
+        return ()
 
     def plain_call(self) -> Frame:
         """Return a line that may run the model uncompiled, if there is one."""

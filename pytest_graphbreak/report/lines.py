@@ -9,6 +9,8 @@ from pytest_graphbreak.text.output import TextLine, noun
 
 NEAR = 2
 """The number of calls above a place that are always shown."""
+FAR = 3
+"""The number of outermost calls that are always shown: the test's own lines, and its helpers'."""
 DEPTH = 6
 """Columns before the lines below the first line of a cause."""
 
@@ -39,15 +41,13 @@ def code(frame: Frame, indent: int = DEPTH + 4) -> list[TextLine]:
 
 
 def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
-    """Yield the calls that lead to a place, the nearest first: two, and the user's own line."""
-    near = callers[-NEAR:][::-1]
-    for frame in near:
-        yield _call(frame)
-    between = len(callers) - len(near) - 1
-    if between >= 0:
-        if between:
+    """Yield the calls that lead to a place: the nearest first, and the outermost."""
+    between = max(len(callers) - NEAR - FAR, 0)
+    for number, frame in enumerate(reversed(callers)):
+        if number == NEAR and between:
             yield detail(f"... {between} {noun(between, 'call')} between")
-        yield _call(callers[0])
+        if not NEAR <= number < NEAR + between:
+            yield _call(frame)
 
 
 def _call(frame: Frame) -> TextLine:

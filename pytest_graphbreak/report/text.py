@@ -78,7 +78,7 @@ def _causes(
 ) -> Iterator[TextLine]:
     """Return new places, then what was lost because of them, then what is left."""
     found = list(places(verdict, record, shown))
-    functions = not_reached(verdict, shown) if is_less(verdict) else ()
+    functions = not_reached(verdict, record, shown) if is_less(verdict) else ()
     is_new = any(line.kind == "new" for line in found)
     both = (found, functions) if is_new else (functions, found)
     return chain(nowhere, *both, shrunk(verdict, record))

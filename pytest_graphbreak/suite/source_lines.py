@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.layers import origins, plain_calls, uncompiled
+from pytest_graphbreak.layers import arguments, origins, plain_calls, uncompiled
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.config.settings import Settings
+
+
+_MOST_LOOPS = 5
+"""The number of lines that are shown for what runs a line so often."""
 
 
 class OwnSourceLines(SourceLines):
@@ -40,15 +46,32 @@ class OwnSourceLines(SourceLines):
             uncompiled.uncompiled(function.function, self._test, self._places.lines, self._helper)
         )
 
-    def compiles(self) -> Frame:
-        return self._frame(uncompiled.compiles(self._test, self._places.lines))
+    def compiles(self, function: Frame = NOWHERE) -> tuple[Frame, ...]:
+        names = [self._line(function).name, *sorted(uncompiled.called_in(function.code))]
+        for name in dict.fromkeys(names):
+            if found := uncompiled.compiles(
+                self._test, self._places.lines, self._helper, name, self._files
+            ):
+                return tuple(map(self._frame, found))
+        return ()
+
+    def disables(self, place: Frame) -> Frame:
+        return self._frame(uncompiled.disables(place.code, self._files, self._places.lines))
+
+    def uses(self, name: str) -> tuple[Frame, ...]:
+        return tuple(map(self._frame, uncompiled.uses(name, self._files, self._places.lines)))
+
+    def feeding(self, place: Frame) -> tuple[Frame, ...]:
+        found = arguments.feeding(self._line(place), self._files, self._places.lines)
+        return tuple(map(self._frame, islice(dict.fromkeys(found), _MOST_LOOPS)))
 
     def replaced(self, place: Frame) -> Frame:
-        return self._frame(origins.replaced(self._line(place), self._places.lines))
+        return self._frame(origins.replaced(self._line(place), self._test, self._places.lines))
 
     def repeated(self, place: Frame) -> tuple[Frame, ...]:
         found = origins.repeated(self._line(place), self._test, self._places.lines)
-        return tuple(map(self._frame, found))
+        loops = uncompiled.loops(self._test, self._places.lines, self._helper)
+        return tuple(map(self._frame, islice(dict.fromkeys((*found, *loops)), _MOST_LOOPS)))
 
     def plain_call(self) -> Frame:
         return self._frame(
@@ -69,21 +92,38 @@ class OwnSourceLines(SourceLines):
             and not definition.func.__module__.startswith("_pytest.")
         }
 
+    @cached_property
+    def _files(self) -> tuple[str, ...]:
+        """The file of the test, and those of the project's modules from which it takes names."""
+        modules = {one.__file__: one for one in _modules() if getattr(one, "__file__", None)}
+        known = vars(modules[self._test.file]) if self._test.file in modules else {}
+        named = (sys.modules.get(getattr(one, "__module__", "")) for one in [*known.values()])
+        taken = (one for one in (*named, *known.values()) if isinstance(one, ModuleType))
+        files = (str(getattr(one, "__file__", None) or "") for one in taken)
+        return tuple(dict.fromkeys((self._test.file, *filter(self._is_own, files))))
+
+    def _is_own(self, file: str) -> bool:
+        path = Path(file)
+        return path.is_relative_to(self._root) and "site-packages" not in path.parts
+
     def _helper(self, file: str, name: str) -> Line | None:
         """Return the ``def`` of a function below the root that a module calls by a name."""
-        modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
-        names = next((vars(one) for one in modules if vars(one).get("__file__") == file), {})
+        names = next((vars(one) for one in _modules() if vars(one).get("__file__") == file), {})
         found = names.get(name)
         if not isinstance(found, FunctionType):
             return None
         code = found.__code__
-        path = Path(code.co_filename)
-        if not path.is_relative_to(self._root) or "site-packages" in path.parts:
+        if not self._is_own(code.co_filename):
             return None
         return Line(code.co_filename, code.co_firstlineno, code.co_name)
 
     def _line(self, frame: Frame) -> Line:
-        return Line(str(self._root / frame.file), frame.line, frame.function, frame.code)
+        named = (part for part in reversed(frame.function.split(".")) if "<" not in part)
+        return Line(str(self._root / frame.file), frame.line, next(named, ""), frame.code)
 
     def _frame(self, line: Line | None) -> Frame:
         return self._places.frame(*line) if line else NOWHERE
+
+
+def _modules() -> list[ModuleType]:
+    return [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]

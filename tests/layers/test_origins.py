@@ -228,7 +228,7 @@ LOOPS = textwrap.dedent(
 @pytest.mark.parametrize(
     ("place", "lines"),
     [
-        (Line("a.py", 10, "test_it"), [9]),
+        (Line("a.py", 10, "test_it"), [9, 7]),
         (Line("a.py", 8, "test_it"), [7]),
         (Line("a.py", 17, "generate"), [16, 12]),
         (Line("a.py", 22, "Stack.forward"), [21]),
@@ -251,7 +251,9 @@ def test_what_says_how_often_a_line_runs(place: Line, lines: list[int]) -> None:
     ],
 )
 def test_what_took_the_place_of_a_line(function: str, code: str, line: int | None) -> None:
-    found = replaced(Line("a.py", 0, function, code), lambda file: LOOPS)
+    found = replaced(
+        Line("a.py", 0, function, code), Line("a.py", 1, "test_it"), lambda file: LOOPS
+    )
     assert (found and found.line) == line
 
 

@@ -6,7 +6,13 @@ import textwrap
 
 import pytest
 
-from pytest_graphbreak.layers.uncompiled import compiles, resets, uncompiled
+from pytest_graphbreak.layers.uncompiled import (
+    compiles,
+    loops,
+    resets,
+    uncompiled,
+    uses,
+)
 from pytest_graphbreak.model.stacks import Line
 
 TEST = Line("a.py", 1, "test_it")
@@ -100,15 +106,56 @@ def test_the_line_that_turns_the_compiler_off(line: str, found: int) -> None:
 
 
 def test_the_line_that_says_what_is_compiled() -> None:
-    def found(text: str) -> int | None:
-        line = compiles(TEST, lambda file: text.splitlines(keepends=True))
-        return line and line.line
+    def found(text: str, name: str = "", **others: str) -> list[int]:
+        texts = {"a.py": text, **others}
+        source = lambda file: texts[file].splitlines(keepends=True)  # noqa: E731
+        helpers = lambda _, name: Line("a.py", 1, name) if name == "build" else None  # noqa: E731
+        return [line.line for line in compiles(TEST, source, helpers, name, [*others])]
 
-    assert found("def test_it():\n    for n in SIZES:\n        torch.compile(f)\n") == 2
-    assert found("def test_it():\n    re.compile('')\n    torch.compile(f)\n") == 3
-    assert found("run = torch.compile(f)\ndef test_it():\n    run()\n") == 1
-    assert found("def test_it():\n    f.compile()\n    g.compile()\n") is None
-    assert found("def test_it():\n    f()\n") is None
+    assert found("def test_it():\n    for n in SIZES:\n        torch.compile(f)\n") == [2, 3]
+    assert found("def test_it():\n    re.compile('')\n    torch.compile(f)\n") == [3]
+    assert found("run = torch.compile(f)\ndef test_it():\n    run()\n") == [1]
+    two = "def test_it():\n    f.compile()\n    g.compile()\n"
+    assert (found(two), found(two, "g"), found(two, "h")) == ([2, 3], [3], [])
+    assert found("@torch.compile()\ndef f(x): ...\ndef test_it():\n    f(2)\n", "f") == [1]
+    assert found("def test_it():\n    f()\n") == []
+    assert found("def test_it():\n    f()\n", other="\nrun = torch.compile(f)\n") == [2]
+
+
+def test_the_lines_of_a_helper_that_compiles() -> None:
+    text = "def build(net):\n    net.head.compile()\ndef test_it():\n    build(Net())\n"
+    helpers = {"build": Line("a.py", 1, "build")}
+    lines = compiles(
+        Line("a.py", 3, "test_it"),
+        lambda _: text.splitlines(keepends=True),
+        lambda _, name: helpers.get(name),
+    )
+    assert [line.line for line in lines] == [2]
+
+
+def test_the_lines_that_use_a_name() -> None:
+    text = "def f(): ...\nrun = f\nself.f = other.f\nconfig.limit = 1\n".splitlines(keepends=True)
+    assert [line.line for line in uses("f", ["a.py"], lambda _: text)] == [2, 3]
+    assert [line.line for line in uses("limit", ["a.py"], lambda _: text)] == [4]
+    assert uses("g", ["a.py"], lambda _: text) == []
+
+
+def test_the_loops_of_a_test_and_of_what_it_calls() -> None:
+    text = """\
+def run_all(run, items, times):
+    for item in items:
+        run(item)
+def test_it():
+    while waiting():
+        run_all(
+            run,
+            make(3) + make(1),
+            2,
+        )
+""".splitlines(keepends=True)
+    helpers = {"run_all": Line("a.py", 1, "run_all")}
+    found = loops(Line("a.py", 4, "test_it"), lambda _: text, lambda _, name: helpers.get(name))
+    assert {line.line for line in found} >= {2, 5, 8}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,16 @@ from msgspec.structs import replace
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    LineRuns,
+    Recompile,
+    Record,
+)
 from pytest_graphbreak.report import causes
 from pytest_graphbreak.report.footer import SourceLines
 from pytest_graphbreak.report.root_causes import occurrences
@@ -75,7 +84,7 @@ class AllOnOneLine(SourceLines):
     def defined(self, function: Frame) -> Frame:
         return replace(function, line=7)
 
-    compiles = lambda self: LINE  # noqa: E731
+    compiles = lambda self, function=NOWHERE: (LINE,)  # noqa: E731
     replaced = uncompiled
     repeated = lambda self, place: (LINE, HEAD)  # noqa: E731
 
@@ -87,7 +96,7 @@ def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_report
     gone = [
         Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
     ]
-    assert [*map(str, causes.not_reached(lost(*gone), ORIGINS))] == [
+    assert [*map(str, causes.not_reached(lost(*gone), shown=ORIGINS))] == [
         "  - net.py:7 in Body.forward is no longer reached (9 operations)",
         "      without the compiler because of test_net.py:12 in test_it",
         "          run = model",
@@ -99,7 +108,7 @@ def test_of_functions_that_hold_less_the_line_that_compiles_is_reported() -> Non
     less = [
         Difference("function", "dynamo", where=where, before=9, after=4) for where in (BODY, HEAD)
     ]
-    assert [*map(str, causes.not_reached(lost(*less), ORIGINS))] == [
+    assert [*map(str, causes.not_reached(lost(*less), shown=ORIGINS))] == [
         "  - net.py:7 in Body.forward holds 4 of 9 operations",
         "      compiled by test_net.py:12 in test_it",
         "          run = model",
@@ -109,14 +118,14 @@ def test_of_functions_that_hold_less_the_line_that_compiles_is_reported() -> Non
 
 def test_runs_that_are_missing_without_a_place_name_the_line_that_compiles() -> None:
     fewer = (total("execution", before=12, after=9), total("work", before=60, after=45))
-    shown = [*map(str, causes.not_reached(Verdict("lost", fewer), ORIGINS))]
+    shown = [*map(str, causes.not_reached(Verdict("lost", fewer), shown=ORIGINS))]
     assert shown == [
         "  - 3 executions of 12 missing",
         "      compiled by test_net.py:12 in test_it",
         "          run = model",
     ]
     gone = Difference("graph", "dynamo", cause="entry", where=BODY, before=1)
-    assert not [*causes.not_reached(Verdict("lost", (*fewer, gone)), ORIGINS)]
+    assert not [*causes.not_reached(Verdict("lost", (*fewer, gone)), shown=ORIGINS)]
 
 
 def test_what_took_the_place_of_what_was_compiled_is_reported_where_it_is_lost() -> None:

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
@@ -249,20 +250,37 @@ They compute nothing, and are gone when the context is entered outside of the co
 
 
 def shape_of(gm: Any) -> Shape:
-    """Return what is noted of an FX graph: counts, and the places of its operators."""
-    ops = inputs = outputs = 0
+    """Return what is noted of an FX graph: counts, and the places of its operators.
+
+    Bodies of higher-order operators (``checkpoint``, ``cond``, ``while_loop``) are graphs of their
+    own in it; their operators count, too.
+    """
+    inputs = outputs = 0
     calls: Counter[str] = Counter()
     for node in gm.graph.nodes:
-        if node.op.startswith("call_"):
-            if getattr(node.target, "__name__", "") in _CONTEXTS:
-                continue
-            ops += 1
-            calls[node.meta.get("stack_trace") or ""] += 1
-        elif node.op == "placeholder":
+        if node.op == "placeholder":
             inputs += 1
         elif node.op == "output":
             outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
-    return ops, inputs, outputs, tuple(calls.items())
+    for graph in _with_bodies(gm):
+        for node in graph.nodes:
+            if (
+                node.op.startswith("call_")
+                and getattr(node.target, "__name__", "") not in _CONTEXTS
+            ):
+                calls[node.meta.get("stack_trace") or ""] += 1
+    return calls.total(), inputs, outputs, tuple(calls.items())
+
+
+def _with_bodies(gm: Any) -> Iterator[Any]:
+    """Yield a graph, and those of the modules that it hands to higher-order operators."""
+    todo = [gm]
+    while todo:
+        module = todo.pop()
+        yield module.graph
+        names = {node.target for node in module.graph.nodes if node.op == "get_attr"}
+        bodies = (getattr(module, name, None) for name in names if "." not in name)
+        todo += [one for one in bodies if hasattr(one, "graph")]
 
 
 def say(fault: BaseException) -> str:

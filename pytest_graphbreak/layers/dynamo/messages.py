@@ -48,12 +48,15 @@ _SUBJECT = re.compile(
 )
 _STATES = {
     "grad_mode": ("set_grad_enabled", "no_grad", "enable_grad", "inference_mode"),
-    "autocast_state": ("autocast",),
+    "autocast": ("autocast",),
     "default_dtype": ("set_default_dtype",),
     "deterministic_algorithms": ("use_deterministic_algorithms",),
     "num_threads": ("set_num_threads",),
 }
-"""The functions that set the global state a guard is about, by Dynamo's word for it."""
+"""The functions that set the global state a guard is about, by the begin of Dynamo's word for it.
+
+``autocast_state`` up to torch 2.12, ``autocast(cpu)_enabled`` from 2.13 on.
+"""
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
@@ -100,7 +103,13 @@ def subject(guard: str) -> str:
 def setters(guard: str) -> tuple[str, ...]:
     """Return the functions of torch that set the global state that a guard is about."""
     state = guard.partition("GLOBAL_STATE changed: ")[2].split()
-    return tuple(name for one in state for name in _STATES.get(one, ()))
+    return tuple(
+        name
+        for one in state
+        for begin, names in _STATES.items()
+        if one.startswith(begin)
+        for name in names
+    )
 
 
 def readable(text: str) -> str:
