@@ -142,6 +142,9 @@ def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
         head = line_of(line.file, loop.lineno, source)
         yield head
         read = names_in(loop.test if isinstance(loop, ast.While) else loop.iter)
+        for one in sets_of(tree_of(line.file, source)):
+            if one.names & read:
+                yield line_of(line.file, one.line, source)
         for name in read.intersection(parameters_of(line, source)):
             if call := calling(line.name.rpartition(".")[2], test, source):
                 call = call._replace(name=test.name)

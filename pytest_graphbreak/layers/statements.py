@@ -189,6 +189,16 @@ def _hands_on(value: ast.expr) -> bool:
     return False
 
 
+def called_in(code: str) -> set[str]:
+    """Return the names of the functions and methods that a line of code calls."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return set()
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
+
+
 def parameters_of(line: Line, source: Source) -> list[str]:
     """Return the parameters of a function, without ``self``; keyword-only ones come last."""
     function = around(line, source)

@@ -15,6 +15,7 @@ from pytest_graphbreak.layers.statements import (
     Set,
     Source,
     around,
+    called_in,
     line_of,
     loops_around,
     names_in,
@@ -106,16 +107,6 @@ def disables(code: str, files: Iterable[str], source: Source) -> Line | None:
             ):
                 return line_of(file, node.lineno, source)
     return None
-
-
-def called_in(code: str) -> set[str]:
-    """Return the names of the functions and methods that a line of code calls."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError):
-        return set()
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
 
 
 def _with_helpers(

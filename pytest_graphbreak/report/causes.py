@@ -10,6 +10,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.totals import OUTSIDE
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.layers.statements import called_in
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -211,11 +212,13 @@ def _way(verdict: Verdict, record: Record, shown: SourceLines) -> Iterator[TextL
         yield from _set(_BECAUSE, because, ())
     else:
         name = function.function.rpartition(".")[2]
-        for line in shown.uses(name) if name not in _EVERYWHERE else ():
-            yield from _set("used by", line, ())
-        yield from _compiled_by(shown)
-        for run in record.execution_list[:2]:
-            yield from _set("compiled code is called by", run.where, ())
+        uses = shown.uses(name) if name not in _EVERYWHERE else ()
+        known = dict.fromkeys(uses, "used by")
+        known |= {line: "compiled by" for line in shown.compiles() if line not in known}
+        runs = (run.where for run in record.execution_list[:2])
+        known |= {line: "compiled code is called by" for line in runs if line not in known}
+        for line, words in known.items():
+            yield from _set(words, line, ())
 
 
 def _compiled_by(shown: SourceLines, function: Frame = NOWHERE) -> Iterator[TextLine]:
@@ -278,8 +281,22 @@ def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterato
         if one.change.is_new and not one.change.unsure:
             yield from _compiled_by(shown, one.where)
     elif one.change.cause == OUTSIDE and one.change.is_new and _was_compiled(one, verdict):
-        defined = shown.defined(one.where)
+        function = _compiled_before(one, verdict) or one.where
+        defined = shown.defined(function)
         yield from _set("no longer compiled:", defined if defined.line else NOWHERE, ())
+
+
+def _compiled_before(one: Occurrence, verdict: Verdict) -> Frame | None:
+    """Return the outermost function that runs now and that a line called compiled before."""
+    gone = {
+        name
+        for change in verdict.changes
+        if change.is_gone and change.kind == "graph" and change.cause != OUTSIDE
+        for name in called_in(change.where.code)
+    }
+    first = one.first
+    stack = first.stack if isinstance(first, Graph) else ()
+    return next((frame for frame in stack if frame.function.rpartition(".")[2] in gone), None)
 
 
 def _was_compiled(one: Occurrence, verdict: Verdict) -> bool:

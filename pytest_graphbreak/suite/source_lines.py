@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from pytest_graphbreak.layers import arguments, origins, plain_calls, uncompiled
+from pytest_graphbreak.layers.statements import called_in
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
@@ -47,7 +48,7 @@ class OwnSourceLines(SourceLines):
         )
 
     def compiles(self, function: Frame = NOWHERE) -> tuple[Frame, ...]:
-        names = [self._line(function).name, *sorted(uncompiled.called_in(function.code))]
+        names = [self._line(function).name, *sorted(called_in(function.code))]
         for name in dict.fromkeys(names):
             if found := uncompiled.compiles(
                 self._test, self._places.lines, self._helper, name, self._files

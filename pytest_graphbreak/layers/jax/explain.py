@@ -44,6 +44,7 @@ _ABOUT: Final = re.compile(
     r"(?P<argument>args\[\d+\]|[A-Za-z_]\w*)"
     r"|the setting (?P<setting>\w+)"
     r"|(?P<cleared>nothing differs from before)"
+    r"|for (?P<device>\w+:\d+) before"
     r"|(?P<function>the option \w+|\S+ is a (?:new function object|method of another))"
 )
 """The parts of a reason of ``keys`` and ``programs`` that say what it is about."""
@@ -139,6 +140,8 @@ class _EventReader:
             line = origins.origin(found["argument"], program.defined, callers, lines)
         elif name := found["setting"]:
             line = origins.setting((name, name.removeprefix("jax_")), callers, lines)
+        elif found["device"]:
+            line = origins.setting(("device_put", "default_device"), callers, lines)
         elif found["cleared"]:
             line = origins.setting(("clear_caches",), callers, lines)
         elif found["function"]:
