@@ -14,10 +14,12 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pytest_graphbreak.model.stacks import Line, outwards
 from pytest_graphbreak.text.output import plural
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.model.stacks import Line
 
 _WORK: Final = (
     "/queue.py",
@@ -160,6 +162,8 @@ def _waits_for_work(frame: FrameType | None) -> bool:
 
 def _outermost(frame: FrameType | None) -> tuple[tuple[str, str], ...]:
     """Return file and name of each frame from a thread's first to that of its own function."""
+    from pytest_graphbreak.model.stacks import outwards
+
     found = [(one.f_code.co_filename, one.f_code.co_name) for one in outwards(frame)]
     found.reverse()
     for number, (file, _) in enumerate(found):
