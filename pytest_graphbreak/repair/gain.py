@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.trial import Trial
+
+_BODIES: Final = ("<locals>._body", "<locals>._goes_on")
+"""How the names of functions end that ``rewrite.loops`` writes for ``torch.while_loop``."""
 
 
 def graphs(record: Record) -> int:
@@ -38,7 +42,7 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     Code that had left the compiler is won back if more is compiled than before, in however many
     graphs. A record in which nothing is compiled is no gain.
     """
-    if not graphs(after) or eager(after) > eager(before):
+    if not graphs(after) or eager(after) > eager(before) or _breaks_body(after):
         return False
     if may_leave and 2 * _ops(after) < _ops(before):
         return False
@@ -58,6 +62,14 @@ def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     whole = bool(graphs(after)) and not (may_leave or places(after) or eager(after))
     as_many = graphs(after) == graphs(before) and (whole or _ops(after) >= _ops(before))
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
+
+
+def _breaks_body(record: Record) -> bool:
+    """Return whether a function breaks that a patch wrote for an operator: a loop, a branch.
+
+    Torch takes it completely or not at all: it is called again for each round, and compiled then.
+    """
+    return any(item.where.function.endswith(_BODIES) for item in record.breaks)
 
 
 def _lower(record: Record) -> tuple[str, ...]:

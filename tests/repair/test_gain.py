@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.gain import better, cleaner
@@ -133,3 +134,11 @@ def test_what_compiles_nothing_is_not_kept_when_the_runs_are_used_up(shop: Shop)
     assert said.code == 1
     assert "stopped: the number of runs" in said.out
     assert [path.name for path in Path().iterdir()] == ["a.py"]
+
+
+def test_a_loop_whose_written_body_breaks_is_no_gain() -> None:
+    """torch.while_loop then calls the body for each round, which is compiled as often."""
+    won = record(6, ops=9)
+    body = Break("dynamo", "b", Frame("a.py", "Decay.forward.<locals>._body", 12))
+    assert better(EAGER, won)
+    assert not better(EAGER, structs.replace(won, breaks=(body,)))
