@@ -35,7 +35,7 @@ def argument(subject: ast.expr, code: Line, callers: Sequence[Line], source: Sou
     nearest line of the project passes is looked at.
     """
     for at, caller in reversed([*enumerate(callers)]):
-        value = _passed(subject, parameters_of(code, source), caller, source)
+        value = passed_for(subject, parameters_of(code, source), caller, source)
         if value is None:
             through = is_library(caller.file) and getattr(root_of(subject), "id", "") != "self"
             return _passed_through(callers[: at + 1], source) if through else None
@@ -110,7 +110,7 @@ def feeding(line: Line, files: Sequence[str], source: Source) -> Iterator[Line]:
     name = next((one.name for one in _named_functions(tree_of(file, source), call.lineno)), "")
     caller = Line(file, call.lineno, name)
     for read in reads:
-        value = _passed(ast.Name(read), parameters, caller, source)
+        value = passed_for(ast.Name(read), parameters, caller, source)
         found = slice_of(around(caller, source), caller.line, names_in(value)) if value else []
         if found:
             yield line_of(file, found[0].line, source)
@@ -189,7 +189,7 @@ def _given_out(
                 return line
             read = names_in(value).intersection(parameters_of(caller, source))
             for name in read:
-                passed = callers and _passed(
+                passed = callers and passed_for(
                     ast.Name(name), parameters_of(caller, source), callers[-1], source
                 )
                 if passed and (line := _produced(passed, callers[-1], source)):
@@ -243,7 +243,7 @@ def _counted(callers: Sequence[Line], source: Source) -> Line | None:
     return None
 
 
-def _passed(
+def passed_for(
     subject: ast.expr, parameters: Sequence[str], caller: Line, source: Source
 ) -> ast.expr | None:
     """Return what a line passes for a parameter, ``args[0]`` or ``kwargs['x']``.

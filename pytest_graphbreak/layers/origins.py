@@ -11,7 +11,14 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.layers.arguments import argument, calls_at, extended, is_library, root_of
+from pytest_graphbreak.layers.arguments import (
+    argument,
+    calls_at,
+    extended,
+    is_library,
+    passed_for,
+    root_of,
+)
 from pytest_graphbreak.layers.statements import (
     FUNCTIONS,
     LOOPS,
@@ -125,7 +132,7 @@ def replaced(place: Line, test: Line, source: Source) -> Line | None:
         for number in range(getattr(scope, "lineno", 1), end + 1):
             if lines[number - 1] == place.code:
                 caller = Line(place.file, number, name)
-                found = called(caller, source) or _handed_over(caller, test, source)
+                found = called(caller, source) or handed_over(caller, test, source)
                 return found or _defined(caller, source)
         sets = [one.line for one in sets_of(scope) if one.names & targets]
         if sets:
@@ -171,15 +178,18 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
     return None
 
 
-def _handed_over(caller: Line, test: Line, source: Source) -> Line | None:
+def handed_over(caller: Line, test: Line, source: Source) -> Line | None:
     """Return the line of a test that sets the function that a line calls by a parameter's name."""
     names = {getattr(node.func, "id", "") for node in calls_at(caller, source)}
-    passed = [name for name in parameters_of(caller, source) if name in names]
+    parameters = parameters_of(caller, source)
+    passed = [name for name in parameters if name in names]
     call = calling(caller.name, test, source) if passed else None
     if call is None:
         return None
     call = call._replace(name=test.name)
-    return argument(ast.Name(passed[0]), caller, [call], source) or call
+    value = names_in(passed_for(ast.Name(passed[0]), parameters, call, source))
+    lines = [one.line for one in sets_of(around(call, source)) if one.names & value]
+    return line_of(call.file, max(lines), source) if lines else call
 
 
 def _defined(caller: Line, source: Source) -> Line | None:

@@ -189,7 +189,7 @@ def not_reached(
             if one.kind == "execution":
                 yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
                 yield from _compiled_by(shown)
-                yield from _set(_PLAIN, shown.plain_call(), ())
+                yield from _plain_call(shown)
     for number, one in enumerate((none or functions)[:most]):
         where, was = position(shown.defined(one.where)), plural(one.before or 0, "operation")
         if none:
@@ -200,7 +200,7 @@ def not_reached(
             yield from _way(verdict, record, shown)
         elif not number:
             yield from _compiled_by(shown)
-            yield from _set(_PLAIN, shown.plain_call(), ())
+            yield from _plain_call(shown)
 
 
 def _way(verdict: Verdict, record: Record, shown: SourceLines) -> Iterator[TextLine]:
@@ -224,6 +224,12 @@ def _way(verdict: Verdict, record: Record, shown: SourceLines) -> Iterator[TextL
 def _compiled_by(shown: SourceLines, function: Frame = NOWHERE) -> Iterator[TextLine]:
     for line in shown.compiles(function):
         yield from _set("compiled by", line, ())
+
+
+def _plain_call(shown: SourceLines) -> Iterator[TextLine]:
+    call = shown.plain_call()
+    yield from _set(_PLAIN, call, ())
+    yield from _set("which is set in", shown.handed(call) if call.line else NOWHERE, (call,))
 
 
 def _outermost(verdict: Verdict) -> Frame:

@@ -55,6 +55,10 @@ class SourceLines:
         """Return a line that may run the model uncompiled, if there is one."""
         return NOWHERE
 
+    def handed(self, place: Frame) -> Frame:
+        """Return the line that sets the function that a line calls by a variable."""
+        return NOWHERE
+
     def resets(self) -> Frame:
         """Return the line that makes Dynamo forget what it compiled, if there is one."""
         return NOWHERE

@@ -79,6 +79,11 @@ class OwnSourceLines(SourceLines):
             plain_calls.plain_call(self._test, self._places.lines, self._helper, self._fixtures())
         )
 
+    def handed(self, place: Frame) -> Frame:
+        line = self._line(place)
+        found = origins.called(line, self._places.lines)
+        return self._frame(found or origins.handed_over(line, self._test, self._places.lines))
+
     def resets(self) -> Frame:
         return self._frame(uncompiled.resets(self._test, self._places.lines, self._helper))
 
