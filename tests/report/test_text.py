@@ -14,6 +14,7 @@ from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 from pytest_graphbreak.report.findings import cause_words
 from pytest_graphbreak.report.footer import Case, Context
+from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.text import describe, failure
 from pytest_graphbreak.text.output import plain
 
@@ -75,12 +76,22 @@ def test_a_print_deep_inside_is_one_entry() -> None:
     ) in shown
 
 
-def test_the_stack_reaches_the_users_own_line() -> None:
+def test_the_stack_reaches_the_users_own_lines() -> None:
+    """The two nearest calls, and the three outermost: the test and what it calls."""
     assert (
-        "      from transformers/bert.py:60 in Encoder.forward\n"
-        "      ... 2 calls between\n"
+        "      from transformers/bert.py:90 in Bert.forward\n"
+        "      from net.py:20 in Net.forward\n"
         "      from tests/test_it.py:5 in test_it\n"
     ) in red(BROKEN, dynamo=1)
+    frames = [Frame("f.py", "f", line) for line in range(1, 9)]
+    assert [str(line).strip() for line in calls(frames)] == [
+        "from f.py:8 in f",
+        "from f.py:7 in f",
+        "... 3 calls between",
+        "from f.py:3 in f",
+        "from f.py:2 in f",
+        "from f.py:1 in f",
+    ]
 
 
 def test_what_fell_for_itself_keeps_its_advice() -> None:
