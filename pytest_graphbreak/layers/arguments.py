@@ -258,9 +258,11 @@ def passed_for(
     functions = Counter(ast.dump(node.func) for node in calls)
     for node in calls:
         named = [keyword.value for keyword in node.keywords if keyword.arg == key]
-        if type(index) is int and index < len(node.args):
-            named.append(node.args[index])
-        if isinstance(key, str) and not named:  # f(**batch)
+        rest = any(isinstance(one, ast.Starred) for one in node.args)
+        given = node.args[index] if type(index) is int and index < len(node.args) else None
+        if given is not None and (not rest or isinstance(given, ast.Starred)):
+            named.append(given)
+        if isinstance(key, str) and not (named or rest):  # f(**batch), and not f(self, *args)
             named = [keyword.value for keyword in node.keywords if keyword.arg is None]
         if named:
             return named[0] if functions[ast.dump(node.func)] == 1 else None
