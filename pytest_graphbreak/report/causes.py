@@ -8,9 +8,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
-from pytest_graphbreak.judging.totals import OUTSIDE
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.layers.statements import called_in
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -22,11 +20,18 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
+from pytest_graphbreak.report.behind import (
+    compiled_by,
+    in_source,
+    line_of_source,
+    outermost,
+    plain_call,
+    way,
+)
 from pytest_graphbreak.report.footer import NO_LINES, Context, SourceLines
 from pytest_graphbreak.report.lines import (
     at,
     calls,
-    code,
     detail,
     meanwhile,
     of_graph,
@@ -93,11 +98,6 @@ MOST_PLACES = 12
 MOST_FUNCTIONS = 8
 """The number of functions that are named if operations are lost."""
 NOTHING = Record()
-_EVERYWHERE = ("forward", "__call__")
-"""Methods of each module, whose names say nothing."""
-_LIMITS = ("recompile_limit", "cache_size_limit")
-_PLAIN = "may run without the compiler by"
-_BECAUSE = "without the compiler because of"
 MOST_NOWHERE = 3
 """The number of functions that are named if nothing is compiled any more: the outermost ones."""
 
@@ -115,9 +115,9 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
-    defined = context.shown.defined(_outermost(verdict))
+    defined = context.shown.defined(outermost(verdict))
     yield from at(defined) if defined.line else ()
-    yield from _way(verdict, record, context.shown)
+    yield from way(verdict, record, context.shown)
     yield from not_reached(verdict, most=MOST_NOWHERE)
     yield from to_try(words)
 
@@ -188,8 +188,8 @@ def not_reached(
         for one in verdict.lost:
             if one.kind == "execution":
                 yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
-                yield from _compiled_by(shown)
-                yield from _plain_call(shown)
+                yield from compiled_by(shown)
+                yield from plain_call(shown)
     for number, one in enumerate((none or functions)[:most]):
         where, was = position(shown.defined(one.where)), plural(one.before or 0, "operation")
         if none:
@@ -197,45 +197,10 @@ def not_reached(
         else:
             yield _lost(f"{where} holds {one.after} of {was}")
         if none and not number:
-            yield from _way(verdict, record, shown)
+            yield from way(verdict, record, shown)
         elif not number:
-            yield from _compiled_by(shown)
-            yield from _plain_call(shown)
-
-
-def _way(verdict: Verdict, record: Record, shown: SourceLines) -> Iterator[TextLine]:
-    """Yield the line by which the test now calls the outermost function that is not reached."""
-    function = _outermost(verdict)
-    if not function.file:
-        return
-    if (because := shown.uncompiled(function)).line:
-        yield from _set(_BECAUSE, because, ())
-    else:
-        name = function.function.rpartition(".")[2]
-        uses = shown.uses(name) if name not in _EVERYWHERE else ()
-        known = dict.fromkeys(uses, "used by")
-        known |= {line: "compiled by" for line in shown.compiles() if line not in known}
-        runs = (run.where for run in record.execution_list[:2])
-        known |= {line: "compiled code is called by" for line in runs if line not in known}
-        for line, words in known.items():
-            yield from _set(words, line, ())
-
-
-def _compiled_by(shown: SourceLines, function: Frame = NOWHERE) -> Iterator[TextLine]:
-    for line in shown.compiles(function):
-        yield from _set("compiled by", line, ())
-
-
-def _plain_call(shown: SourceLines) -> Iterator[TextLine]:
-    call = shown.plain_call()
-    yield from _set(_PLAIN, call, ())
-    yield from _set("which is set in", shown.handed(call) if call.line else NOWHERE, (call,))
-
-
-def _outermost(verdict: Verdict) -> Frame:
-    """Return the function with the most operations among those that are no longer reached."""
-    functions = (one for one in verdict.changes if one.kind == "function" and not one.was)
-    return next((one.where for one in functions if not one.after), NOWHERE)
+            yield from compiled_by(shown)
+            yield from plain_call(shown)
 
 
 def _lost(text: str) -> TextLine:
@@ -253,67 +218,13 @@ def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> I
     """
     found = reported(verdict, record)
     advised = set[str]()
-    entries = ((*lines(one), *_in_source(one, verdict, shown)) for one in found[:MOST_PLACES])
+    entries = ((*lines(one), *in_source(one, verdict, shown)) for one in found[:MOST_PLACES])
     for line in chain.from_iterable(entries):
         if line.kind != "advice" or line.text not in advised:
             yield line
         advised |= {line.text} if line.kind == "advice" else set()
     if len(found) > MOST_PLACES:
         yield _rest(len(found) - MOST_PLACES, "more place")
-
-
-def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
-    """Yield what runs a line so often, or what replaced a line that was compiled."""
-    if one.change.kind in ("execution", "read"):
-        for where in shown.repeated(one.where):
-            yield from _set("repeated by", where, ())
-        if one.change.kind == "execution" and one.change.is_new:
-            yield from _compiled_by(shown)
-    elif one.change.kind == "break" and one.items:
-        yield from _set("disabled in", shown.disables(one.where), ())
-    elif one.change.kind == "recompile" and one.items:
-        first = one.first
-        if isinstance(first, Recompile) and first.origin.line:
-            for where in shown.feeding(first.origin):
-                yield from _set("made in", where, (*first.stack, first.origin))
-    elif one.change.kind == "eager" and one.items:
-        for name in _LIMITS:
-            for where in shown.uses(name) if name in one.change.reason else ():
-                yield from _set("set in", where, ())
-    elif not one.items and verdict.name == "lost":
-        yield from _set(_BECAUSE, shown.replaced(one.where), ())
-    elif one.items and one.is_entry:
-        yield from _set("compiled again after", shown.resets(), ())
-        if one.change.is_new and not one.change.unsure:
-            yield from _compiled_by(shown, one.where)
-    elif one.change.cause == OUTSIDE and one.change.is_new and _was_compiled(one, verdict):
-        function = _compiled_before(one, verdict) or one.where
-        defined = shown.defined(function)
-        yield from _set("no longer compiled:", defined if defined.line else NOWHERE, ())
-
-
-def _compiled_before(one: Occurrence, verdict: Verdict) -> Frame | None:
-    """Return the outermost function that runs now and that a line called compiled before."""
-    gone = {
-        name
-        for change in verdict.changes
-        if change.is_gone and change.kind == "graph" and change.cause != OUTSIDE
-        for name in called_in(change.where.code)
-    }
-    first = one.first
-    stack = first.stack if isinstance(first, Graph) else ()
-    return next((frame for frame in stack if frame.function.rpartition(".")[2] in gone), None)
-
-
-def _was_compiled(one: Occurrence, verdict: Verdict) -> bool:
-    """Return whether the operation may be in a function that used to be called compiled."""
-    return any(
-        gone.is_gone
-        and gone.layer == one.change.layer
-        and gone.where.function != one.where.function
-        for gone in verdict.changes
-        if gone.kind == "graph" and gone.cause != OUTSIDE
-    )
 
 
 def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
@@ -407,7 +318,7 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
         signed(sign, f"{item.reason}{source}{process(item)}", name),
         *of_graph(item, count),
         *at(item.where, count),
-        *_set("by way of", item.origin, (item.where, *item.stack)),
+        *line_of_source("by way of", item.origin, (item.where, *item.stack)),
         *to_try(advice.short(item)),
         *calls(item.stack[:-1]),
     ]
@@ -445,17 +356,11 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
 def _again(item: Recompile) -> Iterator[TextLine]:
     """Yield the line of the guard, the line that sets the guarded value, and the function."""
     yield from at(item.guard)
-    origin = _set("set in", item.origin, (item.guard, item.where, *item.stack))
+    origin = line_of_source("set in", item.origin, (item.guard, item.where, *item.stack))
     if item.guard.file and item.where.file:
         yield from (*origin, detail(f"recompiles {position(item.where)}"))
     else:
         yield from (*at(item.where), *origin)
-
-
-def _set(words: str, origin: Frame, shown: Sequence[Frame]) -> Iterator[TextLine]:
-    """Yield the line that sets something, unless it is shown anyway."""
-    if origin.file and origin not in shown:
-        yield from (detail(f"{words} {position(origin)}"), *code(origin))
 
 
 def _callers(item: Recompile) -> Sequence[Frame]:
