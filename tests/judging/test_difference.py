@@ -151,6 +151,7 @@ def a_record(draw: random.Random, known: Record | None) -> Record:
         graphs.append(Graph(layer, name, cause, 2, where=draw.choice(places)))
     breaks = [Break("dynamo", "print", place) for place in places if draw.random() < 0.3]
     eager = [Eager("dynamo", "skipped", place) for place in places if draw.random() < 0.2]
+    again = sum((item.layer, item.cause) == ("dynamo", "recompile") for item in graphs)
     return Record(
         ("dynamo", "xla"),
         {
@@ -158,6 +159,7 @@ def a_record(draw: random.Random, known: Record | None) -> Record:
             for layer in ("dynamo", "xla")
             if (count := sum(item.layer == layer for item in graphs))
         },
+        recompiles={"dynamo": again} if again else {},
         frames=Frames(1),
         breaks=tuple(breaks),
         eager=tuple(eager),
