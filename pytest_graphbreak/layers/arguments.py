@@ -23,6 +23,7 @@ from pytest_graphbreak.layers.statements import (
     slice_of,
     statement_at,
     tree_of,
+    word_of,
 )
 from pytest_graphbreak.model.stacks import Line
 
@@ -68,7 +69,7 @@ def _calls_parts(caller: Line, source: Source) -> bool:
         if isinstance(loop, ast.For)
         for name in names_in(loop.target)
     }
-    return any(_word(call.func) in parts for call in calls_at(caller, source))
+    return any(word_of(call.func) in parts for call in calls_at(caller, source))
 
 
 def _from_parameters(
@@ -96,13 +97,13 @@ def feeding(line: Line, files: Sequence[str], source: Source) -> Iterator[Line]:
     head = getattr(statement, "iter", statement)
     for node in ast.walk(head) if head is not None else ():
         if isinstance(node, ast.Call):
-            yield from _returned(_word(node.func), files, source)
+            yield from _returned(word_of(node.func), files, source)
     reads = names_in(head).intersection(parameters := parameters_of(line, source))
     calls = [
         (file, node)
         for file in files
         for node in ast.walk(tree_of(file, source))
-        if isinstance(node, ast.Call) and _word(node.func) == getattr(scope, "name", "")
+        if isinstance(node, ast.Call) and word_of(node.func) == getattr(scope, "name", "")
     ]
     if len(calls) != 1:
         return
@@ -131,10 +132,6 @@ def _named_functions(tree: ast.Module, line: int) -> list[ast.FunctionDef]:
     found = [one for one in functions_of(tree) if isinstance(one, ast.FunctionDef)]
     around = [one for one in found if one.lineno <= line <= (one.end_lineno or 0)]
     return sorted(around, key=lambda one: -one.lineno)
-
-
-def _word(function: ast.expr) -> str:
-    return str(getattr(function, "attr", getattr(function, "id", "")))
 
 
 def extended(callers: Sequence[Line], source: Source) -> Line | None:

@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.layers.statements import (
-    FUNCTIONS,
     Source,
     around,
     line_of,
@@ -25,11 +24,16 @@ from pytest_graphbreak.layers.statements import (
     sets_of,
     tree_of,
 )
-from pytest_graphbreak.layers.uncompiled import Helpers, no_helpers, turns_off
+from pytest_graphbreak.layers.uncompiled import (
+    DEPTH,
+    Helpers,
+    given_to,
+    names_compile,
+    no_helpers,
+    turns_off,
+)
 from pytest_graphbreak.model.stacks import Line
 
-_DEPTH: Final = 3
-"""How many helpers of a test are followed, one called by the other."""
 _CALLING_BUILTINS: Final = frozenset({"map", "filter", "exec", "eval", "getattr"})
 _CALLING: Final = frozenset({"reduce", "vmap", "functional_call", "checkpoint", "partial"})
 """Functions that call what they are given, or give back something that nobody sees here."""
@@ -111,7 +115,7 @@ class _CallingScope:
         for node in ast.walk(self.node):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not self.node:
                 self.inner.add(node.name)
-                if any(_compiles(one) or _names_compile(one) for one in node.decorator_list):
+                if any(map(names_compile, node.decorator_list)):
                     self.compiled.add(node.name)
             elif turns_off(node) or _disables(node):
                 self.doubtful = self.doubtful or getattr(node, "lineno", self.code.line)
@@ -128,7 +132,7 @@ class _CallingScope:
 
     def _gives_compiled(self, call: ast.Call) -> bool:
         """Return whether a call is one of a function that gives back what it compiled."""
-        if self.depth == _DEPTH or not isinstance(call.func, ast.Name):
+        if self.depth == DEPTH or not isinstance(call.func, ast.Name):
             return False
         helper = self.helpers(self.code.file, call.func.id)
         if helper is None:
@@ -175,13 +179,9 @@ class _CallingScope:
         return here
 
     def _in_helper(self, call: ast.Call, helper: Line) -> Line | None:
-        if self.depth == _DEPTH:
+        if self.depth == DEPTH:
             return line_of(self.code.file, call.lineno, self.source)
-        function = around(helper, self.source)
-        given: dict[str, ast.expr] = {one.arg: one.value for one in call.keywords if one.arg}
-        if isinstance(function, FUNCTIONS):
-            names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-            given |= dict(zip(names, call.args, strict=False))
+        given = given_to(helper, call, self.source)
         passed = {name for name, value in given.items() if _root(value) in self.compiled}
         deeper = self.depth + 1
         scope = _CallingScope.of(helper, self.source, self.helpers, frozenset(passed), deeper)
@@ -221,11 +221,7 @@ def _with_parents(
 
 def _compiles(node: ast.AST) -> bool:
     """Return whether a node calls ``torch.compile`` or the method ``compile`` of a module."""
-    return isinstance(node, ast.Call) and _names_compile(node.func)
-
-
-def _names_compile(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "compile" and _root(node) != "re"
+    return isinstance(node, ast.Call) and names_compile(node)
 
 
 def _disables(node: ast.AST) -> bool:

@@ -189,6 +189,11 @@ def _hands_on(value: ast.expr) -> bool:
     return False
 
 
+def word_of(node: ast.AST) -> str:
+    """Return the name of a variable or of an attribute; empty for other nodes."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def called_in(code: str) -> set[str]:
     """Return the names of the functions and methods that a line of code calls."""
     try:
@@ -196,7 +201,7 @@ def called_in(code: str) -> set[str]:
     except (SyntaxError, ValueError):
         return set()
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
+    return {word_of(one) for one in calls}
 
 
 def parameters_of(line: Line, source: Source) -> list[str]:

@@ -22,6 +22,7 @@ from pytest_graphbreak.layers.statements import (
     parameters_of,
     sets_of,
     tree_of,
+    word_of,
 )
 from pytest_graphbreak.model.stacks import Line
 
@@ -29,7 +30,7 @@ _METHODS: Final = ("forward", "__call__")
 _RESETS: Final = ("torch._dynamo.reset", "torch.compiler.reset", "dynamo.reset")
 """How the names of the functions begin that make Dynamo forget: ``reset_code_caches`` is one."""
 _MOST_LINES: Final = 3
-_DEPTH: Final = 3
+DEPTH: Final = 3
 """How many helpers of a test are followed, one called by the other."""
 
 Helpers = Callable[[str, str], Line | None]
@@ -89,8 +90,7 @@ def uses(name: str, files: Iterable[str], source: Source) -> list[Line]:
         (file, node.lineno): None
         for file in files
         for node in ast.walk(tree_of(file, source))
-        if isinstance(node, ast.Attribute | ast.Name)
-        and getattr(node, "attr", getattr(node, "id", "")) == name
+        if isinstance(node, ast.Attribute | ast.Name) and word_of(node) == name
     }
     return [line_of(file, line, source) for file, line in sorted(lines)][:_MOST_LINES]
 
@@ -110,7 +110,7 @@ def disables(code: str, files: Iterable[str], source: Source) -> Line | None:
 
 
 def _with_helpers(
-    code: Line, source: Source, helpers: Helpers, depth: int = _DEPTH
+    code: Line, source: Source, helpers: Helpers, depth: int = DEPTH
 ) -> Iterator[tuple[str, ast.AST]]:
     """Yield a function and the project's functions that it calls, each with its file."""
     scope = around(code, source)
@@ -122,7 +122,7 @@ def _with_helpers(
 
 def _words(node: ast.AST) -> set[str]:
     """Return the names and attributes in an expression."""
-    return {getattr(one, "attr", getattr(one, "id", "")) for one in ast.walk(node)}
+    return {word_of(one) for one in ast.walk(node)}
 
 
 def loops(test: Line, source: Source, helpers: Helpers = no_helpers) -> Iterator[Line]:
@@ -154,7 +154,7 @@ def resets(test: Line, source: Source, helpers: Helpers = no_helpers) -> Line | 
 
 
 def _renamed(
-    known: set[str], code: Line, source: Source, helpers: Helpers, depth: int = _DEPTH
+    known: set[str], code: Line, source: Source, helpers: Helpers, depth: int = DEPTH
 ) -> Line | None:
     """Return the line that turns the compiler off, or only gives what is known another name."""
     scope = around(code, source)
@@ -167,12 +167,17 @@ def _renamed(
         helper = helpers(code.file, call.func.id)
         if helper is None:
             continue
-        given = dict(zip(parameters_of(helper, source), call.args, strict=False))
-        given |= {one.arg: one.value for one in call.keywords if one.arg}
+        given = given_to(helper, call, source)
         passed = {name for name, value in given.items() if names_in(value) & names}
         if line := _renamed(known | passed, helper, source, helpers, depth - 1):
             return line
     return None
+
+
+def given_to(helper: Line, call: ast.Call, source: Source) -> dict[str, ast.expr]:
+    """Return what a call passes to a function, by its parameters."""
+    given = dict(zip(parameters_of(helper, source), call.args, strict=False))
+    return given | {one.arg: one.value for one in call.keywords if one.arg}
 
 
 def _made(known: set[str], scope: ast.AST) -> list[Set]:
@@ -196,13 +201,17 @@ def _compiling(scope: ast.AST, name: str = "") -> list[ast.expr]:
     found: list[ast.expr] = []
     for node in ast.walk(scope):
         if isinstance(node, ast.FunctionDef) and name in ("", node.name):
-            found += [one for one in node.decorator_list if _compiles(one)]
-        elif isinstance(node, ast.Call) and _compiles(node) and (not name or name in _words(node)):
+            found += [one for one in node.decorator_list if names_compile(one)]
+        elif (
+            isinstance(node, ast.Call)
+            and names_compile(node)
+            and (not name or name in _words(node))
+        ):
             found.append(node)
     return [*dict.fromkeys(found)]
 
 
-def _compiles(node: ast.AST) -> bool:
+def names_compile(node: ast.AST) -> bool:
     """Return whether a node is ``compile`` of torch or of a module, or calls it."""
     named = node.func if isinstance(node, ast.Call) else node
     return (
@@ -222,7 +231,7 @@ def _inner(scope: ast.AST) -> Iterator[Set]:
 def turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
     """Return whether a node is ``disable=`` of a call, ``config.disable`` or ``set_stance``."""
     if isinstance(node, ast.Attribute):
-        parent = getattr(node.value, "attr", getattr(node.value, "id", ""))
+        parent = word_of(node.value)
         return node.attr == "set_stance" or (node.attr, parent) == ("disable", "config")
     if not isinstance(node, ast.keyword) or node.arg != "disable":
         return False

@@ -109,8 +109,7 @@ class OwnSourceLines(SourceLines):
         return tuple(dict.fromkeys((self._test.file, *filter(self._is_own, files))))
 
     def _is_own(self, file: str) -> bool:
-        path = Path(file)
-        return path.is_relative_to(self._root) and "site-packages" not in path.parts
+        return Path(file).is_relative_to(self._root) and not arguments.is_library(file)
 
     def _helper(self, file: str, name: str) -> Line | None:
         """Return the ``def`` of a function below the root that a module calls by a name."""
