@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -45,7 +44,7 @@ LONGEST: Final = 1000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. A usage error exits with 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name = arguments[0] if arguments and arguments[0] in _present() else None
+    name = arguments[0] if arguments and arguments[0] in COMMANDS else None
     rest: list[str] = []
     if name in REST and "--" in arguments:
         at = arguments.index("--")
@@ -107,28 +106,17 @@ def _guarded(parsed: argparse.Namespace) -> int:
 
 def _words(error: Exception) -> str:
     """Return the error as one line of limited length."""
+    from pytest_graphbreak.text.output import located
+
     if isinstance(error, RecursionError):
         return "the input is nested too deeply"
     if isinstance(error, MemoryError):
         return "the input needs more memory than there is"
-    if isinstance(error, OSError) and error.strerror:
-        where = "" if error.filename is None else f"{error.filename}: "
-        return f"{where}{error.strerror}"[:LONGEST]
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words[:LONGEST]
+    return (" ".join(located(error).split()) or type(error).__name__)[:LONGEST]
 
 
 def _module(name: str) -> str:
     return f"pytest_graphbreak.cli.{name.replace('-', '_')}"
-
-
-def _present() -> dict[str, str]:
-    """Return the commands of this version, whose modules exist."""
-    return {
-        name: text
-        for name, text in COMMANDS.items()
-        if importlib.util.find_spec(_module(name)) is not None
-    }
 
 
 class _Parser(argparse.ArgumentParser):
@@ -153,7 +141,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         "--version", action="version", version=f"graphbreak {version('pytest-graphbreak')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, text in _present().items():
+    for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name == chosen:
             importlib.import_module(_module(name)).add_arguments(command)

@@ -46,7 +46,7 @@ IN_FULL: Final = 500
 """The number of changes that are shown with their places; further ones get one line each."""
 _Filter = Callable[[str], bool]
 _Item = TypeVar("_Item", BaselinePlace, Cause)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -211,7 +211,7 @@ def refuse(together: Union, base_profile: str | None) -> None:
             split_nodeid(seen.nodeid)
         except BaselineError as error:
             raise ReportError(f"{seen.report.name}: {error}") from None
-        if _CONTROL.search(seen.nodeid):
+        if CONTROL.search(seen.nodeid):
             raise ReportError(
                 f"{seen.report.name}: {seen.nodeid!r} has control characters, which pytest "
                 "never leaves in a node id"

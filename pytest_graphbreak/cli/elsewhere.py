@@ -122,8 +122,7 @@ def cleared_up() -> Iterator[None]:
             raise
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
-                number = stream.fileno()
-                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise Terminated(came[0]) from None
     finally:
         for number, handler in before.items():

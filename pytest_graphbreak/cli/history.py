@@ -202,16 +202,14 @@ def page_data(found: History) -> Plain:
             }
             for commit in commits
         ],
-        "places": [_named_place(place) for place, _ in places],
-    }
-
-
-def _named_place(place: Place) -> Plain:
-    """Return the name of a cause, its place, and the line."""
-    return {
-        "name": printable(_name(place)),
-        "where": printable(place.where),
-        "code": printable(cut(place.code)),
+        "places": [
+            {
+                "name": printable(_name(place)),
+                "where": printable(place.where),
+                "code": printable(cut(place.code)),
+            }
+            for place, _ in places
+        ],
     }
 
 

@@ -25,6 +25,7 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
+from pytest_graphbreak.cli.accept import CONTROL
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import MOST, listing, say
 from pytest_graphbreak.config.checkout import Checkout, find
@@ -57,7 +58,6 @@ MOST_ROWS: Final = 250_000
 """The number of rows in one file."""
 
 _COUNT: Final = re.compile(r"([0-9]{1,9})(?:\.0)?")  # pandas writes 3.0 if another is empty
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class ExpectationsError(UserError):
@@ -162,7 +162,7 @@ def _row(path: str, line: int, header: list[str], cells: list[str]) -> ExpectedR
         return f"{len(cells)} cells, and the header has {len(header)}"
     values = dict(zip(header, cells, strict=True))
     name = values["name"]
-    if not name or _CONTROL.search(name):
+    if not name or CONTROL.search(name):
         return f"{name!r} is no name of a model"
     counts: dict[str, int | None] = {}
     for column in (*ONE_GRAPH, CALLS):

@@ -26,7 +26,7 @@ from pytest_graphbreak.report import json, logs
 from pytest_graphbreak.report.footer import Case
 from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.output import TextLine, UserError
+from pytest_graphbreak.text.output import TextLine, UserError, located
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
@@ -119,7 +119,7 @@ def _here(
                 return code, status
             return code, watched.Status()
     except OSError as error:  # ``program`` shows those of the script itself
-        status = watched.Status(state=watched.ENDED, refused=_words(error))
+        status = watched.Status(state=watched.ENDED, refused=located(error))
         if channel is not None:
             channel.send(status)
         return UNUSABLE, status
@@ -150,12 +150,6 @@ def _observed(asked: str, log: str) -> Iterator[None]:
         yield
     finally:
         turn_off()
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def _name(program: UserProgram, root: Path) -> str:

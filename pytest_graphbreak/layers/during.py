@@ -58,7 +58,6 @@ class Viewer(Protocol):
 
     def extents(self) -> Extents:
         """Return how much each source has reported up to now. Does not raise."""
-        ...
 
 
 @dataclass(eq=False, slots=True)

@@ -19,6 +19,9 @@ from typing import Any, Final
 Hook = Callable[..., Any]
 """A function called as ``hook(original, *args, **kwargs)``; returns what the original returns."""
 
+Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
+"""A function that handles the arguments of a call."""
+
 Before = Callable[[tuple[Any, ...]], Any]
 """A function called with the positional arguments; what it returns is passed to ``After``."""
 
@@ -71,6 +74,31 @@ class Patch:
             delattr(self.owner, self.attribute)
         else:
             setattr(self.owner, self.attribute, self.original)
+
+
+def noting(note: Note, failed: Callable[[Exception], None], *, after: bool = False) -> Hook:
+    """Return a hook that notes a call before it makes it, or ``after`` it returned.
+
+    A fault of ``note`` goes to ``failed`` and never to the user's code; in Dynamo's it would become
+    an ``InternalTorchDynamoError``.
+    """
+
+    def noted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            note(args, kwargs)
+        except Exception as fault:
+            failed(fault)
+
+    def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if not after:
+            noted(args, kwargs)
+        result = original(*args, **kwargs)
+        if after:
+            noted(args, kwargs)
+        return result
+
+    return hook
 
 
 def nothing(token: Any, result: Any) -> None:

@@ -144,7 +144,8 @@ class _Reader(Watcher):
         self._torch.finish()
         self._tt.finish()
         guesses = self._tt.guesses()
-        layers = [self._dynamo_layer(), self._origins.record(), self._tt_layer(guesses)]
+        dynamo = self._dynamo.record() if self._dynamo.seen else None
+        layers = [dynamo, self._origins.record(), self._tt_layer(guesses)]
         signs = Signs(
             dynamo=frozenset(self._dynamo.seen),
             xla=bool(self._origins.compilations),
@@ -221,9 +222,6 @@ class _Reader(Watcher):
             number = sum(guess.graphs for guess in guesses.values())
             return record_of("tt", graphs=number, graph_list=_guessed(guesses))
         return record_of("tt") if self._tt.levels else None
-
-    def _dynamo_layer(self) -> Record | None:
-        return self._dynamo.record() if self._dynamo.seen else None
 
 
 def _graph(program: Program, several: bool) -> Graph:

@@ -54,6 +54,12 @@ def first_line(code: CodeType) -> Line:
     return Line(code.co_filename, code.co_firstlineno, code.co_name)
 
 
+def line_of(code: CodeType, instruction: int) -> Line:
+    """Return a function with the line of one of its instructions."""
+    at = (line for begin, end, line in code.co_lines() if begin <= instruction < end and line)
+    return Line(code.co_filename, next(at, code.co_firstlineno), code.co_name)
+
+
 def of_traceback(trace: TracebackType | None) -> tuple[Line, ...]:
     """Return the lines that an exception came by, the one that raised it last."""
     return tuple(line_at(frame, line) for frame, line in walk_tb(trace))

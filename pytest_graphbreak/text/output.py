@@ -156,6 +156,12 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
+def located(error: Exception) -> str:
+    """Return why something failed, after the name of the file if it was one."""
+    file = getattr(error, "filename", None)
+    return reason(error) if file is None else f"{file}: {reason(error)}"
+
+
 # Numbers with their nouns, in the format of all texts.
 
 

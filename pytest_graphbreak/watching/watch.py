@@ -93,11 +93,9 @@ class GraphBudget(Protocol):
         self, max_graphs: int | None = None, **limits: Unpack[Limits]
     ) -> AbstractContextManager[Seen]:
         """Watch a block, as ``observe`` does; files are named from pytest's rootdir."""
-        ...
 
     def steps(self, warm: int = 1) -> Steps:
         """Return a block for the steps of a loop: see ``Steps``."""
-        ...
 
 
 def watch(

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import NOTIFIER
+from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, Listener
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.record import Record
@@ -111,7 +111,7 @@ def _identity(file: int) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-class Reporter:
+class Reporter(Listener):
     """Sends what was observed in the script's process: ``peek`` returns it, ``name`` what runs."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Reporter:
         self._before: list[tuple[str, Any]] = []
 
     def __enter__(self) -> Reporter:
-        if NOTIFIER.listener is None:
+        if NOTIFIER.listener is NOBODY:
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
             # The state is sent before the process ends, or becomes another program.
@@ -138,11 +138,9 @@ class Reporter:
 
     def __exit__(self, *_: object) -> None:
         if NOTIFIER.listener is self:
-            NOTIFIER.listener = None
+            NOTIFIER.listener = NOBODY
         for name, original in self._before:
             setattr(os, name, original)
-
-    def begins(self) -> None: ...
 
     def ends(self) -> None:
         self.noted()

@@ -33,35 +33,27 @@ class Bisectable(Protocol):
 
         Raises ``ElsewhereError`` if they cannot be searched.
         """
-        ...
 
     def before(self, name: str) -> str:
         """Return the predecessor of an answer."""
-        ...
 
     def measure(self, name: str) -> SuiteRun:
         """Run the test on this candidate."""
-        ...
 
     def status(self) -> str:
         """Return the progress of the run."""
-        ...
 
     def title(self, name: str) -> str:
         """Return one line about a commit or a release."""
-        ...
 
     def label(self, name: str) -> str:
         """Return a short name for it."""
-        ...
 
     def difference(self, before: str, after: str, file: str) -> str:
         """Return the unified diff of a file, as records name it; empty if it is unchanged."""
-        ...
 
     def changed(self, before: str, after: str) -> list[str]:
         """Return what else to name: the files of a commit, the packages installed along with it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.cli.versions.commits import CommitInfo, UserCheckout, Worktrees, paths
-from pytest_graphbreak.cli.versions.environment import SuiteRun, Tests, present, python_path
+from pytest_graphbreak.cli.versions.environment import SuiteRun, Tests, present
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.report import TestReport
@@ -133,8 +133,7 @@ class Commits:
                     why=f"--setup ended with {done.code}: {last}", words=done.last(WORDS)
                 )
         nodeid = f"{os.path.relpath(tree / file, here)}{self._mark}{self._rest}"
-        variables = python_path(*(tree / one for one in self._imports))
-        variables[CHECKOUT] = os.path.realpath(self.checkout.top)
+        variables = _variables(self.checkout, tree, self._imports)
         return self._tests.run(
             present(), f"run{self._runs}", cwd=here, first=[nodeid], variables=variables
         )
@@ -146,6 +145,13 @@ class Commits:
         with contextlib.suppress(GitError):
             return self.checkout.renamed(name, self._reference).get(self._path, self._path)
         return self._path
+
+
+def _variables(checkout: UserCheckout, tree: Path, imports: Iterable[Path]) -> dict[str, str]:
+    """Return the variables of a run in a worktree, whose ``imports`` precede what is installed."""
+    path = [*(str(tree / one) for one in imports), os.environ.get("PYTHONPATH")]
+    joined = os.pathsep.join(filter(None, path))
+    return {"PYTHONPATH": joined, CHECKOUT: os.path.realpath(checkout.top)}
 
 
 def outcomes(
@@ -171,8 +177,7 @@ def outcomes(
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(one, copy)
         here = tree / checkout.below
-        variables = python_path(*(tree / one for one in paths(checkout)))
-        variables[CHECKOUT] = str(top)
+        variables = _variables(checkout, tree, paths(checkout))
         names = [os.path.relpath(tree / place.relative_to(top), here) for place in places.values()]
         ran = Tests(runner, ()).run(
             present(), "at_commit", cwd=here, first=names, variables=variables

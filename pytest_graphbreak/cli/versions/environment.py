@@ -319,9 +319,3 @@ def _why(ended: CommandResult) -> str:
     raised = [line for line in errors if _RAISED.match(line)]
     line = (raised[-1:] or errors[:1] or ended.last(1) or ["nothing was printed"])[0]
     return f"{line.removeprefix('E ').strip()} (exit {ended.code})"
-
-
-def python_path(*directories: Path) -> dict[str, str]:
-    """Return the variable that puts directories before installed packages."""
-    before = os.environ.get("PYTHONPATH")
-    return {"PYTHONPATH": os.pathsep.join([*map(str, directories), *([before] if before else [])])}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_graphbreak.layers import during
-from pytest_graphbreak.layers.base import NOTIFIER, Observer, Window
+from pytest_graphbreak.layers.base import NOTIFIER, Listener, Observer, Window
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
 from pytest_graphbreak.model.merging import merge
@@ -24,7 +24,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 
-class Child:
+class Child(Listener):
     """This process as the child of a test. It is watched to its end."""
 
     def __init__(

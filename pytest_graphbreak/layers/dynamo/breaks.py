@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from traceback import walk_tb
 from types import CodeType, TracebackType
 from typing import Any
@@ -31,11 +32,8 @@ from pytest_graphbreak.layers.dynamo.events import (
     say,
 )
 from pytest_graphbreak.layers.dynamo.private import Name
-from pytest_graphbreak.layers.hooks import Hook, caller
+from pytest_graphbreak.layers.hooks import Hook, Note, caller, noting
 from pytest_graphbreak.model.stacks import Line, first_line
-
-_Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
-"""A function that handles the arguments of a call."""
 
 
 class BreakSensors:
@@ -59,43 +57,18 @@ class BreakSensors:
     def hooks(self) -> dict[Name, Hook]:
         """Return the hook of each private name by which a version of torch reports breaks."""
         return {
-            names.BREAK: self._before("graph breaks", self._method_logs),
-            names.BREAK_29: self._before("graph breaks", self._log_graph_break),
-            names.SUPPRESS: self._before("functions left to eager", self._format_error),
+            names.BREAK: self._noting("graph breaks", self._method_logs),
+            names.BREAK_29: self._noting("graph breaks", self._log_graph_break),
+            names.SUPPRESS: self._noting("functions left to eager", self._format_error),
             # Until 2.9 and 2.10: breaks that are in no log. The exception is followed instead.
-            names.UNSUPPORTED_INIT: self._after("graph breaks", self._unsupported),
-            names.RESTART: self._before("graph breaks", self._restart),
-            names.STEP: self._before("graph breaks", self._step),
-            names.SKIP: self._after("skipped frames", self._skip),
+            names.UNSUPPORTED_INIT: self._noting("graph breaks", self._unsupported, after=True),
+            names.RESTART: self._noting("graph breaks", self._restart),
+            names.STEP: self._noting("graph breaks", self._step),
+            names.SKIP: self._noting("skipped frames", self._skip, after=True),
         }
 
-    def _before(self, what: str, note: _Note) -> Hook:
-        """Return a hook that notes a call and then makes it."""
-
-        def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            self._noted(what, note, args, kwargs)
-            return original(*args, **kwargs)
-
-        return hook
-
-    def _after(self, what: str, note: _Note) -> Hook:
-        """Return a hook that makes a call and then notes it."""
-
-        def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            result = original(*args, **kwargs)
-            self._noted(what, note, args, kwargs)
-            return result
-
-        return hook
-
-    def _noted(self, what: str, note: _Note, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # An exception of ours would become InternalTorchDynamoError in the user's test.
-        try:
-            note(args, kwargs)
-        except Exception as fault:
-            self._sensor_failed(what, fault)
+    def _noting(self, what: str, note: Note, *, after: bool = False) -> Hook:
+        return noting(note, partial(self._sensor_failed, what), after=after)
 
     def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a method of the translator (from 2.10), which gets the exception from 2.11 on."""
@@ -161,8 +134,7 @@ class BreakSensors:
         """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""
         where = {"exc": 0, "code": 1}
         self._suppressed(*(argument(name, where, args, kwargs) for name in where))
-        if NOTIFIER.listener is not None:  # its attempt has ended before
-            NOTIFIER.listener.noted()
+        NOTIFIER.listener.noted()  # its attempt has ended before
 
     def _suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._local.failed = self._local.failed, None

@@ -89,8 +89,6 @@ class Ledger:
 # What ``torch.compiler.load_cache_artifacts`` brought is found by them, too. They are read,
 # never written. A backend that counts nothing (``eager``, or caches that are off) says nothing.
 
-_CACHE_HITS: Final = ("cache_hit",)
-_CACHE_MISSES: Final = ("cache_miss", "cache_bypass")
 _CACHES: Final = (("aot_autograd", "autograd_"), ("inductor", "fxgraph_"))
 """AOTAutograd's cache comes before inductor's: what is found in it is not looked up there."""
 
@@ -105,8 +103,8 @@ def cache_counts(counters: dict[str, Any] | None) -> CacheCounts:
     boxes = [(dict.get(known, name) or {}, prefix) for name, prefix in _CACHES]
     return tuple(
         (
-            sum(box.get(f"{prefix}{name}", 0) for name in _CACHE_HITS),
-            sum(box.get(f"{prefix}{name}", 0) for name in _CACHE_MISSES),
+            box.get(f"{prefix}cache_hit", 0),
+            box.get(f"{prefix}cache_miss", 0) + box.get(f"{prefix}cache_bypass", 0),
         )
         for box, prefix in boxes
     )

@@ -27,6 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.hooks import around_compiled
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, LineRuns
+from pytest_graphbreak.model.stacks import line_of
 
 LAYER: Final = "dynamo"
 _NAME: Final = "__compiled_fn"
@@ -119,8 +120,7 @@ class GraphRuns:
             times = count * (made.parts if made is not None else 1)
             where = NOWHERE
             if known := self._codes.get(code):
-                line = _line(known[0], instruction)
-                where = places.frame(known[0].co_filename, line, known[0].co_name)
+                where = places.frame(*line_of(known[0], instruction))
             ops = None if made is None or made.whole_ops is None else made.whole_ops * count
             name = made.attempt.id if made is not None else ""
             yield LineRuns(LAYER, "call", name, times, ops, where)
@@ -134,11 +134,3 @@ def since(after: Counted, before: Counted, threads: Iterable[int] = ()) -> Count
         for key, count in after.items()
         if count > before.get(key, 0) and key[1][2] not in left
     }
-
-
-def _line(code: CodeType, instruction: int) -> int:
-    found = code.co_firstlineno
-    for begin, end, line in code.co_lines():
-        if begin <= instruction < end and line is not None:
-            return line
-    return found

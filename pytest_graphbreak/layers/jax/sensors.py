@@ -14,11 +14,11 @@ import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from types import FrameType
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName
-from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller
+from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, noting
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
 from pytest_graphbreak.layers.jax.events import (
@@ -183,8 +183,8 @@ class JaxSensors:
             hooks = {
                 private.COMPILE: self._compile,
                 private.BACKEND: self._backend,
-                private.HEARD: self._heard,
-                private.RAISED: self._raised,
+                private.HEARD: noting(self._heard, partial(self.sensor_failed, "programs")),
+                private.RAISED: noting(self._raised, partial(self.sensor_failed, "exceptions")),
             }
             for name, hook in hooks.items():
                 self._patch(name, hook)
@@ -218,23 +218,15 @@ class JaxSensors:
 
     # Code that is not compiled: seen as an exception that leaves a call of jit.
 
-    def _raised(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _raised(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle that JAX prepares an exception which leaves one of its functions."""
-        try:
-            self._stopped(args[0], caller())
-        except Exception as fault:
-            self.sensor_failed("exceptions", fault)
-        return original(*args, **kwargs)
-
-    def _stopped(self, error: BaseException, frame: FrameType | None) -> None:
-        known = self._local.raised
+        error, frame, known = args[0], caller(), self._local.raised
         if not explain.is_jit_boundary(frame) or (known is not None and known() is error):
             return
         if why := explain.stop_reason(error):
             self._local.raised = weakref.ref(error)
             self.events.append(Interrupted(why, explain.stop_stack(error, frame)))
-            if NOTIFIER.listener is not None:
-                NOTIFIER.listener.noted()
+            NOTIFIER.listener.noted()
 
     # One program for each call of compile_or_get_cached.
 
@@ -254,8 +246,7 @@ class JaxSensors:
             local.is_reading = False
         local.compiling.append(False)
         local.is_aot = program.cause == "aot"
-        if listener is not None:
-            listener.begins()
+        listener.begins()
         began = time.perf_counter()
         try:
             try:
@@ -270,8 +261,7 @@ class JaxSensors:
         finally:
             local.compiling.pop()
             local.unheard += 1
-            if listener is not None:
-                listener.ends()
+            listener.ends()
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -281,14 +271,13 @@ class JaxSensors:
             return original(*args, **kwargs)
         return self.kept.made(original, args, kwargs)
 
-    def _heard(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _heard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a duration that JAX reports to its listeners."""
         if args and args[0] == self._event:
             if self._local.unheard:
                 self._local.unheard -= 1
             else:
                 self.events.append(MissedExecutable(str(kwargs.get("fun_name", ""))))
-        return original(*args, **kwargs)
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Executable:
         values = dict(zip(private.COMPILE.parameters, args, strict=False)) | kwargs

@@ -31,7 +31,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.layers.base import Observer, OneWindow
 from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, followed
 from pytest_graphbreak.layers.tt.log import TTLines
@@ -195,10 +195,9 @@ def plugin_loaded() -> bool:
     return False
 
 
-def in_use(environ: Mapping[str, str] | None = None) -> bool:
+def in_use() -> bool:
     """Return whether torch_xla works for the TT device, or will; this opens nothing."""
-    known = os.environ if environ is None else environ
-    return native.loaded() and known.get("PJRT_DEVICE", "").upper() == "TT"
+    return native.loaded() and os.environ.get("PJRT_DEVICE", "").upper() == "TT"
 
 
 class TTObserver(Observer):
@@ -222,28 +221,17 @@ class TTObserver(Observer):
         return through_xla(record)
 
 
-class TTWindow:
+class TTWindow(OneWindow):
     """One stretch of time on the tt layer: what was added to the plugin's log in it."""
 
     def __init__(self) -> None:
-        self._closed = False
-        self._last: Record | None = None
         self._files = LogFiles()
         self._left_threads = LeftThreads()
 
     def excluded(self) -> contextlib.AbstractContextManager[None]:
         return self._files.excluded()
 
-    def peek(self) -> Record | None:
-        return self._last if self._closed else self._observe()
-
-    def close(self) -> Record | None:
-        if not self._closed:
-            self._last = self._observe()
-            self._closed = True
-        return self._last
-
-    def _observe(self) -> Record | None:
+    def _look(self) -> Record | None:
         errors: list[str] = []
         notes: list[str] = []
         seen = TTLines()

@@ -273,8 +273,7 @@ class Recorder:
             self.events.append(event)
         for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
             event.seconds = took
-        if NOTIFIER.listener is not None:
-            NOTIFIER.listener.noted()
+        NOTIFIER.listener.noted()
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer cannot be observed: {text}"

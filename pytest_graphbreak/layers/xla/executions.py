@@ -19,6 +19,7 @@ left out.
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import warnings
@@ -33,7 +34,7 @@ from pytest_graphbreak.layers.hooks import COUNTING, around_kernel, caller
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
-from pytest_graphbreak.model.stacks import Line, users
+from pytest_graphbreak.model.stacks import line_of, users
 
 LAYER: Final = "xla"
 _RAN: Final = ("ExecuteTime", "ExecuteReplicatedTime")
@@ -78,13 +79,7 @@ class Totals(NamedTuple):
         )
 
     def plus(self, other: Totals) -> Totals:
-        return Totals(
-            self.executions + other.executions,
-            self.reads + other.reads,
-            self.ran + other.ran,
-            self.read + other.read,
-            self.ops + other.ops,
-        )
+        return Totals(*map(operator.add, self, other))
 
 
 NOTHING: Final = Totals(0, 0, Counter(), Counter(), Counter())
@@ -282,7 +277,7 @@ class DeviceRuns:
             yield LineRuns(LAYER, "other", count=left, ops=None if ops is None else 0)
 
     def _where(self, stack: Stack, places: Places) -> Frame:
-        lines = [_line(self._codes[code][0], at) for code, at in reversed(stack)]
+        lines = [line_of(self._codes[code][0], at) for code, at in reversed(stack)]
         found = users(lines, places)
         return found[-1] if found else NOWHERE
 
@@ -295,14 +290,6 @@ def _goes_through_the_host(args: tuple[Any, ...], device: Any) -> bool:
     return device.type == "cpu" or (
         device.type == own.type and device.index not in (None, own.index)
     )
-
-
-def _line(code: CodeType, instruction: int) -> Line:
-    number = code.co_firstlineno
-    for begin, end, line in code.co_lines():
-        if begin <= instruction < end and line is not None:
-            number = line
-    return Line(code.co_filename, number, code.co_name)
 
 
 def _sum(metrics: tuple[str, ...]) -> int:

@@ -194,6 +194,15 @@ def wait() -> None:
 VARIABLE = "XLA_AUTO_SPMD_MESH"
 
 
+def give_back(variable: str) -> None:
+    """Put the user's value of a variable back into the C environment."""
+    value = os.environ.get(variable)
+    if value is None:
+        os.unsetenv(variable)
+    else:
+        os.putenv(variable, value)
+
+
 def enabled() -> bool:
     """Return whether caches can be kept apart: auto-sharding takes the variable for a mesh."""
     return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
@@ -234,8 +243,7 @@ class CacheKeys:
         self._apply()
 
     def _apply(self) -> None:
-        value = self._values[-1] if self._values else os.environ.get(VARIABLE)
-        if value is None:
-            os.unsetenv(VARIABLE)
+        if self._values:
+            os.putenv(VARIABLE, self._values[-1])
         else:
-            os.putenv(VARIABLE, value)
+            give_back(VARIABLE)

@@ -270,11 +270,7 @@ class DebugFile:
             return
         self._lent = False
         for name in (*SETTINGS, FILE):
-            value = os.environ.get(name)
-            if value is None:
-                os.unsetenv(name)
-            else:
-                os.putenv(name, value)
+            native.give_back(name)
 
     def _in_child(self) -> None:
         """Open a file for a forked child: its compilations must not go to the parent's file."""
