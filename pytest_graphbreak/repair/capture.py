@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.compare import Flat, flatten
 from pytest_graphbreak.repair.others import FIRST, OtherInputs
+from pytest_graphbreak.text.output import raised
 
 MOST_CALLS: Final = 64
 """The number of calls of one run whose outputs are kept."""
@@ -106,11 +107,10 @@ class Capture:
         if not self.options:
             self.options = {name: _named(value) for name, value in options.items()}
         compiled = inner(model, **options)
+        entry = CompiledCall(model, compiled)
         if isinstance(compiled, torch.nn.Module):
-            entry = CompiledCall(model, compiled)
             compiled.__dict__["forward"] = self._around(entry, compiled.forward)
         else:
-            entry = CompiledCall(model, compiled)
             entry.compiled = compiled = self._around(entry, compiled)
         self.entries.append(entry)
         return compiled
@@ -211,9 +211,7 @@ class Capture:
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
         except Exception as error:
-            return (
-                f"raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            )
+            return f"raises {raised(error)}"
         finally:
             self._depth -= 1
 
@@ -258,9 +256,9 @@ def error_kept(answer: dict[str, Any]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise
-    except BaseException as raised:  # includes SystemExit and pytest's outcomes
-        if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
-            answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
+    except BaseException as error:  # includes SystemExit and pytest's outcomes
+        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            answer["error"] = raised(error)
 
 
 def _named(option: Any) -> Any:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_graphbreak.text.output import raised
+
 Answer = dict[str, Any]
 
 _OTHERS: Final = {"cut": "cut", "timing": "timing", "exporting": "exporting"}
@@ -86,12 +88,12 @@ def _noted(ended: Answer) -> Iterator[None]:
             ended["error"] = f"the script ended with {left.code}"
     except KeyboardInterrupt:
         raise
-    except BaseException as raised:  # pytest's outcomes are not Exceptions
+    except BaseException as error:  # pytest's outcomes are not Exceptions
         # A test that exceeds its budget did what is expected here.
-        over = type(raised).__name__ == "GraphBudgetFailure"
-        ended["error"] = None if over else _words(raised)
+        over = type(error).__name__ == "GraphBudgetFailure"
+        ended["error"] = None if over else raised(error)
         ended["traceback"] = traceback.format_exc()
-        ended["exception"] = [type(raised).__name__, str(raised)]
+        ended["exception"] = [type(error).__name__, str(error)]
 
 
 def _recorded(order: Answer, recorder: Any) -> Answer:
@@ -208,11 +210,6 @@ def _other_error(old: str, new: str) -> str | None:
 
 
 _OWN: Final = ("ValueError", "AssertionError", "KeyError", "NotImplementedError")
-
-
-def _words(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}".rstrip(": ")
 
 
 def _go(order: Answer, around: Callable[[], Any]) -> Answer | None:

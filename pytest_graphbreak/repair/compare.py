@@ -127,12 +127,8 @@ def digest(module: torch.nn.Module) -> str:
 
 def called(entries: Any) -> str | None:
     """Return the digest of the module that was compiled and called first; None if there is none."""
-    for entry in entries:
-        if not entry.called:
-            continue
-        own = getattr(entry.original, "__self__", entry.original)
-        for one in (own, *entry.args[:1]):
-            if isinstance(one, torch.nn.Module):
-                return digest(one)
+    entry = next((one for one in entries if one.called), None)
+    if entry is None:
         return None
-    return None
+    given = (getattr(entry.original, "__self__", entry.original), *entry.args[:1])
+    return next((digest(one) for one in given if isinstance(one, torch.nn.Module)), None)

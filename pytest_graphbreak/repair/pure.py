@@ -10,7 +10,7 @@ import ast
 import builtins
 from typing import Final
 
-from pytest_graphbreak.repair.source import DEFINITIONS, Function
+from pytest_graphbreak.repair.source import Function, functions
 
 _MODULES: Final = frozenset(
     {"binascii", "hashlib", "itertools", "math", "numpy", "operator", "scipy", "torch", "zlib"}
@@ -46,25 +46,7 @@ _BUILTINS: Final = frozenset({"abs", "min", "max", "float", "int", "len", "round
 
 def find(source: str, name: str) -> Function | None:
     """Return the ``def`` of a qualified name, or None."""
-    body: list[ast.stmt] = ast.parse(source).body
-    found: ast.stmt | None = None
-    for part in name.replace(".<locals>", "").split("."):
-        found = next((one for one in _statements(body) if getattr(one, "name", "") == part), None)
-        if found is None:
-            return None
-        body = getattr(found, "body", [])
-    return found if isinstance(found, Function) else None
-
-
-def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements of a body, including nested blocks but not nested functions."""
-    found: list[ast.stmt] = []
-    for one in body:
-        found.append(one)
-        if not isinstance(one, DEFINITIONS):
-            for block in ("body", "orelse", "finalbody"):
-                found += _statements(getattr(one, block, []))
-    return found
+    return next(functions(ast.parse(source), name), None)
 
 
 def parameters(function: Function) -> list[str]:

@@ -11,7 +11,7 @@ import io
 import re
 import symtable
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,6 +62,25 @@ FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS: Final = (*FUNCTIONS, ast.ClassDef)
 _CALL: Final = re.compile(r"([A-Za-z_][\w.]*)(\(?)")
 IMPORTS: Final = (ast.Import, ast.ImportFrom)
+
+
+def alike(text: Sequence[str], code: str) -> set[int]:
+    """Return the numbers of the lines that read like ``code``, whatever their white space."""
+    words = code.split()
+    return {number for number, line in enumerate(text, 1) if line.split() == words}
+
+
+def functions(node: ast.AST, wanted: str, name: str = "") -> Iterator[Function]:
+    """Yield the functions with a qualified name, as Python writes it."""
+    for one in ast.iter_child_nodes(node):
+        if isinstance(one, DEFINITIONS):
+            own = f"{name}{one.name}"
+            if own == wanted and isinstance(one, Function):
+                yield one
+            inner = f"{own}." if isinstance(one, ast.ClassDef) else f"{own}.<locals>."
+            yield from functions(one, wanted, inner)
+        else:
+            yield from functions(one, wanted, name)
 
 
 def arguments(node: Function) -> set[str]:

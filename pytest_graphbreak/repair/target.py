@@ -13,6 +13,7 @@ from pytest_graphbreak.text.output import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """Names that pytest collects by default, also after a suffix is added."""
+_TEST_WORDS: Final = re.compile(r"^(?:tests?_)+|(?:_tests?)+$")
 
 
 class TargetError(UserError):
@@ -50,7 +51,7 @@ class Target:
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
             return stem
-        plain = _without_test(stem)
+        plain = _TEST_WORDS.sub("", stem)
         return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain
 
     def beside(self, suffix: str) -> Target:
@@ -82,14 +83,3 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
     except (SyntaxError, ValueError) as error:
         raise TargetError(f"{name}: not valid Python: {error}") from None
     return Target(path, test, tuple(arguments))
-
-
-def _without_test(stem: str) -> str:
-    """Return a name without the words ``test`` and ``tests`` at its ends."""
-    words = stem.split("_")
-    first, last = 0, len(words)
-    while first < last - 1 and words[first] in ("test", "tests"):
-        first += 1
-    while last > first + 1 and words[last - 1] in ("test", "tests"):
-        last -= 1
-    return "_".join(words[first:last])

@@ -156,6 +156,12 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
+def raised(error: BaseException) -> str:
+    """Return the type and the first line of an exception: ``ValueError: no such name``."""
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def located(error: Exception) -> str:
     """Return why something failed, after the name of the file if it was one."""
     file = getattr(error, "filename", None)

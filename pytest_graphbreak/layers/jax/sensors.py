@@ -35,6 +35,7 @@ from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutable
 from pytest_graphbreak.layers.jax.traces import KeptTraces
 from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.text.output import raised
 
 # Reading the StableHLO module of a program: operations, inputs, outputs, calls of Python.
 
@@ -203,7 +204,7 @@ class JaxSensors:
         except MissingName:
             pass  # the check reports it
         except Exception as fault:
-            self.errors.append(_unseen(f"{name.path}: {_say(fault)}"))
+            self.errors.append(_unseen(f"{name.path}: {raised(fault)}"))
 
     def _detach(self) -> None:
         self._imports.detach()
@@ -214,7 +215,7 @@ class JaxSensors:
         self.ledger.clear()
 
     def sensor_failed(self, what: str, fault: BaseException) -> None:
-        self.events.append(SensorFault(f"jax: the sensor for {what} failed: {_say(fault)}"))
+        self.events.append(SensorFault(f"jax: the sensor for {what} failed: {raised(fault)}"))
 
     # Code that is not compiled: seen as an exception that leaves a call of jit.
 
@@ -327,11 +328,6 @@ def _name(made: JaxCall, module: Any) -> str:
 
 def _unseen(fault: str) -> str:
     return f"the jax layer cannot be observed: {fault}"
-
-
-def _say(fault: BaseException) -> str:
-    text = str(fault).strip().split("\n")[0]
-    return f"{type(fault).__name__}: {text}" if text else type(fault).__name__
 
 
 SENSORS: Final = JaxSensors()

@@ -10,7 +10,7 @@ from libcst import matchers as m
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.source import lines
+from pytest_graphbreak.repair.source import alike, lines
 
 Block = cst.If | cst.While | cst.For
 Statement = cst.SimpleStatementLine | Block | cst.FunctionDef
@@ -96,10 +96,7 @@ class _Rewriting(cst.CSTTransformer):
         self._rewriter = rewriter
         self._whole = whole
         self._function = where.function
-        code = " ".join(where.code.split())
-        self._hits = {
-            number for number, line in enumerate(text, 1) if " ".join(line.split()) == code
-        }
+        self._hits = alike(text, where.code)
         self._stack: list[str] = []
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.source import DEFINITIONS, Function, lines
+from pytest_graphbreak.repair.source import DEFINITIONS, Function, alike, functions, lines
 
 _SCOPES: Final = (*DEFINITIONS, ast.Lambda)
 _LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
@@ -176,10 +176,9 @@ def statements(
     ``SyntaxError``.
     """
     text = lines(source)
-    code = " ".join(where.code.split())
-    hits = {number for number, line in enumerate(text, 1) if " ".join(line.split()) == code}
+    hits = alike(text, where.code)
     found: list[tuple[ast.stmt, Surroundings]] = []
-    for function in _functions(ast.parse(source), "", where.function):
+    for function in functions(ast.parse(source), where.function):
         fits = [
             node
             for node in walk(function.body)
@@ -200,19 +199,6 @@ def _lines(node: ast.stmt, around: bool) -> range:
     if body and not around:
         end = max(node.lineno, body[0].lineno - 1)
     return range(node.lineno, end + 1)
-
-
-def _functions(node: ast.AST, name: str, wanted: str) -> Iterator[Function]:
-    """Yield the functions with a qualified name, as Python writes it."""
-    for one in ast.iter_child_nodes(node):
-        if isinstance(one, DEFINITIONS):
-            own = f"{name}{one.name}"
-            if own == wanted and isinstance(one, Function):
-                yield one
-            inner = f"{own}." if isinstance(one, ast.ClassDef) else f"{own}.<locals>."
-            yield from _functions(one, inner, wanted)
-        else:
-            yield from _functions(one, name, wanted)
 
 
 def replace(source: str, made: Sequence[tuple[ast.stmt, Sequence[str]]]) -> str:
