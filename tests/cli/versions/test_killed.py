@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cli.versions.history import Past
-from tests.cli.versions.wheels import wheel
 from tests.layers.children.test_server import lives, soon
 
 SLEEP = """\
@@ -110,12 +109,3 @@ def test_no_environment_is_left_while_pip_works(tmp_path: Path) -> None:
     for one in [killed(tmp_path, number, tmp_path, "upgrade", "./slow") for number in SIGNALS]:
         assert_gone(one, "graphbreak-*/environment/pyvenv.cfg")
     assert sorted(path.name for path in project.iterdir()) == ["backend.py", "pyproject.toml"]
-
-
-def test_no_environment_is_left_while_tests_run(tmp_path: Path, index: Path) -> None:
-    wheel(index, "tiny", "1")
-    code = "    try:\n        import tiny\n    except ImportError:\n        return\n    sleep()\n"
-    (tmp_path / "test_it.py").write_text(f"{SLEEP}\n\ndef test_a():\n{code}")
-    numbers = (signal.SIGINT, signal.SIGKILL)
-    for one in [killed(tmp_path, number, tmp_path, "upgrade", "tiny") for number in numbers]:
-        assert_gone(one, "graphbreak-*/environment/lib/*/site-packages/tiny.py")
