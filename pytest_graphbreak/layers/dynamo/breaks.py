@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from traceback import walk_tb
 from types import CodeType, TracebackType
@@ -36,23 +37,17 @@ from pytest_graphbreak.layers.hooks import Hook, Note, caller, noting
 from pytest_graphbreak.model.stacks import Line, first_line
 
 
+@dataclass(frozen=True, slots=True)
 class BreakSensors:
-    """The hooks that note breaks among the ``events``.
+    """The hooks that note breaks among the events.
 
-    ``found`` has what private names resolve to; ``sensor_failed`` notes that a sensor failed.
+    ``_found`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.
     """
 
-    def __init__(
-        self,
-        events: list[Event],
-        local: Local,
-        found: Mapping[Name, Any],
-        sensor_failed: Callable[[str, BaseException], None],
-    ) -> None:
-        self._events = events
-        self._local = local
-        self._found = found
-        self._sensor_failed = sensor_failed
+    _events: list[Event]
+    _local: Local
+    _found: Mapping[Name, Any]
+    _sensor_failed: Callable[[str, BaseException], None]
 
     def hooks(self) -> dict[Name, Hook]:
         """Return the hook of each private name by which a version of torch reports breaks."""

@@ -67,20 +67,19 @@ class LateSensor(LatePatch):
 # part to the user's backend by ``SubmodCompiler.compile_submod``
 # (torch/_dynamo/backends/distributed.py, 2.6 to 2.13). With one bucket nothing is cut.
 
-DDP_MODULE, DDP_FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
-"""Dynamo imports the module when it first compiles inside DDP."""
-BUCKETS = "the buckets of DDP"
 
-
-class BucketSensor(LatePatch):
+class BucketSensor(LateSensor):
     """Notes in ``local.buckets`` what DDP hands to the backend."""
 
-    def __init__(self, local: Local, sensor_failed: Callable[[str, BaseException], None]) -> None:
-        self._local = local
-        self._sensor_failed = partial(sensor_failed, BUCKETS)
-        super().__init__(DDP_MODULE, DDP_FUNCTION, self._compile, self._sensor_failed)
+    MODULE, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
+    """Dynamo imports the module when it first compiles inside DDP."""
+    WHAT = "the buckets of DDP"
 
-    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def __init__(self, local: Local, *noting: Any) -> None:
+        super().__init__(*noting)
+        self._local = local
+
+    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``compile_submod(self, input_mod, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE

@@ -84,7 +84,7 @@ class DynamoSensors:
         noting = self.events, self._above, self._sensor_failed
         self._late = (
             ExportSensor(*noting),
-            BucketSensor(self._local, self._sensor_failed),
+            BucketSensor(self._local, *noting),
             PackageSensor(*noting),
             ModuleSensor(*noting),
         )

@@ -44,13 +44,10 @@ class FunctionLedger:
         computed before is compiled for the device for the first time.
         """
         with self._lock:
-            return self._note(call, on_device)
-
-    def _note(self, call: JaxCall, on_device: bool) -> str:
-        identity = (*self._identity(call), call.kind, on_device)
-        is_known = identity in self._keys
-        why = self._difference(identity, call.key)
-        return why if is_known else self._recreated(call, on_device)
+            identity = (*self._identity(call), call.kind, on_device)
+            is_known = identity in self._keys
+            why = self._difference(identity, call.key)
+            return why if is_known else self._recreated(call, on_device)
 
     def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
         """Return why an operation outside of ``jit`` is compiled again for one line; else empty."""

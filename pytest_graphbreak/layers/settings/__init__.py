@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
@@ -166,21 +167,17 @@ def unusual(snapshot: Snapshot) -> Plain:
         return found
 
 
-class _settings_errors:
-    """A context that turns any exception into a ``SettingsError`` that says what went wrong."""
-
-    def __init__(self, what: str, module: str = "") -> None:
-        self._what = what
-        self._whose = "JAX's" if module == configs.JAX_CONFIG else "torch's"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
-        if isinstance(fault, Exception) and not isinstance(fault, SettingsError):
-            missing = isinstance(fault, MissingName)
-            why = str(fault) if missing else f"{type(fault).__name__}: {fault}"
-            raise SettingsError(f"{self._whose} settings {self._what}: {why}") from fault
+@contextmanager
+def _settings_errors(what: str, module: str = "") -> Iterator[None]:
+    """Turn any exception into a ``SettingsError`` that says what went wrong."""
+    try:
+        yield
+    except SettingsError:
+        raise
+    except Exception as fault:
+        whose = "JAX's" if module == configs.JAX_CONFIG else "torch's"
+        why = str(fault) if isinstance(fault, MissingName) else f"{type(fault).__name__}: {fault}"
+        raise SettingsError(f"{whose} settings {what}: {why}") from fault
 
 
 def _mode(snapshot: Snapshot, name: str) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from pytest_graphbreak.layers.xla import private as native
@@ -23,7 +24,7 @@ from pytest_graphbreak.layers.xla.naming import (
     op_name,
 )
 from pytest_graphbreak.model.record import NOWHERE, Frame
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.model.stacks import Line, read
 
 MOVED: Final = "a tensor was moved to the CPU"
 _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
@@ -31,7 +32,6 @@ _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
 Stack = tuple[Line, ...]
 """The frames of a node's code, outermost first, as Dynamo wrote them down."""
 
-_STACK_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<name>.*)')
 _MAKERS = (
     "tensor|as_tensor|asarray|from_numpy|scalar_tensor|full|zeros|ones|empty|arange|linspace|"
     "logspace|eye|rand|randn|randint|randperm|full_like|zeros_like|ones_like|Tensor"
@@ -52,6 +52,9 @@ class Cut:
     stack: Stack = ()
     module: str | None = None
     made: tuple[Stack, ...] = ()
+
+
+_position = attrgetter("position")
 
 
 @dataclass(slots=True, eq=False)
@@ -149,11 +152,7 @@ def shape_env(gm: Any) -> Any:
 
 def node_stack(node: Any) -> Stack:
     """Return the user's frames that made a node."""
-    text = node.meta.get("stack_trace") or ""
-    return tuple(
-        Line(found["file"], int(found["line"]), found["name"].strip())
-        for found in _STACK_FRAME.finditer(text)
-    )
+    return read(node.meta.get("stack_trace") or "")
 
 
 def pending_inputs(args: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
@@ -204,23 +203,21 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
         name = op_name(node)
         moved = name in _MOVES
         reason = MOVED if moved else f"the result of {name} is a CPU tensor"
-    position = fx.positions.get(node.name, 0)
-    return Cut(position, reason, node_stack(node), module_path(node), made)
+    return replace(_cut(node, reason, fx), made=made)
+
+
+def _cut(node: Any, reason: str, fx: FxGraph) -> Cut:
+    return Cut(fx.positions.get(node.name, 0), reason, node_stack(node), module_path(node))
 
 
 def cpu_op(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
     """Return the cut at a node whose aten ops, or some of them, run on the CPU."""
-    return Cut(
-        fx.positions.get(node.name, 0), runs_on_cpu(ops), node_stack(node), module_path(node)
-    )
+    return _cut(node, runs_on_cpu(ops), fx)
 
 
 def cut_at(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
     """Return the cut at a node that needed a value: by an op on the CPU, or by a read."""
-    if ops:
-        return cpu_op(node, ops, fx)
-    reason = f"{op_name(node)} reads a value"
-    return Cut(fx.positions.get(node.name, 0), reason, node_stack(node), module_path(node))
+    return _cut(node, runs_on_cpu(ops) if ops else f"{op_name(node)} reads a value", fx)
 
 
 def runs_on_cpu(ops: Iterable[str]) -> str:
@@ -274,10 +271,6 @@ def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack
     if is_input(origin):
         return f"{what} from {fx.input(origin.name)}", ()
     return what, tuple(stack for stack in (node_stack(node), node_stack(origin)) if stack)
-
-
-def _position(cut: Cut) -> int:
-    return cut.position
 
 
 # Why a graph was compiled again: what differs from the graph before, in a user's words.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,16 +139,8 @@ def _path(source: str) -> str:
 
 def common_module(nodes: Iterable[Any]) -> str | None:
     """Return the path of the module that all these nodes are in."""
-    common: list[str] | None = None
-    for node in nodes:
-        parts = (module_path(node) or "").split(".")
-        if common is None:
-            common = parts
-        same = 0
-        while same < min(len(common), len(parts)) and common[same] == parts[same]:
-            same += 1
-        common = common[:same]
-    return ".".join(common or ()) or None
+    paths = [(module_path(node) or "").split(".") for node in nodes]
+    return ".".join(os.path.commonprefix(paths)) or None  # noqa: RUF071 - of items, not of letters
 
 
 def op_name(node: Any) -> str:
