@@ -19,6 +19,7 @@ from pathlib import PurePath
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.family import loaded
 from pytest_graphbreak.layers.dynamo import messages
+from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame
 
 RUN = "{run}"
@@ -200,10 +201,6 @@ _HIGHER_ORDER = re.compile(
     r"\A.*?unless it is captured completely with torch\.compile\.\s+Got (?:graph break/error:)?\s*",
     re.DOTALL,
 )
-_USER_CODE = re.compile(
-    r"^ *File \"(?P<file>.+?)\", line (?P<line>\d+), in (?P<name>[^\"\n]+)\n(?P<code> +\S.*)?",
-    re.MULTILINE,
-)
 _OF_TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch(_xla)?[/\\]")
 
 
@@ -227,12 +224,7 @@ def _frames(message: str) -> list[Frame]:
     """Return the user's stack from an error's text, outermost first, without torch's own frames."""
     _, _, user_code = message.partition("from user code:")
     return [
-        Frame(
-            PurePath(found["file"]).name,
-            found["name"],
-            int(found["line"]),
-            (found["code"] or "").strip(),
-        )
-        for found in _USER_CODE.finditer(user_code)
-        if not _OF_TORCH.search(found["file"])
+        Frame(PurePath(one.file).name, one.name, one.line, one.code or "")
+        for one in stacks.read(user_code)
+        if not _OF_TORCH.search(one.file)
     ]
