@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,6 @@ pytestmark = [
 NODEID = "tests/test_head.py::test_head"
 TORN = "raise ValueError('\\x1b[31m##[error]\\n::error::x')\n"
 START = {"net/__init__.py": "", "net/head.py": HEAD, "tests/test_head.py": TEST}
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go."""
-    path = tmp_path / "tmp"
-    path.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(path))
-    return path
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.cli import main
 from tests import terminal
-from tests.conftest import Suite
+from tests.conftest import BROKEN, Suite
 
 MODELS = """
     import pytest
@@ -193,19 +193,6 @@ def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixt
     code, out = said(capsys, "check", name)
     assert code == 1
     assert "1 graph break, the marker allows 0" in out
-
-
-BROKEN = """
-    import torch
-
-    def f(x):
-        y = torch.sin(x)
-        print("hello")
-        return y + 1
-
-    def test_model():
-        torch.compile(f, backend="eager")(torch.ones(3))
-"""
 
 
 @pytest.mark.parametrize("args", [(), ("-s",), ("-p", "no:terminal"), ("-n", "2")], ids=str)

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -59,14 +58,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     release(tmp_path / "wheels", "1.3", BROKEN, "tinydep")
     wheel(tmp_path / "wheels", "tinydep", "7")
     return tmp_path / "wheels"
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "tmp"
-    path.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(path))
-    return path
 
 
 def test_the_release_that_moved_a_test(workspace: Workspace, index: Path, temporary: Path) -> None:
