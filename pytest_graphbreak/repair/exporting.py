@@ -54,10 +54,12 @@ def _exported(entry: CompiledCall, named: Places) -> Answer:
 def _failure(entry: CompiledCall, named: Places, *, strict: bool) -> Answer | None:
     """Return why an export fails, as a ``Break`` in plain data, or None if it succeeds."""
     args, kwargs = copied((entry.args, entry.kwargs))
+    own = entry.original
+    module = own if isinstance(own, torch.nn.Module) else _Function(own)
     try:
         with mode(entry), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.export.export(_as_module(entry.original), args, kwargs, strict=strict)
+            torch.export.export(module, args, kwargs, strict=strict)
     except Exception as error:
         return _reason(error, named).to_dict()
     finally:
@@ -74,10 +76,6 @@ class _Function(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
-
-
-def _as_module(original: Any) -> torch.nn.Module:
-    return original if isinstance(original, torch.nn.Module) else _Function(original)
 
 
 def _reason(error: Exception, named: Places) -> Break:

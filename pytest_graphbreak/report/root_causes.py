@@ -154,7 +154,8 @@ def root_causes(tests: Iterable[tuple[str, TestReport]]) -> RootCauses:
     """Return the causes of those tests that failed; each test comes with its name in lists."""
     found: dict[Hashable, RootCause] = {}
     names, explained = set[str](), set[str]()
-    for name, test in sorted(filter(_is_red, tests), key=lambda pair: weight(pair[1])):
+    red = (pair for pair in tests if pair[1].failed_by == "gate")
+    for name, test in sorted(red, key=lambda pair: weight(pair[1])):
         names.add(name)
         more = max(growth(test), 0)
         for key, cause in _causes(test).items():
@@ -180,10 +181,6 @@ def headline(found: RootCauses) -> str:
     verb = "explains" if len(found.places) == 1 else "explain"
     of = "" if found.explained == found.red else f"{found.explained:,} of "
     return f"{places} {verb} {of}{plural(found.red, 'red test')}"
-
-
-def _is_red(pair: tuple[str, TestReport]) -> bool:
-    return pair[1].failed_by == "gate"
 
 
 def _causes(test: TestReport) -> dict[Hashable, RootCause]:

@@ -121,15 +121,12 @@ def _only_lowered(lowerings: Any, stay: set[int]) -> bool:
         if id(jaxpr := reference()) not in stay and jaxpr is not None:
             lowerings.evict_weakref(jaxpr)
     lowered = _values(lowerings, private.value(private.LOWERED))
-    if len(lowered) != len(lowerings.cache_keys()) or not all(map(_has_executable, lowered)):
+    kept = [one for one in lowered if "_executable" in vars(one)]
+    if not len(kept) == len(lowered) == len(lowerings.cache_keys()):
         return False
     for one in lowered:
         one._executable = None
     return True
-
-
-def _has_executable(lowered: Any) -> bool:
-    return "_executable" in vars(lowered)
 
 
 def _is_traced(value: tuple[Any, ...]) -> bool:
