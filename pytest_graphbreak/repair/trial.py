@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -37,34 +37,22 @@ class Trial:
     trained: bool = False
     fullgraph: bool = False
     entries: int = 0
+    lines: Sequence[str] = ()
+    """The lines that the program printed while measured; pytest keeps those of a test."""
+    varies: Sequence[dict[str, Any]] = ()
+    """The sizes that vary from call to call (``sizes.varying_sizes``)."""
+    varied: int = 0
+    """The number of other inputs for which results were compared."""
+    numbers: Mapping[str, list[str]] = field(default_factory=dict)
+    """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
     out: str = ""
     sites: Mapping[str, Site] = field(default_factory=dict)
     answer: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def lines(self) -> list[str]:
-        """The lines that the program printed while measured; pytest keeps those of a test."""
-        return list(self.answer.get("lines") or ())
-
-    @property
-    def varies(self) -> list[dict[str, Any]]:
-        """The sizes that vary from call to call (``sizes.varying_sizes``)."""
-        return list(self.answer.get("varies") or ())
-
-    @property
     def again(self) -> int:
         """The number of other inputs for which something was compiled again."""
         return int(self.answer.get("recompiled") or 0)
-
-    @property
-    def varied(self) -> int:
-        """The number of other inputs for which results were compared."""
-        return int(self.answer.get("varied") or 0)
-
-    @property
-    def numbers(self) -> dict[str, list[str]]:
-        """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
-        return dict(self.answer.get("numbers") or {})
 
     @property
     def torch(self) -> tuple[int, ...]:
@@ -108,7 +96,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
     *("error", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
-    *("fullgraph", "entries"),
+    *("fullgraph", "entries", "lines", "varies", "varied", "numbers"),
 )
 """The keys that an answer and a trial have in common."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
