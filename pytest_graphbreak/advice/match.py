@@ -18,16 +18,23 @@ _INDEX: Final = re.compile(
 )
 _SIMPLE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|'[^']*')\])*")
 _LOCAL: Final = re.compile(r"^[LG]\['([^']*)'\]")
+_KEYWORD: Final = re.compile(r"^kwargs\['([A-Za-z_]\w*)'\]")
+_HELD: Final = re.compile(r"\._(?:buffers|modules|parameters)\['([^'.]+)'\]")
 
 
 def specific(family: Family, reason: str) -> str | None:
-    """Return the line for a reason of a family, or None if the family's own line is enough."""
-    found = next((one for one in family.lines if re.search(one.reason, reason)), None)
-    if found is None:
-        return None
+    """Return the line for a reason of a family, or None if the family's own line is enough.
+
+    A name that is too long for a line gets a later, shorter one of the same reason, else ``x``.
+    """
+    fitting = [line.short for line in family.lines if re.search(line.reason, reason)]
     tensor, dim = _dimension(reason)
-    text = found.short.replace("{tensor}", tensor).replace("{dim}", dim)
-    return text if len(text) <= SHORT_LIMIT else None
+    texts = (
+        short.replace("{dim}", dim).replace("{tensor}", name)
+        for name in (tensor, "x")
+        for short in fitting
+    )
+    return next((text for text in texts if len(text) <= SHORT_LIMIT), None)
 
 
 def _dimension(reason: str) -> tuple[str, str]:
@@ -35,9 +42,15 @@ def _dimension(reason: str) -> tuple[str, str]:
     found = _INDEX.search(reason)
     if found is None:
         return "x", "0"
-    name = _LOCAL.sub(r"\1", found["name"] or found["of"])
-    is_short = _SIMPLE.fullmatch(name) and len(name) <= 30
-    return name if is_short else "x", str(int(found["index"] or found["at"]))
+    name = _written(found["name"] or found["of"])
+    return name if _SIMPLE.fullmatch(name) else "x", str(int(found["index"] or found["at"]))
+
+
+def _written(subject: str) -> str:
+    """Return what a guard is about as the caller writes it: keywords and attributes by name."""
+    name = _LOCAL.sub(r"\1", subject)
+    name = _KEYWORD.sub(r"\1", name)
+    return _HELD.sub(lambda held: f"[{held[1]}]" if held[1].isdigit() else f".{held[1]}", name)
 
 
 JAX: Final = ("jax", "jax_host")

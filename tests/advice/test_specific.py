@@ -20,6 +20,23 @@ from pytest_graphbreak.model.record import Graph, Recompile
         ("tensor 'x' size mismatch at index 1. expected 1, actual 9", "mark_unbacked(x, 1)"),
         ("2 <= x.size()[1]", "mark_unbacked(x, 1)"),
         ("tensor 'x' rank mismatch. expected 1, actual 2", "one number of dimensions"),
+        *(
+            (f"tensor '{subject}' size mismatch at index 1. expected 8, actual 9", said)
+            for subject, said in (
+                ("kwargs['input_ids']", "mark_dynamic(input_ids, 1)"),
+                ("L['kwargs']['input_ids']", "mark_dynamic(input_ids, 1)"),
+                ("args[1]", "mark_dynamic(args[1], 1)"),
+                ("batch['x']['y']", "mark_dynamic(batch['x']['y'], 1)"),
+                ("G['TABLE']", "mark_dynamic(TABLE, 1)"),
+                ("self._buffers['scales']", "mark_dynamic(self.scales, 1)"),
+                ("self._modules['layers']._modules['0'].cache", "(self.layers[0].cache, 1)"),
+                ("self.model.decoder.key_cache[0]", "mark_dynamic(self.model.decoder.key_cache[0]"),
+                (f"self.{'y' * 60}[0]", "mark_dynamic(x, 1)"),
+            )
+        ),
+        ("2 <= kwargs['input_ids'].size()[1]", "mark_unbacked(input_ids, 1)"),
+        ("2 <= self._buffers['scales'].size()[1]", "mark_unbacked(self.scales, 1)"),
+        ("2 <= self.decoder.key_cache[0].size()[2]", "(self.decoder.key_cache[0], 2)"),
     ],
 )
 def test_a_size_names_its_tensor_and_its_dimension(reason: str, said: str) -> None:
