@@ -104,6 +104,7 @@ class Capture:
             self.fullgraph = True
             if self._allow_breaks:
                 options["fullgraph"] = False
+        steady_random()
         if not self.options:
             self.options = {name: _named(value) for name, value in options.items()}
         compiled = inner(model, **options)
@@ -274,6 +275,32 @@ def seed(number: int = 0) -> None:
     random.seed(number)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(number)
+
+
+def steady_random() -> None:
+    """Let the device draw the same numbers after a step of torch_xla as without it.
+
+    A step sets the next seed. A compilation contains one, so a program with fewer graphs would draw
+    other inputs than the original, and its results could not be compared.
+    """
+    import sys
+
+    binding = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    step = getattr(binding, "_xla_step_marker", None)
+    if step is None or hasattr(step, "_graphbreak_steady"):
+        return
+    assert binding is not None
+
+    @functools.wraps(step)
+    def steady(device: str, *args: Any, **kwargs: Any) -> Any:
+        state = binding._xla_get_rng_seed(device)
+        try:
+            return step(device, *args, **kwargs)
+        finally:
+            binding._xla_set_rng_seed(state, device)
+
+    steady._graphbreak_steady = True  # type: ignore[attr-defined]
+    binding._xla_step_marker = steady
 
 
 def wait() -> None:

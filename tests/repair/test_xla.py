@@ -116,6 +116,36 @@ def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop) -> None:
     assert "4 -> 1 " in total
 
 
+DRAWN = """
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+    torch.manual_seed(0)
+    losses = []
+
+
+    def f(x):
+        loss = x.square().mean()
+        losses.append(loss.item())
+        return loss * 2
+
+
+    f = torch.compile(f, backend="openxla")
+    for _ in range(3):
+        f(torch.randn(4, device=device))
+        torch_xla.sync()
+"""
+
+
+def test_inputs_drawn_on_the_device_are_those_of_the_original(shop: Shop) -> None:
+    """A compilation contains a sync, which sets another seed: a patch saves some of them."""
+    shop.write("a.py", DRAWN)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  the line is written after the graph" in said.out
+
+
 BREAKS = """
     import torch
     import torch_xla
