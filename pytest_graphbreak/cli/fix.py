@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.cli.elsewhere import exit_code
@@ -17,8 +17,9 @@ from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say, sa
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.repair.build import Diff
-from pytest_graphbreak.repair.gain import Problem, SearchResult
+from pytest_graphbreak.repair.gain import Problem, SearchResult, by_hand
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -29,6 +30,8 @@ from pytest_graphbreak.text.safe import printable
 from pytest_graphbreak.text.terminal import columns, table
 
 FIXED, NOTHING = 0, 1
+_MOST_LEFT: Final = 3
+"""The number of recompiles that are listed where no remedy worked."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +182,7 @@ def _result(
         say("Nothing was compiled, so there is nothing to fix.")
         return FIXED, stop
     if not outcome.problems and not outcome.stopped:
-        say(f"Nothing to fix: {outcome.before} graphs, no break, no recompile.")
+        say_all(_nothing(outcome))
         return FIXED, stop
     fixed = target.beside("_fixed")
     words = ""
@@ -206,6 +209,19 @@ def _result(
     if target.test:
         say(TextLine("pytest passes it over; this runs the test: ", command=own().python(name)))
     return FIXED, stop
+
+
+def _nothing(outcome: SearchResult) -> Iterator[TextLine]:
+    """Yield what is said of a program without breaks and recompiles."""
+    found, made = by_hand(outcome.first.record), plural(outcome.before, "graph")
+    if not found:
+        yield TextLine(f"Nothing to fix: {made}, no break, no recompile.")
+        return
+    lazy = not outcome.first.record.graphs.get("dynamo")
+    what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
+    yield TextLine(f"No remedy for a program of {made}, {what}:")
+    for item in found:
+        yield from _problem(Problem(item, outcome.before))
 
 
 def _show(diff: Diff, out: TextIO) -> None:
@@ -236,6 +252,8 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
     """Yield the whole report, with its table for a terminal of this width."""
     for problem in outcome.problems:
         yield from _problem(problem)
+        if problem.item is None and not problem.fixed:
+            yield from _left(outcome.last.record)
         yield BLANK
     rows = [[printable(cell) for cell in row] for row in _rows(outcome)]
     yield from (TextLine(row, whole=True) for row in table(rows, width))
@@ -273,6 +291,15 @@ def _problem(problem: Problem) -> Iterator[TextLine]:
             yield TextLine(f"tried, not kept: {one.patch.title}: {one.why}", indent=6)
 
 
+def _left(record: Record) -> Iterator[TextLine]:
+    """Yield the first recompiles that are left, each with the line of its guard."""
+    for item in record.recompile_list[:_MOST_LEFT]:
+        where = item.guard if item.guard.code else item.where
+        yield TextLine(f"{item.reason}", indent=4)
+        yield TextLine(f"{where.file}:{where.line} in {where.function}", "place", 8)
+        yield TextLine(where.code, "source", 12)
+
+
 def _state(word: str, text: str) -> TextLine:
     """Return a line that says what happened to a break, and why."""
     return TextLine(text, indent=4, head=f"{word}  ")
@@ -281,11 +308,19 @@ def _state(word: str, text: str) -> TextLine:
 def _why(problem: Problem) -> str:
     if problem.note:
         return problem.note
-    words = advice.short(problem.item) if problem.item is not None else None
+    words = _by_hand(problem.item) if problem.item is not None else None
     tail = f" By hand: {words}" if words else ""
     if not problem.tried:
         return f"no remedy here applies to it.{tail}"
     return f"no remedy worked.{tail}"
+
+
+def _by_hand(item: Break) -> str | None:
+    """Return the advice for a break, or for the graphs of a device at one place."""
+    if item.layer != "xla":
+        return advice.short(item)
+    cause, _, words = item.reason.partition(": ")
+    return advice.short(Graph("xla", cause=cause, where=item.where, reason=words))
 
 
 def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:

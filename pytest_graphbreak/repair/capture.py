@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
+from pytest_graphbreak.layers.hooks import Patch, beside
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.compare import Flat, flatten
 from pytest_graphbreak.repair.others import FIRST, OtherInputs
@@ -287,28 +288,35 @@ def steady_random() -> None:
 
     binding = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     step = getattr(binding, "_xla_step_marker", None)
-    if step is None or hasattr(step, "_graphbreak_steady"):
+    if step is None or step in _steady:
         return
-    assert binding is not None
+    library: Any = binding
 
-    @functools.wraps(step)
-    def steady(device: str, *args: Any, **kwargs: Any) -> Any:
-        state = binding._xla_get_rng_seed(device)
-        try:
-            return step(device, *args, **kwargs)
-        finally:
-            binding._xla_set_rng_seed(state, device)
+    def state(args: tuple[Any, ...]) -> tuple[int, str]:
+        return library._xla_get_rng_seed(args[0]), args[0]
 
-    steady._graphbreak_steady = True  # type: ignore[attr-defined]
-    binding._xla_step_marker = steady
+    def put_back(token: tuple[int, str], result: Any) -> None:
+        library._xla_set_rng_seed(*token)
+
+    _steady.append(Patch(library, "_xla_step_marker", beside(state, put_back)).patched)
 
 
-def wait() -> None:
-    """Wait until the device has finished its work."""
+_steady: Final[list[Any]] = []
+"""The step of torch_xla that ``steady_random`` has put in."""
+
+
+def wait(*, pending: bool = True) -> None:
+    """Wait until the device has finished its work; with ``pending`` also what was not begun.
+
+    What a program leaves pending at its end makes no graph, and is counted nowhere.
+    """
     import sys
 
     if "torch_xla" in sys.modules:
-        sys.modules["torch_xla"].sync(wait=True)
+        if pending:
+            sys.modules["torch_xla"].sync(wait=True)
+        else:
+            sys.modules["torch_xla.core.xla_model"].wait_device_ops()
     elif torch.cuda.is_available():
         torch.cuda.synchronize()
 

@@ -60,7 +60,7 @@ def _measured(order: Answer) -> Answer:
             with observe() as seen:
                 with _noted(ended):
                     yield
-                capture.wait()
+                capture.wait(pending=False)
         finally:
             if seen is not None:
                 answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)

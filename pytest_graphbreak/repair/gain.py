@@ -36,6 +36,23 @@ def places(record: Record) -> list[Break]:
     return [*found, *cuts.values()]
 
 
+def by_hand(record: Record) -> list[Break]:
+    """Return the places that make graphs without a break, each with one of its reasons.
+
+    Values of device tensors are read there, or were pending; or the same place compiles again.
+    """
+    found: dict[tuple[str, ...], Break] = {}
+    for graph in record.graph_list:
+        if graph.layer != "xla" or graph.cause not in ("access", "pending", "recompile"):
+            continue
+        key = (graph.cause, graph.where.file, graph.where.function, graph.where.code)
+        item = found.get(key) or Break(
+            "xla", f"{graph.cause}: {graph.reason}", graph.where, count=0
+        )
+        found[key] = structs.replace(item, count=item.count + 1)
+    return list(found.values())
+
+
 def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     """Return whether a record is a gain: fewer graphs and no code lost, or code won back.
 
@@ -78,7 +95,12 @@ def _lower(record: Record) -> tuple[str, ...]:
 
 
 def recompiled(record: Record) -> bool:
-    """Return whether code was compiled again, by Dynamo or below it."""
+    """Return whether code was compiled again, by Dynamo or below it.
+
+    What is compiled again without Dynamo is not meant: no remedy reaches it.
+    """
+    if not record.graphs.get("dynamo"):
+        return False
     return bool(record.recompile_list) or any(
         graph.cause == "recompile" for graph in record.graph_list
     )

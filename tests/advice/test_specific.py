@@ -85,6 +85,13 @@ def test_the_advice_fits_the_guard(reason: str, said: str) -> None:
         ),
         ("split", "a tensor was moved to the CPU by .cpu()", "keep it on the device"),
         ("split", "CPU tensor of shape [3] from `self.bias`", "register_buffer"),
+        (
+            "recompile",
+            "a shape differs, and value read by `while` compiles its graph again",
+            "torch_xla.sync() at the end of each round",
+        ),
+        ("access", "value read by `while`", "torch_xla.sync() at the end of each round"),
+        ("access", "value read by .item()", "read values once"),
         ("sync", "torch_xla.step()", "torch_xla.step() around the whole step"),
         ("sync", "torch_xla.compile() of `f`", "one torch_xla.sync()"),
     ],

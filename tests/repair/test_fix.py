@@ -85,6 +85,29 @@ def of_sizes(body: str, *sizes: int, run: str = "f(torch.ones({}, 4), torch.ones
     )
 
 
+def test_a_recompile_that_stays_is_named_with_its_line(shop: Shop) -> None:
+    shop.write(
+        "a.py",
+        """
+        import torch
+
+
+        def f(x, kind):
+            y = x.sin()
+            return y * len(kind)
+
+
+        f = torch.compile(f, backend="eager")
+        for kind in ("one", "three"):
+            f(torch.ones(3), kind)
+        """,
+    )
+    said = shop.run("fix", "a.py")
+    assert said.code == 1
+    assert "    kind == 'one' (kind is 'three' now)\n" in said.out
+    assert re.search(r"\n        a\.py:[567] in f\n            \S", said.out)
+
+
 FIXED_SIZE = "n = len([None for _ in range(x.shape[0])])\n"
 """Code that Dynamo can trace for one size only."""
 

@@ -144,6 +144,64 @@ def test_inputs_drawn_on_the_device_are_those_of_the_original(shop: Shop) -> Non
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.out + said.err
     assert "kept  the line is written after the graph" in said.out
+    assert "split" not in said.out  # nothing of ours is seen between a sync and its compilation
+
+
+LAZY = """
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+    x = torch.ones(4).to(device)
+    diff = torch.ones(4).to(device)
+    while diff.max() > 0.07:
+        y = x * 0.9
+        diff = x - y
+        x = y
+"""
+
+
+def test_of_a_lazy_loop_it_is_said_what_to_do_by_hand(shop: Shop) -> None:
+    """There is nothing that is compiled, and so no remedy: no reason to say that all is well."""
+    shop.write("a.py", LAZY)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[0] == "No remedy for a program of 6 graphs, where torch.compile makes none:"
+    assert lines[1:4] == [
+        "access: value read by `while`",
+        "    a.py:8 in <module>",
+        "        while diff.max() > 0.07:",
+    ]
+    words = "By hand: torch_xla.sync() at the end of each round"
+    assert sum(words in line for line in lines) == 2  # also of the rounds that compile again
+
+
+NUMBERS = """
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+
+
+    @torch.compile(backend="openxla")
+    def f(x, temperature):
+        return (x / temperature).softmax(-1)
+
+
+    for step in range(4):
+        f(torch.arange(4.0).to(device), 1.0 - 0.1 * step)
+        torch_xla.sync()
+"""
+
+
+def test_numbers_become_tensors_of_the_device(shop: Shop) -> None:
+    shop.write("a.py", NUMBERS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  Python numbers that vary became tensors" in said.out
+    total = next(line for line in said.out.splitlines() if line.startswith("all "))
+    assert " -> 1 " in total
 
 
 BREAKS = """

@@ -29,6 +29,19 @@ def _graphbreak_dtype_for(kind, given):
     return torch.float64 if whole and len(dtypes) == 1 else None
 
 
+def _graphbreak_near(number, given):
+    """Return a tensor on the xla device of those given: a scalar that .to() moves is pending."""
+    from torch.utils._pytree import tree_leaves
+
+    devices = [one.device for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
+    device = next((one for one in devices if one.type == "xla"), None)
+    if device is None:
+        return number
+    import torch_xla.core.xla_model as xm
+
+    return xm.send_cpu_data_to_device([number], device)[0]
+
+
 def _graphbreak_numbers_as_tensors(model, inner):
     """Pass Python numbers that vary as tensors: arguments, and closures of functions."""
     import inspect
@@ -53,7 +66,7 @@ def _graphbreak_numbers_as_tensors(model, inner):
     def as_tensor(name, value, given):
         exact = _graphbreak_dtype_for(type(value), given) if type(value) in (int, float) else None
         if name in vary and exact is not None:
-            return torch.tensor(value, dtype=exact)
+            return _graphbreak_near(torch.tensor(value, dtype=exact), given)
         if isinstance(value, types.FunctionType) and any(
             one.startswith(f"{name}.") for one in vary
         ):
