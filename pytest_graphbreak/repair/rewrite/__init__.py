@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
@@ -45,6 +45,7 @@ WHOLE = ("enable", "group_key", "every_index", "all_constants", *DECORATORS)
 """Rewriters of a whole function: the place names the function, and its line is ignored."""
 
 
+@lru_cache(maxsize=1024)
 def apply(source: str, kind: str, where: Frame) -> str | None:
     """Return the source with the line rewritten, or None if the rewriter does not apply.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import libcst as cst
@@ -79,20 +80,35 @@ def rewrite(source: str, rewriter: Rewriter, where: Frame, *, whole: bool) -> st
     If ``whole``, the rewriter gets the ``def`` that ``where`` names.
     """
     try:
-        wrapper = MetadataWrapper(cst.parse_module(source))
+        module, ranges = _placed(source)
     except (cst.ParserSyntaxError, RecursionError):
         return None
-    finder = _Rewriting(rewriter, whole, where, lines(source))
-    changed = wrapper.visit(finder)
+    finder = _Rewriting(rewriter, whole, where, lines(source), ranges)
+    changed = module.visit(finder)
     return changed.code if finder.done else None
 
 
-class _Rewriting(cst.CSTTransformer):
-    METADATA_DEPENDENCIES = (PositionProvider,)
+@lru_cache(maxsize=4)
+def _placed(source: str) -> tuple[cst.Module, Mapping[cst.CSTNode, CodeRange]]:
+    """Return a module and where its nodes are; for a file of 2,000 lines that takes a second."""
+    wrapper = MetadataWrapper(cst.parse_module(source))
+    return wrapper.module, wrapper.resolve(PositionProvider)
 
-    def __init__(self, rewriter: Rewriter, whole: bool, where: Frame, text: Sequence[str]) -> None:
+
+class _Rewriting(cst.CSTTransformer):
+    """Visits the function of a place and what is around it, and no other function."""
+
+    def __init__(
+        self,
+        rewriter: Rewriter,
+        whole: bool,
+        where: Frame,
+        text: Sequence[str],
+        ranges: Mapping[cst.CSTNode, CodeRange],
+    ) -> None:
         super().__init__()
         self.done = False
+        self._ranges = ranges
         self._rewriter = rewriter
         self._whole = whole
         self._function = where.function
@@ -108,8 +124,15 @@ class _Rewriting(cst.CSTTransformer):
     def _inside(self) -> bool:
         return self._function in ("", "<module>", self._name)
 
-    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+    @property
+    def _around(self) -> bool:
+        """Whether the function that is looked for may be in what is being visited."""
+        wanted = self._function
+        return wanted in ("", "<module>") or f"{wanted}.".startswith(f"{self._name}.")
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
         self._stack.append(node.name.value)
+        return self._around
 
     def leave_ClassDef(
         self, original_node: cst.ClassDef, updated_node: cst.ClassDef
@@ -117,8 +140,9 @@ class _Rewriting(cst.CSTTransformer):
         self._stack.pop()
         return updated_node
 
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         self._stack += [node.name.value, "<locals>"]
+        return self._around
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
@@ -126,6 +150,9 @@ class _Rewriting(cst.CSTTransformer):
         hit = self._inside and self._whole
         del self._stack[-2:]
         return self._change(updated_node) if hit else updated_node
+
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
+        return False
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -142,8 +169,7 @@ class _Rewriting(cst.CSTTransformer):
     leave_If = leave_While = leave_For = _leave_block
 
     def _range(self, node: cst.CSTNode) -> CodeRange:
-        found: CodeRange = self.get_metadata(PositionProvider, node)
-        return found
+        return self._ranges[node]
 
     def _hit(self, place: CodeRange) -> bool:
         return any(place.start.line <= line <= place.end.line for line in self._hits)
