@@ -19,7 +19,8 @@ from typing import Any, Final
 from benchmarks.survey.run import append, done
 from benchmarks.survey.table import REPAIRS, RESULTS, drawn, read
 from benchmarks.survey.unseen import compared
-from pytest_graphbreak.repair.search import Problem, Search
+from pytest_graphbreak.repair.gain import Problem
+from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import bench
 
@@ -92,7 +93,7 @@ def repaired(
         seen = {}
         if out.source is not None:
             scripts = {"plain": target.path.read_bytes(), "patched": out.source}
-            seen = compared(name, scripts, VALUES.get(name, {}), timeout)
+            seen = compared(name, scripts, VALUES.get(name, {}), 4 * timeout)
     if patches is not None and out.source is not None:
         patches.mkdir(parents=True, exist_ok=True)
         (patches / f"{name}.py").write_bytes(out.source)

@@ -240,8 +240,8 @@ def _show(diff: Diff, out: TextIO) -> None:
 def _prove(fixed: Target, bench: Bench, outcome: SearchResult) -> str:
     """Run the written file, with fullgraph=True if the user has it and it can hold."""
     whole = not outcome.last.record.breaks and outcome.first.fullgraph
-    drops = any(patch.drops for patch in outcome.kept)
-    trial = bench.measure(fixed, allow_breaks=not whole, alone=True, own_errors=drops)
+    errors = any(patch.changes_errors for patch in outcome.kept)
+    trial = bench.measure(fixed, allow_breaks=not whole, alone=True, own_errors=errors)
     if not trial.same:
         return trial.error or trial.mismatch or ""
     outcome.last = trial
@@ -265,8 +265,37 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
         yield TextLine(f"side effect moved: {words}")
     for words in dict.fromkeys(patch.note for patch in outcome.kept if patch.note):
         yield TextLine(f"note: {words}")
+    yield from _compiled_again(outcome)
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
+
+
+def _compiled_again(outcome: SearchResult) -> Iterator[TextLine]:
+    """Yield for which other inputs the program is compiled again, and which line makes it so."""
+    said: dict[str, list[str]] = {}
+    lines: dict[str, list[TextLine]] = {}
+    for one in outcome.last.again if outcome.kept else ():
+        inputs = _OTHERS.get(one["kind"].partition(" ")[0], "other values")
+        said.setdefault(one["why"], []).append(inputs)
+        if one.get("code"):
+            place = f"{one['file']}:{one['line']} in {one['function']}"
+            lines[one["why"]] = [TextLine(place, "place", 4), TextLine(one["code"], "source", 8)]
+    for why, kinds in said.items():
+        yield TextLine(f"compiled again for {' and '.join(dict.fromkeys(kinds))}: {why}")
+        yield from lines.get(why, ())
+    if said and outcome.plain is not None and outcome.plain.again:
+        yield TextLine("the program without these patches is compiled again for them as well")
+
+
+_OTHERS: Final = {
+    "batch": "each batch size",
+    "length": "each length",
+    "shorter": "each length",
+    "longer": "each length",
+    "positions": "other positions",
+    "shapes": "images of another shape",
+}
+"""What varies in inputs of a kind (``repair.others``), by its first word."""
 
 
 def _problem(problem: Problem) -> Iterator[TextLine]:

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from pytest_graphbreak.layers.hooks import Patch, beside
 from pytest_graphbreak.repair import sizes
+from pytest_graphbreak.repair.again import Compilations
 from pytest_graphbreak.repair.compare import Flat, flatten
 from pytest_graphbreak.repair.others import FIRST, OtherInputs
 from pytest_graphbreak.text.output import raised
@@ -53,11 +54,13 @@ class Capture:
         self.options: dict[str, Any] = {}
         self.errors: dict[int, Flat | str] = {}
         """What the compiled program gives for other inputs that the uncompiled one raises for."""
-        self.recompiled = 0
-        """The number of other inputs for which something was compiled again.
+        self.compiled_again: list[dict[str, Any]] = []
+        """The kinds of other inputs for which something was compiled again, and why (``again``).
 
-        The first of another batch size is not counted: its size becomes dynamic then.
+        The first of another batch size or length is left out: its size becomes dynamic then.
         """
+        self.other_sizes: dict[str, list[sizes.Call]] = {}
+        """The shapes of those inputs, and of the program's own, by the name of the callable."""
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
@@ -188,19 +191,33 @@ class Capture:
     def rerun(self, *, eager: bool) -> list[Flat | str]:
         """Return the results for other inputs; for a call that raises, a text ``raises ...``."""
         found: list[Flat | str] = []
-        for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
-            dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
-            inputs = OtherInputs(entry.original, entry.args, entry.kwargs, dims)
-            for number, kind in enumerate(inputs.kinds()):
-                # With a seed for each, a number that was baked into a graph shows.
-                seed(number + 1)
-                before = _compiled()
-                found.append(self._variant(entry, inputs, kind, eager))
-                if eager and isinstance(found[-1], str):
+        compilations = Compilations()
+        with compilations.watched():
+            for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
+                dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
+                inputs = OtherInputs(entry.original, entry.args, entry.kwargs, dims)
+                for number, kind in enumerate(inputs.kinds()):
+                    # With a seed for each, a number that was baked into a graph shows.
                     seed(number + 1)
-                    self.errors[len(found) - 1] = self._variant(entry, inputs, kind, False)
-                self.recompiled += kind not in FIRST and _compiled() > before
+                    before = _compiled()
+                    found.append(self._variant(entry, inputs, kind, eager))
+                    if eager and isinstance(found[-1], str):
+                        seed(number + 1)
+                        self.errors[len(found) - 1] = self._variant(entry, inputs, kind, False)
+                    if _compiled() > before:
+                        self._note_again(entry, inputs, kind, compilations.reason())
         return found
+
+    def _note_again(
+        self, entry: CompiledCall, inputs: OtherInputs, kind: str, why: dict[str, Any]
+    ) -> None:
+        if kind in FIRST:
+            return
+        self.compiled_again.append({"kind": kind, **why})
+        own = (entry.args, entry.kwargs)
+        shapes = self.other_sizes.setdefault(sizes.name_of(entry.original), [])
+        for args, kwargs in (own, inputs.drawn(kind)):
+            shapes.append(sizes.note(entry.original, args, kwargs, None))
 
     def _variant(
         self, entry: CompiledCall, inputs: OtherInputs, kind: str, eager: bool

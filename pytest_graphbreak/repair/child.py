@@ -140,6 +140,8 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     """Keep the outputs as the reference, or compare them with the existing one."""
     import torch
 
+    from pytest_graphbreak.repair import sizes
+
     own = {"calls": recorder.calls(), "state": recorder.state()}
     reference = order.get("reference")
     # For inputs that the program never used, the reference is the uncompiled program.
@@ -154,7 +156,8 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     sides = zip(wanted["variants"], own["variants"], strict=False)
     found["raising"] = sum(isinstance(one, str) and isinstance(two, str) for one, two in sides)
     found["varied"] = len(own["variants"]) - found["raising"]
-    found["recompiled"] = recorder.recompiled
+    found["again"] = recorder.compiled_again
+    found["other_sizes"] = sizes.varying_sizes(recorder.other_sizes)
     return found
 
 

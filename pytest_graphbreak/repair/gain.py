@@ -7,9 +7,12 @@ from typing import Final
 
 from msgspec import structs
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.remedies.numbers import BY_CASE
 from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.text.output import plural
 
 _BODIES: Final = ("<locals>._body", "<locals>._goes_on")
 """How the names of functions end that ``rewrite.loops`` writes for ``torch.while_loop``."""
@@ -119,6 +122,11 @@ def _ops(record: Record) -> int:
     return sum(graph.ops or 0 for graph in record.graph_list if graph.layer == "dynamo")
 
 
+def reads(patch: SourcePatch) -> bool:
+    """Return whether a patch makes numbers of tensors constants, which may depend on the inputs."""
+    return BY_CASE in patch.edits
+
+
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A patch that was tried for a problem, and why it was not kept ("" if it was)."""
@@ -142,18 +150,41 @@ class Problem:
     fixed: bool = False
     note: str = ""
     origin: Problem | None = None
+    others: bool = False
+    """Whether it is that the program is compiled again for inputs that it does not use itself."""
 
     @property
     def title(self) -> str:
+        if self.others:
+            return "recompiles for other inputs"
         if self.item is None:
             return "recompiles"
         name = f"{self.item.id}  " if self.item.id else ""
         return f"{name}{self.item.reason}"
 
 
+def assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> str:
+    """Return why a patch only holds for what does not vary, or "" if it holds for all inputs."""
+    if not reads(patch):
+        return ""
+    gain = f"{graphs(last.record)} -> {graphs(trial.record)} graphs"
+    if trial.again:
+        inputs = plural(len(trial.again), "other input")
+        return f"{gain}, but compiled again for {inputs} (--assume keeps it)"
+    if not trial.varied:
+        return f"{gain}, but the program takes none of the other inputs (--assume keeps it)"
+    if problem.item is not None and advice.name(problem.item) == "branch":
+        return f"{gain}, but raises where the branch goes the other way (--assume keeps it)"
+    return ""
+
+
 @dataclass(slots=True)
 class SearchResult:
-    """The result of a search. ``last`` is the run of all kept patches together."""
+    """The result of a search. ``last`` is the run of all kept patches together.
+
+    ``plain`` is one without patches, compiled for other inputs as well, where ``last`` was compiled
+    again for some of them.
+    """
 
     first: Trial
     last: Trial
@@ -161,6 +192,7 @@ class SearchResult:
     problems: list[Problem] = field(default_factory=list)
     source: bytes | None = None
     stopped: str = ""
+    plain: Trial | None = None
 
     @property
     def before(self) -> int:

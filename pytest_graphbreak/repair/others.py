@@ -1,13 +1,14 @@
 """Draws the inputs that a program did not use itself, as its users may vary them.
 
 They have other values, masks padded by row, other positions, images of another shape, another batch
-size, and other lengths if lengths vary in the program.
+size, other lengths of text, and other sizes if sizes vary in the program.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,8 +23,14 @@ BATCHES: Final = ("batch 2", "batch 3")
 """Inputs with the rows of the batch two and three times."""
 LENGTHS: Final = ("shorter above", "shorter below", "shorter", "longer")
 """Further inputs if sizes vary: sizes between and beyond, with values all above or below zero."""
-FIRST: Final = BATCHES[:1]
+TEXTS: Final = ("length 1", "length 2")
+"""Inputs with text that is one and two tokens shorter, if no size varies in the program."""
+FIRST: Final = (BATCHES[0], TEXTS[0])
 """Inputs for which one compilation is expected: then the size that varies becomes dynamic."""
+_TEXT: Final = re.compile(r"(?:\b|_)(?:ids|mask)(?:\b|')")
+"""Names of arguments of tokens: ``input_ids``, ``attention_mask``."""
+_SHORTEST: Final = 8
+"""The number of tokens that are not cut."""
 _NAMED: Final = {
     "positions": re.compile(r"(?:\b|_)pos(?:ition)?(?:s|_ids?)?(?:\b|')"),
     "shapes": re.compile(r"_thw|_hw|(?:\b|_)(?:shapes|sizes)(?:\b|')"),
@@ -45,7 +52,8 @@ class OtherInputs:
         given = list(sizes.tensors(self.model, self.args, self.kwargs))
         named = [kind for kind in _NAMED if any(_is(kind, *one) for one in given)]
         batches = BATCHES if any(one.dim() > 1 for _, one in given) else ()
-        return (*VARIANTS, *named, *(LENGTHS if self.dims else ()), *batches)
+        texts = TEXTS if not self.dims and _length(given) else ()
+        return (*VARIANTS, *named, *(LENGTHS if self.dims else ()), *batches, *texts)
 
     def drawn(self, kind: str) -> tuple[Any, Any]:
         """Return other arguments of a kind, which share nothing with the first."""
@@ -59,6 +67,8 @@ class OtherInputs:
                 other = _repeated(name, other, batch, int(kind[-1]))
             elif kind in _NAMED:
                 other = _renamed(kind, other) if _is(kind, name, leaf) else other
+            elif kind in TEXTS:
+                other = _cut(name, other, _length(given), int(kind[-1]))
             elif kind in LENGTHS:
                 other = _resized(other, self.dims.get(name, {}), kind)
             others[id(leaf)] = other.clone().requires_grad_(leaf.requires_grad)
@@ -67,7 +77,7 @@ class OtherInputs:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             other = others.get(id(leaf), leaf)
-            return other if kind in _NAMED else _varied(other, kind)
+            return other if kind in (*_NAMED, *TEXTS) else _varied(other, kind)
 
         changed: tuple[Any, Any] = tree_map(drawn, (self.args, self.kwargs))
         return changed
@@ -101,6 +111,25 @@ def _repeated(name: str, leaf: torch.Tensor, batch: int, times: int) -> torch.Te
         return torch.cat([leaf] * times)
     if leaf.dim() > 1 and leaf.shape[1] == batch:
         return torch.cat([leaf] * times, 1)
+    return leaf
+
+
+def _length(given: Sequence[tuple[str, torch.Tensor]]) -> int:
+    """Return the number of tokens of the text among the arguments; 0 if there is none, or few."""
+    sizes = (
+        one.shape[1]
+        for name, one in given
+        if one.dim() == 2 and not one.is_floating_point() and _TEXT.search(name)
+    )
+    return next((size for size in sizes if size >= _SHORTEST), 0)
+
+
+def _cut(name: str, leaf: torch.Tensor, length: int, by: int) -> torch.Tensor:
+    """Return a tensor without its last tokens, in each dimension that is one of tokens."""
+    for dim, size in enumerate(leaf.shape):
+        tokens = dim == 1 or (dim > 1 and not leaf.is_floating_point())
+        if size == length and (tokens or _is("positions", name, leaf)):
+            leaf = leaf.narrow(dim, 0, size - by)
     return leaf
 
 

@@ -57,6 +57,11 @@ class SourcePatch:
     """The cost of the patch, for the report."""
 
     @property
+    def changes_errors(self) -> bool:
+        """Return whether the program's own exceptions may become others, as ``drops`` says."""
+        return any(isinstance(edit, Rewrite) and edit.kind == "check" for edit in self.edits)
+
+    @property
     def key(self) -> tuple[Edit, ...]:
         return self.edits
 

@@ -23,15 +23,16 @@ from pytest_graphbreak.repair.gain import (
     Problem,
     SearchResult,
     Tried,
+    assumes,
     better,
     cleaner,
     eager,
     graphs,
     places,
+    reads,
     recompiled,
 )
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.numbers import BY_CASE
 from pytest_graphbreak.repair.source import called, lines, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
@@ -71,6 +72,7 @@ class Search:
         self._uncertain: list[SourcePatch] = []
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
         self._sites: dict[str, Site] = {}
+        self._plain: dict[str, Trial | None] = {}
         first = bench.measure(target, compare=False)
         self._sites = dict(first.sites)
         self.outcome = SearchResult(first, first)
@@ -91,6 +93,7 @@ class Search:
         self._share = 1.0
         if not out.stopped:
             self._weed()
+            self._other_sizes()
         self._close()
         return out
 
@@ -120,7 +123,9 @@ class Search:
             if len(useful) < len(patches):
                 trial, _ = self._try([*out.kept, *useful]) if useful else (None, None)
             before = out.last.record
-            if trial is None or not any(one(before, trial.record) for one in (better, cleaner)):
+            if trial is None or self._compiles_again(trial):
+                continue
+            if not any(one(before, trial.record) for one in (better, cleaner)):
                 continue
             for problem, patch in gone:
                 seen.add(self._key(_item(problem)))
@@ -133,7 +138,7 @@ class Search:
     def _cheapest(self, problem: Problem) -> Iterator[SourcePatch]:
         """Yield the first patches that only change settings or a line, and lose nothing."""
         for patch in self._patches(problem):
-            if _reads(patch):
+            if reads(patch):
                 continue
             try:
                 self._built([patch])
@@ -244,7 +249,8 @@ class Search:
                 trial, why = self._try([*out.kept, patch])
                 if trial is not None:
                     gone = self._gone(problem, trial.record)
-                    if not self._assume and (why := _assumes(problem, patch, trial, out.last)):
+                    assumed = "" if self._assume else assumes(problem, patch, trial, out.last)
+                    if why := assumed or self._compiles_again(trial):
                         problem.tried.append(Tried(patch, why))
                         continue
                     before, after, leave = out.last.record, trial.record, patch.leaves
@@ -266,8 +272,50 @@ class Search:
             self._uncertain.append(doubtful[0])
             self._keep(problem, *doubtful, word="on trial")
 
+    def _compiles_again(self, trial: Trial) -> str:
+        """Return that patches compile again for more other inputs than the program, or ""."""
+        if self._assume or not trial.again:
+            return ""
+        plain = self._without()
+        if plain is None or len(trial.again) <= len(plain.again):
+            return ""
+        inputs, why = plural(len(trial.again), "other input"), trial.again[-1]["why"]
+        return f"compiled again for {inputs}, {len(plain.again)} without it: {why} (--assume)"
+
+    def _without(self) -> Trial | None:
+        """Return a run without patches, compiled for other inputs as well; it is made once."""
+        if "" not in self._plain and self._bench.runs < self._most:
+            self._plain[""], _ = self._try([])
+        return self._plain.get("")
+
+    def _other_sizes(self) -> None:
+        """Make other sizes dynamic where the program with its patches is compiled for each.
+
+        Where a line needs a size as a number this is not tried: no graph can hold for two.
+        """
+        out = self.outcome
+        if not out.kept or not out.last.again:
+            return
+        out.plain = self._without()
+        if all(one.get("code") for one in out.last.again):
+            return
+        problem = Problem(None, graphs(out.last.record), others=True)
+        for patch in remedies.for_other_sizes(out.last):
+            if self._bench.runs >= self._most:
+                return
+            trial, why = self._try([*out.kept, patch])
+            fewer = trial is not None and len(trial.again) < len(out.last.again)
+            if trial is None or not fewer or graphs(trial.record) > graphs(out.last.record):
+                problem.tried.append(Tried(patch, why or "it is compiled again as often"))
+                continue
+            out.problems.append(problem)
+            self._keep(problem, patch, trial)
+            return
+
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
+        if problem.others:
+            return not self.outcome.last.again
         if problem.item is None:
             return not recompiled(record)
         return self._key(problem.item) not in {self._key(item) for item in places(record)}
@@ -286,9 +334,9 @@ class Search:
             source = self._built(patches)
         except (BuildError, UnicodeEncodeError) as error:
             return None, f"it cannot be written: {error}" if str(error) else _UNWRITABLE
-        problem = patches[-1].title if patches else "without it"
+        problem = patches[-1].title if patches else "without patches"
         self._progress(self._share, 1.0, problem)
-        trial = self._run(source, own_errors=any(patch.drops for patch in patches))
+        trial = self._run(source, own_errors=any(patch.changes_errors for patch in patches))
         if trial.error is not None:
             return None, f"it fails: {trial.error[:160]}"
         if trial.mismatch is not None:
@@ -409,26 +457,6 @@ def _taken_out(problem: Problem) -> set[str]:
     edits = [edit for patch in problem.kept if patch.leaves for edit in patch.edits]
     places = [edit.where.function for edit in edits if isinstance(edit, Rewrite)]
     return {name.rpartition(".")[2] for name in places}
-
-
-def _reads(patch: SourcePatch) -> bool:
-    """Return whether a patch makes numbers of tensors constants, which may depend on the inputs."""
-    return BY_CASE in patch.edits
-
-
-def _assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> str:
-    """Return why a patch only holds for what does not vary, or "" if it holds for all inputs."""
-    if not _reads(patch):
-        return ""
-    gain = f"{graphs(last.record)} -> {graphs(trial.record)} graphs"
-    if trial.again:
-        inputs = plural(trial.again, "other input")
-        return f"{gain}, but compiled again for {inputs} (--assume keeps it)"
-    if not trial.varied:
-        return f"{gain}, but the program takes none of the other inputs (--assume keeps it)"
-    if problem.item is not None and advice.name(problem.item) == "branch":
-        return f"{gain}, but raises where the branch goes the other way (--assume keeps it)"
-    return ""
 
 
 _UNWRITABLE = "unwritable"

@@ -43,16 +43,15 @@ class Trial:
     """The sizes that vary from call to call (``sizes.varying_sizes``)."""
     varied: int = 0
     """The number of other inputs for which results were compared."""
+    again: Sequence[dict[str, Any]] = ()
+    """The other inputs for which something was compiled again: ``kind``, ``why``, its line."""
+    other_sizes: Sequence[dict[str, Any]] = ()
+    """The sizes that vary in those inputs."""
     numbers: Mapping[str, list[str]] = field(default_factory=dict)
     """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
     out: str = ""
     sites: Mapping[str, Site] = field(default_factory=dict)
     answer: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def again(self) -> int:
-        """The number of other inputs for which something was compiled again."""
-        return int(self.answer.get("recompiled") or 0)
 
     @property
     def torch(self) -> tuple[int, ...]:
@@ -96,7 +95,8 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
     *("error", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
-    *("fullgraph", "entries", "lines", "varies", "varied", "numbers"),
+    *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
+    "other_sizes",
 )
 """The keys that an answer and a trial have in common."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "

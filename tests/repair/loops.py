@@ -373,7 +373,6 @@ def f(a):
 
 # Of these the ones that stay as they are, each with words of its reason.
 OPEN: Final = {
-    "greedy decoding into a buffer": "Could not extract specialized integer",
     "jacobi with a view": "alias",
     "a history": "append|[Ss]ide.?[Ee]ffect|[Mm]utat",
     "a return in the middle": "it holds `return",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pytest_graphbreak.repair.others import BATCHES, LENGTHS, VARIANTS, OtherInputs
+from pytest_graphbreak.repair.others import BATCHES, LENGTHS, TEXTS, VARIANTS, OtherInputs
 
 
 def model(x: Any, position_ids: Any = None, image_grid_thw: Any = None, **more: Any) -> Any:
@@ -69,3 +69,31 @@ def test_the_batch_grows_in_all_arguments_that_have_it() -> None:
         "scale": (),
     }
     assert changed["labels"].tolist() == [0, 1] * 3
+
+
+def test_text_is_shorter_in_all_arguments_that_have_its_tokens() -> None:
+    ids = torch.arange(24).reshape(2, 12)
+    given = {
+        "input_ids": ids,
+        "attention_mask": torch.ones(2, 1, 12, 12, dtype=torch.bool),
+        "position_ids": torch.zeros(3, 2, 12, dtype=torch.long),
+        "cache_position": torch.arange(12),
+        "labels": ids,
+        "rows": torch.rand(12, 4),
+        "pixels": torch.rand(2, 3, 12, 12),
+    }
+    one = inputs(torch.rand(2, 12, 12), **given)
+    assert one.kinds() == (*VARIANTS, "positions", *BATCHES, *TEXTS)
+    (x,), changed = one.drawn("length 2")
+    assert x.shape == (2, 10, 12)
+    assert {name: tuple(value.shape) for name, value in changed.items()} == {
+        "input_ids": (2, 10),
+        "attention_mask": (2, 1, 10, 10),
+        "position_ids": (3, 2, 10),
+        "cache_position": (10,),
+        "labels": (2, 10),
+        "rows": (12, 4),
+        "pixels": (2, 3, 12, 12),
+    }
+    assert torch.equal(changed["input_ids"], ids[:, :10])
+    assert inputs(torch.rand(2, 12), input_ids=ids[:, :7]).kinds() == (*VARIANTS, *BATCHES)

@@ -36,15 +36,17 @@ class MadeUp:
 
     runs = 0
 
-    def __init__(self, left: str, reason: str) -> None:
-        self._left, self._reason = left, reason
+    def __init__(self, left: str, reason: str, again: tuple[int, int] = (0, 0)) -> None:
+        self._left, self._reason, self._again = left, reason, again
 
     def measure(self, target: Target, **options: Any) -> Trial:
         self.runs += 1
         before = ("the reason", LINE, target.path)
+        again = [[{"kind": "batch 3", "why": "a size", "code": "f(x)"}] * n for n in self._again]
         if "_graphbreak_ours" not in target.path.read_text():
-            return Trial(record(3, before))
-        return Trial(record(2, (self._reason, self._left, target.path)))
+            return Trial(record(3, before), again=again[0])
+        after = record(2, (self._reason, self._left, target.path))
+        return Trial(after, again=again[1])
 
     @contextmanager
     def beside(self, target: Target, data: bytes) -> Iterator[Target]:
@@ -59,11 +61,12 @@ def searched(
     monkeypatch: pytest.MonkeyPatch,
     reason: str = "ours",
     patch: SourcePatch = PATCH,
+    again: tuple[int, int] = (0, 0),
 ) -> SearchResult:
     monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([patch]))
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp(left, reason)
+    bench: Any = MadeUp(left, reason, again)
     return Search(
         parse(str(path)),
         bench,
@@ -104,3 +107,17 @@ def test_a_line_of_the_program_is_a_problem_of_its_own(
         ("the reason", True),
         ("ours", False),
     ]
+
+
+def test_a_patch_that_is_compiled_for_more_inputs_than_the_program_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = searched("z = y + 1", tmp_path, monkeypatch, again=(1, 2))
+    assert (found.kept, found.source) == ([], None)
+    assert [one.why for one in found.problems[0].tried] == [
+        "compiled again for 2 other inputs, 1 without it: a size (--assume)"
+    ]
+    as_often = searched("z = y + 1", tmp_path, monkeypatch, again=(2, 2))
+    assert as_often.kept == [PATCH]
+    assert as_often.plain is not None
+    assert len(as_often.plain.again) == 2

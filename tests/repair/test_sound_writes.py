@@ -25,7 +25,9 @@ from pytest_graphbreak.repair.rewrite.scope import UnfitError
 from tests.repair.test_sound import LISTS, bits, loaded
 
 HEAD = """\
+import logging
 import warnings
+logger = logging.getLogger("a")
 losses, seen = [], []
 steps = 0
 scale = torch.ones(2)
@@ -72,7 +74,18 @@ EAGER = {
     "changes through a module of torch": ("torch.nn.init.zeros_(y)", False),
     "changes in an operator": ("torch.add(y, 1, out=y)", False),
     "checks": ("torch._check(bool(y.sum() > 0))", False),
+    "logs": ("logger.info('y %s', y.sum().item())", True),
 }
+RAISES = (
+    "must_be_small(y)",
+    "print(must_be_small(y))",
+    "losses.append(must_be_small(y))",
+    "log(y)",
+    "print('y', must_be_small(y).shape)",
+    "print(f'{must_be_small(y)}')",
+    "logger.info('y %s', must_be_small(y))",
+)
+"""Lines that raise for some values."""
 INDICES = {
     "adds": "out.index_add_(0, at, x[at] * weight[row[0]])",
     "sets": "out[at] = x[at] + weight[row[0]]",
@@ -101,6 +114,15 @@ OTHER = """
 
 def other(y):
     y.mul_(2)
+
+
+def must_be_small(y):
+    if not bool((y < 3).all()):
+        raise ValueError(f"{y.max().item()} is too large")
+    return y
+
+
+log = must_be_small
 """
 
 
@@ -177,8 +199,8 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(EAGER))
 def test_what_runs_only_in_eager_code_changes_no_result(name: str) -> None:
     line, only_writes = EAGER[name]
-    source, _ = source_of(f"y = x * 2\n{line}\nreturn y + 1", line)
-    changed = apply(source, "only_eager", Frame("a.py", "f", 0, line))
+    source, where = source_of(f"y = x * 2\n{line}\nreturn y + 1", line)
+    changed = apply(source, "only_eager", where)
     assert (changed is not None) is only_writes
     if changed is None:
         return
@@ -191,6 +213,43 @@ def test_what_runs_only_in_eager_code_changes_no_result(name: str) -> None:
         x = torch.tensor(values)
         seen, wanted = outcome(patched, run, x), outcome(plain, plain["f"], x)
         assert (seen["results"], seen["inputs"]) == (wanted["results"], wanted["inputs"])
+
+    check()
+
+
+def _written(source: str, where: Frame, kind: str) -> tuple[str, ...]:
+    """Return the parts of the rewritten program; the program itself if it cannot be rewritten."""
+    try:
+        changed = apply(source, kind, where)
+    except UnfitError:
+        return (source,)
+    found = definition(source, where) if kind == "later" else None
+    return (source,) if changed is None else (*((found[1],) if found else ()), changed)
+
+
+@pytest.mark.parametrize("kind", ["only_eager", "later"])
+@pytest.mark.parametrize("line", RAISES)
+def test_what_a_line_raises_is_raised_without_it_in_the_graph(line: str, kind: str) -> None:
+    """Its type and its message, and for the same inputs; so not every line can be rewritten."""
+    source, where = source_of(f"y = x * 2\n{line}\nreturn y + 1", line)
+    plain, patched = loaded(source), loaded(*_written(source, where, kind))
+    later = [one for name, one in patched.items() if name.startswith("_graphbreak_later")]
+    torch._dynamo.config.reorderable_logging_functions.update(later)
+    run = torch.compile(patched["f"], backend="eager")
+
+    def seen(space: dict[str, Any], function: Any, x: torch.Tensor) -> list[Any]:
+        try:
+            return [outcome(space, function, x)[key] for key in ("results", "inputs")]
+        except Exception as error:
+            return [type(error), str(error)]
+
+    @settings(max_examples=8, deadline=None)
+    @example([1.0, 2.0])
+    @example([0.0, -1.0])
+    @given(LISTS)
+    def check(values: list[float]) -> None:
+        x = torch.tensor(values)
+        assert seen(patched, run, x) == seen(plain, plain["f"], x)
 
     check()
 

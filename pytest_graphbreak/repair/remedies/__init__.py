@@ -37,6 +37,11 @@ def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield from propose(item, trial)
 
 
+def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose patches for inputs of other sizes for which a program was compiled again."""
+    yield from recompiles.for_other_sizes(trial)
+
+
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for the recompiles of a run."""
     yield from recompiles.propose(trial)

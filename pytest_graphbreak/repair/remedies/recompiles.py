@@ -43,6 +43,14 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
     yield from (_and_numbers(one, numbers) for one in padded if numbers)
 
 
+def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to make sizes inputs of the graph that vary only in the other inputs of a trial."""
+    yield from mark(replace(trial, varies=trial.other_sizes))
+    yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (DYNAMIC,))
+    number = switch("allow_unspec_int_on_nn_module")
+    yield SourcePatch("numbers on modules are inputs of the graph", (number,))
+
+
 def tensors(trial: Trial) -> tuple[Edit, ...]:
     """Return the edits that turn Python numbers that vary into tensors; empty if none varies."""
     if not trial.numbers:

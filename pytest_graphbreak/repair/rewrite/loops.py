@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, statement
+from pytest_graphbreak.repair.rewrite.rounds import by_index
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -69,6 +70,8 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     if not carried:
         raise UnfitError("nothing is changed in it")
     copied = [name for name in in_place if name in carried]
+    rounds = {name for name, kind in numbers.items() if kind == "int" and name in carried}
+    loop.body = by_index(loop.body, rounds, place.changed)
     return _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 from libcst import matchers as m
 
+from pytest_graphbreak.repair.pure import LEVELS, METHODS
 from pytest_graphbreak.repair.rewrite.line import (
     TIGHT,
     Replacement,
@@ -16,7 +17,9 @@ from pytest_graphbreak.repair.rewrite.line import (
     Statement,
     kept_tensors,
     replaced,
+    text_of,
 )
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
@@ -36,19 +39,52 @@ _CHANGES: Final = m.Call(
 """Matches ``x.clamp_(0)`` and ``torch._check(x)``, which change a tensor or raise."""
 
 
+_WRITES: Final = frozenset(
+    {"warn", "write", "writelines", "flush", "append", "extend", "add_scalar", "set_postfix"}
+    | {*LEVELS, "warning_once", "warning_advice", "set_description", "sleep"}
+)
+"""Methods that write, or note a value; what they raise is not what a program is written for."""
+_READS: Final = METHODS | {"item", "numpy", "cpu", "format", "join", "time", "encode"}
+_BUILTINS: Final = frozenset(
+    {"abs", "bool", "float", "int", "len", "list", "max", "min", "repr", "round", "str", "sum"}
+    | {"tuple", "type"}
+)
+
+
 def only_eager(node: Statement) -> Replacement | None:
-    """Put a call that may only write under ``if not torch.compiler.is_compiling():``."""
+    """Put a call that only writes under ``if not torch.compiler.is_compiling():``.
+
+    Raises ``UnfitError`` if it calls what may raise: the error would be lost.
+    """
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     if not isinstance(node.body[0], cst.Expr) or not isinstance(node.body[0].value, cst.Call):
         return None
-    if m.matches(node.body[0].value, _CHANGES):
+    call = node.body[0].value
+    if m.matches(call, _CHANGES):
         return None
+    for one in m.findall(call, m.Call()):
+        name = text_of(cst.ensure_type(one, cst.Call).func)
+        if not (_only_writes(name) if one is call else _only_reads(name)):
+            raise UnfitError(f"{name} may raise, and compiled code would go on")
     return cst.If(
         test=cst.parse_expression("not torch.compiler.is_compiling()"),
         body=cst.IndentedBlock(body=[node.with_changes(leading_lines=[])]),
         leading_lines=node.leading_lines,
     )
+
+
+def _only_writes(name: str) -> bool:
+    """Return whether a function visibly only writes: ``print``, or a method of an object held."""
+    holder, _, method = name.rpartition(".")
+    return name == "print" or (holder not in ("", "self", "cls") and method in _WRITES)
+
+
+def _only_reads(name: str) -> bool:
+    holder, _, method = name.rpartition(".")
+    if holder in ("", "self", "cls"):
+        return not holder and method in _BUILTINS
+    return name.startswith(("torch.", "math.")) or method in _READS
 
 
 _MADE: Final = m.Call(

@@ -1,0 +1,90 @@
+"""Says why code is compiled again for another size, and which line needs that size as a number.
+
+A guard names a size that differs. If the size was dynamic and a line needed it as a number, such as
+``range(x.shape[0])``, it is fixed again, in each compilation: no mark and no setting changes that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from torch._dynamo.utils import get_compilation_metrics
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from pytest_graphbreak.model.places import places
+
+Reason = dict[str, Any]
+"""``why``, and ``file``, ``line``, ``function`` and ``code`` of the line that fixes a size."""
+
+_SIZE: Final = re.compile(r"L\['(?:kwargs'\]\[')?(\w+)'\](.*)\.size\(\)\[(\d+)\]")
+_PLACE: Final = re.compile(r"(?P<code>.*)  # (?P<file>.*):(?P<line>\d+) in (?P<function>\S+)", re.S)
+_LONGEST: Final = 200
+
+
+class Compilations:
+    """The compilations of a block, from one question to the next."""
+
+    def __init__(self) -> None:
+        self._envs: list[ShapeEnv] = []
+        self._known: list[Any] = []
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note each environment of sizes that torch makes: nothing else leads to it afterwards."""
+        plain, envs = ShapeEnv.__init__, self._envs
+        self._known = list(get_compilation_metrics())
+
+        def noted(env: ShapeEnv, *args: Any, **options: Any) -> None:
+            plain(env, *args, **options)
+            envs.append(env)
+
+        ShapeEnv.__init__ = noted
+        try:
+            yield
+        finally:
+            ShapeEnv.__init__ = plain
+
+    def reason(self) -> Reason:
+        """Return why code was compiled since the last question; the line if a size is fixed."""
+        metrics = list(get_compilation_metrics())
+        new = [one for one in metrics if not any(one is old for old in self._known)]
+        guards = [one.recompile_reason for one in new if one.recompile_reason]
+        fixed = [one for env in self._envs for one in _fixed(env)]
+        self._known = metrics
+        self._envs.clear()
+        if fixed:
+            return next((one for one in fixed if one.get("code")), fixed[0])
+        if not guards:
+            return {"why": "code that the program did not run is compiled"}
+        return {"why": guards[0].partition(": ")[2].strip().partition("\n")[0][:_LONGEST]}
+
+
+def _fixed(env: ShapeEnv) -> Iterator[Reason]:
+    """Yield the sizes of the inputs that were dynamic, and became numbers."""
+    for symbol, value in env.replacements.items():
+        sources = env.var_to_sources.get(symbol)
+        if not sources or not value.is_Integer:
+            continue
+        named: Any = sources[0].name  # a method up to torch 2.9
+        text = named() if callable(named) else named
+        size = _SIZE.fullmatch(text)
+        why = f"dimension {size[3]} of {size[1]}{size[2]}" if size else text
+        yield {"why": f"{why} is needed as a number", **_line(env, symbol, sources[0])}
+
+
+def _line(env: ShapeEnv, symbol: Any, source: Any) -> Reason:
+    """Return the line of the user's that needs a size; torch shortens the name of its file."""
+    place = getattr(env.replacements_slocs.get(symbol), "maybe_user_loc", None)
+    found = _PLACE.fullmatch(place or "")
+    if found is None:
+        return {}
+    here = (int(found["line"]), found["function"])
+    stack = env.specialization_stacks.get(source) or ()
+    files = [one.filename for one in stack if (one.lineno, one.name) == here]
+    file = places(Path.cwd()).file(files[0]) if files else found["file"]
+    code = found["code"].strip()
+    return {"file": file, "line": here[0], "function": here[1], "code": code}

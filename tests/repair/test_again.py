@@ -1,0 +1,117 @@
+"""What compiles again for inputs that a program does not use: said with its line, or mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_graphbreak.repair.again import Compilations
+from tests.repair.conftest import Shop
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(x.shape[1]):
+        x = x + 1
+    return x
+
+
+def listed(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([row.sum() for row in x.unbind(1)])
+
+
+def bounded(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[1] > 4 else x
+
+
+def free(x: torch.Tensor) -> torch.Tensor:
+    return x * x.shape[1]
+
+
+def reasons(function: Callable[..., Any], *sizes: int) -> list[dict[str, Any]]:
+    """What is said of each call that compiled, except for the first."""
+    torch._dynamo.reset()
+    stats = torch._dynamo.utils.counters["stats"]
+    run = torch.compile(function, backend="eager")
+    run(torch.ones(2, sizes[0]))
+    found, compilations = [], Compilations()
+    with compilations.watched():
+        for size in sizes[1:]:
+            before = stats["unique_graphs"]
+            run(torch.ones(2, size))
+            if stats["unique_graphs"] > before:
+                found.append(compilations.reason())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [(counted, "for _ in range(x.shape[1]):"), (listed, "x.unbind(1)")],
+)
+def test_a_size_that_a_line_needs_as_a_number_is_named_with_the_line(
+    function: Callable[..., Any], code: str
+) -> None:
+    found = reasons(function, 3, 5, 6, 7)
+    assert len(found) == 3
+    for one in found:
+        assert one["why"] == "dimension 1 of x is needed as a number"
+        assert code in one["code"]
+        assert one["file"] == "tests/repair/test_again.py"
+        assert one["function"] == function.__name__
+        first = function.__code__.co_firstlineno
+        assert first < one["line"] < first + 4
+
+
+def test_a_size_that_a_branch_asks_for_is_named_by_its_guard() -> None:
+    (first, then) = reasons(bounded, 8, 6, 3, 2)
+    assert first["why"].startswith("tensor 'x' size mismatch at index 1")
+    assert "size()[1]" in then["why"]
+    assert "code" not in then
+
+
+def test_a_size_that_is_dynamic_compiles_once_more() -> None:
+    assert len(reasons(free, 3, 5, 6, 7)) == 1
+
+
+HEAD = """
+    import torch
+
+    {setting}
+
+    def f(x, input_ids):
+        print("x", x.shape)
+        {line}
+        return x * input_ids.sum()
+
+    model = torch.compile(f, backend="eager")
+    model(torch.ones(2, 4), torch.ones(2, 12, dtype=torch.long))
+"""
+
+
+def test_a_length_that_is_unrolled_is_said_with_its_line(shop: Shop) -> None:
+    line = "for n in range(input_ids.shape[1]): x = x + n"
+    shop.write("a.py", HEAD.format(setting="", line=line))
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.err
+    assert "compiled again for each length: dimension 1 of input_ids is needed" in said.out
+    assert line in said.out.partition("compiled again for each length")[2]
+    assert "the program without these patches is compiled again for them as well" in said.out
+    assert "mark_dynamic" not in said.out
+
+
+def test_sizes_of_other_inputs_are_marked_where_that_holds(shop: Shop) -> None:
+    setting = "torch._dynamo.config.automatic_dynamic_shapes = False"
+    shop.write("a.py", HEAD.format(setting=setting, line="x = x * x.shape[0]"))
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.err
+    assert "kept  mark_dynamic for the sizes that vary: x (0), input_ids (0" in said.out
+    assert "compiled again" not in said.out.partition("side effect moved")[2]
+
+
+def test_nothing_is_said_where_other_sizes_fit_one_graph(shop: Shop) -> None:
+    shop.write("a.py", HEAD.format(setting="", line="x = x * x.shape[0]"))
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.err
+    assert "compiled again" not in said.out
