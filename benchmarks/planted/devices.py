@@ -1,9 +1,11 @@
 """Which edits planted in programs of JAX and of lazy torch_xla the gate catches and names.
 
-    python -m benchmarks.planted.devices (jax | xla) [--other | --held-out] [--show]
+    python -m benchmarks.planted.devices (jax | xla) [--other | --held-out | --third] [--committed]
+        [--show]
 
-``--other`` takes programs and edits that entries were not worked on with, ``--held-out`` a second
-set of those.
+``--other`` takes programs and edits that entries were not worked on with, ``--held-out`` and
+``--third`` a second and a third set of those. With ``--committed`` they are committed to git
+first.
 
 Each program is a test. It is recorded, one line of it is edited, and it runs again under the gate.
 What the edit did is counted without the plugin, in a process of its own: by JAX's own event of a
@@ -25,15 +27,25 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.planted import held_out_devices, written_devices
-from benchmarks.planted.edits import Edit, Outcome, edited, table, tell
+from benchmarks.planted import held_out_devices, third_devices, written_devices
+from benchmarks.planted.edits import Edit, Outcome, commit, edited, table, tell
 
-PROGRAMS = written_devices.PROGRAMS | held_out_devices.PROGRAMS
+PROGRAMS = written_devices.PROGRAMS | held_out_devices.PROGRAMS | third_devices.PROGRAMS
 SETS = {
-    "jax": (written_devices.JAX, written_devices.JAX_OTHER, held_out_devices.JAX),
-    "xla": (written_devices.LAZY, written_devices.LAZY_OTHER, held_out_devices.XLA),
+    "jax": (
+        written_devices.JAX,
+        written_devices.JAX_OTHER,
+        held_out_devices.JAX,
+        third_devices.JAX,
+    ),
+    "xla": (
+        written_devices.LAZY,
+        written_devices.LAZY_OTHER,
+        held_out_devices.XLA,
+        third_devices.XLA,
+    ),
 }
-"""The edits that are run without an option, with ``--other``, and with ``--held-out``."""
+"""The edits that are run without an option, with ``--other``, ``--held-out`` and ``--third``."""
 
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -75,7 +87,10 @@ found = {}
 for name in sys.argv[1:]:
     read, write = os.pipe()
     if os.fork() == 0:
-        counts = count(importlib.import_module(name).test_program)
+        try:
+            counts = count(importlib.import_module(name).test_program)
+        except Exception as fault:
+            counts = {"error": str(fault)[:500]}
         os.write(write, json.dumps(counts).encode())
         os._exit(0)
     os.close(write)
@@ -86,21 +101,23 @@ print("COUNTS", json.dumps(found))
 """
 
 
-def main(which: str, number: int, *, show: bool = False) -> int:
+def main(which: str, number: int, *, show: bool = False, committed: bool = False) -> int:
     """Print a table by kind of edit; 1 if an edit is missed, or red for nothing.
 
     ``number`` is the place of the set of edits in ``SETS``.
     """
     edits, head = SETS[which][number], _COUNT_JAX if which == "jax" else _COUNT_LAZY
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = _outcomes(edits, head, Path(folder))
+        outcomes = _outcomes(edits, head, Path(folder), committed=committed)
     for one in outcomes:
         tell(one, show=show)
     print(table(outcomes, Counter(edit.kind for edit in edits)))
     return int(any(bool(one.worse) != one.red for one in outcomes))
 
 
-def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]:
+def _outcomes(
+    edits: tuple[Edit, ...], head: str, folder: Path, *, committed: bool = False
+) -> list[Outcome]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "count.py").write_text(head + _COUNTED)
     names = [f"test_{edit.program}_{number}" for number, edit in enumerate(edits)]
@@ -109,6 +126,8 @@ def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]
     _write(folder, texts, names)
     before = _counts(folder, names)
     _pytest(folder, "--graph-budget-record")
+    if committed:
+        commit(folder)
     _write(folder, edited_texts, names)
     after = _counts(folder, names)
     _pytest(folder, "--graph-budget", "--graph-budget-report=report.json")
@@ -118,6 +137,9 @@ def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]
     }
     found = []
     for edit, name, text, now in zip(edits, names, texts, edited_texts, strict=True):
+        if "error" in after[name]:
+            print(f"{'NOT RUN':12}{edit.program}: {edit.new.strip()!r}: {after[name]['error']}")
+            continue
         worse = [way for kind, way in _BY_KIND.items() if kind == edit.kind]
         worse += [what for what, number in after[name].items() if number > before[name][what]]
         test: dict[str, Any] = tests[name]
@@ -132,9 +154,9 @@ def _write(folder: Path, sources: list[str], names: list[str]) -> None:
         (folder / f"{name}.py").write_text(source)
 
 
-def _counts(folder: Path, names: list[str]) -> dict[str, dict[str, int]]:
+def _counts(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     done = _run(folder, "count.py", *names)
-    found: dict[str, dict[str, int]] = json.loads(done.rpartition("COUNTS ")[2])
+    found: dict[str, dict[str, Any]] = json.loads(done.rpartition("COUNTS ")[2])
     return found
 
 
@@ -157,5 +179,7 @@ def _run(folder: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
 
 
 if __name__ == "__main__":
-    chosen = 2 if "--held-out" in sys.argv else int("--other" in sys.argv)
-    sys.exit(main(sys.argv[1], chosen, show="--show" in sys.argv))
+    names = ("--other", "--held-out", "--third")
+    chosen = next((at for at, name in enumerate(names, 1) if name in sys.argv), 0)
+    options = {name: f"--{name}" in sys.argv for name in ("show", "committed")}
+    sys.exit(main(sys.argv[1], chosen, **options))
