@@ -37,7 +37,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
-    "advice/match.py:one.reason": lambda: [
+    "advice/match.py:line.reason": lambda: [
         line.reason for one in by_name().values() for line in one.lines
     ],
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [

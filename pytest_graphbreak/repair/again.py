@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from torch._dynamo.utils import get_compilation_metrics
+import torch
+import torch._dynamo.utils
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pytest_graphbreak.model.places import places
@@ -21,7 +22,7 @@ Reason = dict[str, Any]
 """``why``, and ``file``, ``line``, ``function`` and ``code`` of the line that fixes a size."""
 
 _SIZE: Final = re.compile(r"L\['(?:kwargs'\]\[')?(\w+)'\](.*)\.size\(\)\[(\d+)\]")
-_PLACE: Final = re.compile(r"(?P<code>.*)  # (?P<file>.*):(?P<line>\d+) in (?P<function>\S+)", re.S)
+_PLACE: Final = re.compile(r"(?P<file>[^:]{1,4000}):(?P<line>\d{1,9}) in (?P<function>\S{1,500})")
 _LONGEST: Final = 200
 
 
@@ -36,7 +37,7 @@ class Compilations:
     def watched(self) -> Iterator[None]:
         """Note each environment of sizes that torch makes: nothing else leads to it afterwards."""
         plain, envs = ShapeEnv.__init__, self._envs
-        self._known = list(get_compilation_metrics())
+        self._known = list(torch._dynamo.utils.get_compilation_metrics())
 
         def noted(env: ShapeEnv, *args: Any, **options: Any) -> None:
             plain(env, *args, **options)
@@ -50,7 +51,7 @@ class Compilations:
 
     def reason(self) -> Reason:
         """Return why code was compiled since the last question; the line if a size is fixed."""
-        metrics = list(get_compilation_metrics())
+        metrics = list(torch._dynamo.utils.get_compilation_metrics())
         new = [one for one in metrics if not any(one is old for old in self._known)]
         guards = [one.recompile_reason for one in new if one.recompile_reason]
         fixed = [one for env in self._envs for one in _fixed(env)]
@@ -79,12 +80,12 @@ def _fixed(env: ShapeEnv) -> Iterator[Reason]:
 def _line(env: ShapeEnv, symbol: Any, source: Any) -> Reason:
     """Return the line of the user's that needs a size; torch shortens the name of its file."""
     place = getattr(env.replacements_slocs.get(symbol), "maybe_user_loc", None)
-    found = _PLACE.fullmatch(place or "")
+    code, _, where = (place or "").rpartition("  # ")
+    found = _PLACE.fullmatch(where)
     if found is None:
         return {}
     here = (int(found["line"]), found["function"])
     stack = env.specialization_stacks.get(source) or ()
     files = [one.filename for one in stack if (one.lineno, one.name) == here]
     file = places(Path.cwd()).file(files[0]) if files else found["file"]
-    code = found["code"].strip()
-    return {"file": file, "line": here[0], "function": here[1], "code": code}
+    return {"file": file, "line": here[0], "function": here[1], "code": code.strip()}

@@ -13,7 +13,7 @@ from pytest_graphbreak.text.output import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """Names that pytest collects by default, also after a suffix is added."""
-_TEST_WORDS: Final = re.compile(r"^(?:tests?_)+|(?:_tests?)+$")
+_TEST_WORDS: Final = ("test", "tests")
 
 
 class TargetError(UserError):
@@ -51,7 +51,7 @@ class Target:
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
             return stem
-        plain = _TEST_WORDS.sub("", stem)
+        plain = _without_test(stem)
         return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain
 
     def beside(self, suffix: str) -> Target:
@@ -83,3 +83,13 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
     except (SyntaxError, ValueError) as error:
         raise TargetError(f"{name}: not valid Python: {error}") from None
     return Target(path, test, tuple(arguments))
+
+
+def _without_test(name: str) -> str:
+    """Return a name without the words ``test`` and ``tests`` at its ends; empty for these alone."""
+    words = name.split("_")
+    while words[1:] and words[0] in _TEST_WORDS:
+        del words[0]
+    while words[1:] and words[-1] in _TEST_WORDS:
+        del words[-1]
+    return "_".join(words)
