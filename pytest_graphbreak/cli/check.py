@@ -17,6 +17,7 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_no
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find
+from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import accepting, explained, swaps
@@ -31,7 +32,6 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
 from pytest_graphbreak.runs.union import FAILED, Union, union

@@ -13,12 +13,12 @@ from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, se
 from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
+from pytest_graphbreak.config.git import GitError, git
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report.comparison import commit, page, text
 from pytest_graphbreak.runs import comparison
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison
-from pytest_graphbreak.runs.git import GitError, git
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text.files import uncollected

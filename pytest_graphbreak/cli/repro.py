@@ -9,11 +9,11 @@ from pathlib import Path
 from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.versions.by_commit import outcomes
+from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
-from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.text.output import UserError, labelled, plural, reason
 
 DONE, UNVERIFIED = 0, 1

@@ -18,9 +18,9 @@ from pytest_graphbreak.baseline import BaselineError, baseline_path
 from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
+from pytest_graphbreak.config.git import GitError, RawChange, blobs, git, names, raw_change
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import BY_NAME, LAYERS
-from pytest_graphbreak.runs.git import GitError, RawChange, blobs, git, names, raw_change
 from pytest_graphbreak.text.output import UserError
 
 _LATEST: Final = int(datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp())

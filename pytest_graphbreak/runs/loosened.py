@@ -20,10 +20,10 @@ from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.config.checkout import NAMES, Checkout, CheckoutError, keys_of
+from pytest_graphbreak.config.git import GitError, blobs, git, names, raw_change
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.runs.git import GitError, blobs, git, names, raw_change
 
 # Reads the marks for the gate from the text of Python source, which is not imported or
 # run.

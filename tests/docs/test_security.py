@@ -8,11 +8,12 @@ import pytest
 
 from pytest_graphbreak.baseline import read, tree
 from pytest_graphbreak.cli import import_csv
+from pytest_graphbreak.config import git
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import forms, report, sources
 from pytest_graphbreak.report import frame, html, markdown
-from pytest_graphbreak.runs import git, incoming
+from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text import blocks, safe
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"

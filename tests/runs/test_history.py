@@ -254,7 +254,7 @@ def test_a_commit_of_the_year_3170843(repository: Repository) -> None:
 def test_a_blob_that_is_too_large_is_named(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_graphbreak.runs.git.LARGEST", 200)
+    monkeypatch.setattr("pytest_graphbreak.config.git.LARGEST", 200)
     repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
     repository.put(
         "".join(f"  t{n}:\n    graphs: {{dynamo: 1}}\n" for n in range(9)), "test_b.yaml"

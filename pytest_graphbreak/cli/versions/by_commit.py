@@ -12,9 +12,9 @@ from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.cli.versions.commits import CommitInfo, UserCheckout, Worktrees, paths
 from pytest_graphbreak.cli.versions.environment import SuiteRun, Tests, present
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
+from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.runs.git import GitError
 
 
 class Commits:

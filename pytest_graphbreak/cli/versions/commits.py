@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli.versions.inside import installed_from
+from pytest_graphbreak.config.git import GitError, git, names
 from pytest_graphbreak.layers.children.runner import CommandResult, Runner
-from pytest_graphbreak.runs.git import GitError, git, names
 
 _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
 _DISTANCE: Final = re.compile(r"^([0-9a-f]{40,64}) \(.*?\bdist=(\d+)\)$", re.M)

@@ -10,8 +10,8 @@ import pytest
 from pytest_graphbreak.cli.elsewhere import ElsewhereError
 from pytest_graphbreak.cli.versions.by_commit import Commits
 from pytest_graphbreak.cli.versions.commits import UserCheckout, Worktrees
+from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.layers.children.runner import Runner
-from pytest_graphbreak.runs.git import GitError
 from tests.cli.versions.history import Past
 
 MODULES = """\

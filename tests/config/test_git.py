@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.runs import git
-from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.config import git
+from pytest_graphbreak.config.git import GitError
 
 
 def program(path: Path, text: str, mode: int = 0o755) -> None:
