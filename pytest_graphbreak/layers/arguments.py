@@ -52,7 +52,7 @@ def argument(subject: ast.expr, code: Line, callers: Sequence[Line], source: Sou
             counts = own[0].reads & counters(around(caller, source))
             line = None if counts else _counted(callers[:at], source)
             if line is None and not own[0].varies:
-                line = _given_out(caller, {*names_in(value)}, callers[:at], source)
+                line = given_out(caller, {*names_in(value)}, callers[:at], source)
             return line or line_of(caller.file, own[0].line, source)
         if not isinstance(value, ast.Name):
             return _produced(value, caller, source)
@@ -158,7 +158,7 @@ def _passed_through(callers: Sequence[Line], source: Source) -> Line | None:
         varying = [one for one in found if one.varies]
         if varying:
             return line_of(caller.file, varying[0].line, source)
-        if line := _given_out(caller, names, callers[:at], source):
+        if line := given_out(caller, names, callers[:at], source):
             return line
     return None
 
@@ -168,7 +168,7 @@ def _names_passed(call: ast.Call) -> Iterator[str]:
         yield from names_in(value)
 
 
-def _given_out(
+def given_out(
     caller: Line, names: set[str], callers: Sequence[Line], source: Source
 ) -> Line | None:
     """Return the line of a function of the file that made what a loop, or a line, hands out.

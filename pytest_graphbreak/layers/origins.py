@@ -15,6 +15,7 @@ from pytest_graphbreak.layers.arguments import (
     argument,
     calls_at,
     extended,
+    given_out,
     is_library,
     passed_for,
     root_of,
@@ -35,6 +36,7 @@ from pytest_graphbreak.layers.statements import (
     slice_of,
     statement_at,
     tree_of,
+    word_of,
 )
 from pytest_graphbreak.model.stacks import Line
 
@@ -51,6 +53,8 @@ _SETTING: Final = {
 _CHANGING: Final = frozenset(
     {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault"}
 )
+_SHOWING: Final = frozenset({"print", "log", "debug", "info", "write", "set_postfix"})
+"""Functions whose call changes nothing that is computed."""
 
 
 def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) -> Line | None:
@@ -159,23 +163,49 @@ def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
                 yield passed or call
 
 
-def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None:
+def step(
+    callers: Sequence[Line], source: Source, *, reads: bool, counts: bool = False
+) -> Line | None:
     """Return the line that differs at each step of a loop, and on which a line at its end depends.
 
-    ``reads``: the line reads a value, and only what that was made of is looked at.
+    ``reads``: the line reads a value, and only what that was made of is looked at. ``counts``: only
+    lines that depend on the number of the step are looked for.
     """
-    for caller in reversed(callers):
+    for at, caller in reversed([*enumerate(callers)]):
         scope = around(caller, source)
         names = names_in(statement_at(scope, caller.line)) if reads else None
-        varying = [one for one in slice_of(scope, caller.line, names) if one.varies]
-        # A line that reads another value at each step comes after one that counts the steps, or
-        # grows.
+        found = slice_of(scope, caller.line, names)
+        counting = counters(scope)
+        varying = [one for one in found if one.varies]
+        # What counts the steps, or grows, comes before what only adds up.
+        counted = [
+            one.line
+            for one in varying
+            if one.reads & counting or (one.reads & one.names and not one.adds)
+        ]
+        if not counted and not reads:
+            counted = [*_effects(scope, caller.line, counting)]
+        if counted:
+            return line_of(caller.file, counted[0], source)
+        if counts:
+            continue
+        handed = {name for one in found if one.hands_on for name in one.names}
+        if line := given_out(caller, handed, callers[:at], source):
+            return line
         if varying:
-            counting = counters(scope)
-            counted = (one for one in varying if one.reads & (counting | one.names))
-            return line_of(caller.file, next(counted, varying[0]).line, source)
+            return line_of(caller.file, varying[0].line, source)
         reads = False
     return None
+
+
+def _effects(scope: ast.AST, line: int, counting: frozenset[str]) -> Iterator[int]:
+    """Yield the lines of calls, for their effect alone, that depend on the count of a loop."""
+    for loop in loops_around(scope, line):
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                shown = word_of(node.value.func) in _SHOWING
+                if node.lineno < line and names_in(node) & counting and not shown:
+                    yield node.lineno
 
 
 def handed_over(caller: Line, test: Line, source: Source) -> Line | None:

@@ -23,6 +23,7 @@ from pytest_graphbreak.layers.statements import (
     names_in,
     sets_of,
     tree_of,
+    word_of,
 )
 from pytest_graphbreak.layers.uncompiled import (
     DEPTH,
@@ -95,10 +96,10 @@ class _CallingScope:
     def plain_call(self) -> Line | None:
         if self.doubtful:
             return line_of(self.code.file, self.doubtful, self.source)
-        for node in _own_nodes(self.node, self.compiled | self.handed):
-            if isinstance(node, ast.Call) and (line := self._suspicious(node)):
-                return line
-        return None
+        nodes = [*_own_nodes(self.node, self.compiled | self.handed)]
+        compiled = {part for node in nodes if _compiles(node) for part in _partials(node)}
+        calls = (node for node in nodes if isinstance(node, ast.Call) and node not in compiled)
+        return next(filter(None, map(self._suspicious, calls)), None)
 
     @property
     def gives_compiled(self) -> bool:
@@ -222,6 +223,13 @@ def _with_parents(
 def _compiles(node: ast.AST) -> bool:
     """Return whether a node calls ``torch.compile`` or the method ``compile`` of a module."""
     return isinstance(node, ast.Call) and names_compile(node)
+
+
+def _partials(compiling: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of ``partial`` among what a call compiles: what they make is compiled."""
+    for node in getattr(compiling, "args", ()):
+        if isinstance(node, ast.Call) and word_of(node.func) == "partial":
+            yield node
 
 
 def _disables(node: ast.AST) -> bool:

@@ -65,7 +65,8 @@ class Set(NamedTuple):
     """A statement that sets names, or the head of a loop.
 
     ``varies``: it computes something with what differs from step to step of a loop.
-    ``hands_on``: it only takes something out of what another line made.
+    ``hands_on``: it only takes something out of what another line made. ``adds``: it computes with
+    operators alone, which keep a shape.
     """
 
     line: int
@@ -74,6 +75,7 @@ class Set(NamedTuple):
     reads: frozenset[str]
     hands_on: bool
     varies: bool = False
+    adds: bool = False
 
 
 def slice_of(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[Set]:
@@ -125,7 +127,11 @@ def sets_of(scope: ast.AST) -> list[Set]:
             counted |= names
         line = getattr(node, "lineno", value.lineno)
         end = value.end_lineno or line
-        found.append(Set(line, end, names, names_in(value), _hands_on(value)))
+        parts = [one for one in targets if isinstance(one, ast.Subscript)]  # x[i] = y changes x
+        names |= frozenset().union(*(names_in(one.value) for one in parts))
+        reads = names_in(value).union(*(names_in(one.slice) for one in parts))
+        handed = _hands_on(value) and not parts
+        found.append(Set(line, end, names, reads, handed, adds=isinstance(value, ast.BinOp)))
     return [one._replace(varies=bool(one.reads & counted) and not one.hands_on) for one in found]
 
 
@@ -140,7 +146,7 @@ def counters(scope: ast.AST) -> frozenset[str]:
                 found |= names_in(first)
             case ast.For(target=target, iter=ast.Call(func=ast.Name("range"))):
                 found |= names_in(target)
-            case ast.AugAssign(target=target):
+            case ast.AugAssign(target=ast.Name() as target, value=ast.Constant() | ast.Name()):
                 found |= names_in(target)
     return frozenset(found)
 

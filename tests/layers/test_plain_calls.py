@@ -46,6 +46,7 @@ def found(body: str, *, helper: str = "return model(x)", name: str = "test_it") 
         "model = Net()\nmodel.compile()\nmodel(x)",
         "model = Net()\nmodel = torch.compile(model)\nmodel(x)",
         "torch.compile(Net())(x)",
+        "model = Net()\nrun = torch.compile(functools.partial(F.relu, model))\nrun(x)",
         "model = Net()\n@torch.compile\ndef step(x):\n    return model(x)\nstep(x)",
         "model = Net()\ndef step(x):\n    return model(x)\nrun = torch.compile(step)\nrun(x)",
         WHOLE + "def step(x):\n    return run(x).sum()\nstep(x).backward()",

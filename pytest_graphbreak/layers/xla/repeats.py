@@ -7,138 +7,45 @@ differs, and what torch_xla says of both is all that tells them apart.
 from __future__ import annotations
 
 import gc
-import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace as replace_graph
 
-from pytest_graphbreak.layers import origins
+from pytest_graphbreak.layers import arguments, origins
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import Event, Recorder, python_stack
 from pytest_graphbreak.layers.xla.explain import LAZY, READERS, graph
+from pytest_graphbreak.layers.xla.hlo import HloChange, difference, read, reshapes_inputs
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
 
-# The work that lazy tensors wait for, as torch_xla prints it, and how two such graphs differ.
-#
-# torch_xla prints a line for each node, after the nodes that it needs
-# (torch_xla/csrc/ir_dump_util.cpp of torch_xla 2.9), with the innermost line of Python once
-# ``_set_ir_debug`` was called.
-
-_NODE: Final = re.compile(
-    r"^ {0,8}%\d{1,9} = (?P<type>\w{1,20})\[(?P<sizes>[^\]\n]{0,200})\]"
-    r"\S{0,200} (?P<op>[\w:]{1,200})\("
-)
-_MADE: Final = re.compile(
-    r" location=(?P<function>[^@\s]{1,300})@(?P<file>[^\n:]{1,300}):(?P<line>\d{1,9}),"
-)
-_INPUT: Final = "xla::device_data"
-_LITTLE: Final = 4
-"""The most pending tensors that are printed at each sync."""
-_FEW: Final = 16
-"""The most pending tensors that torch_xla prints one by one; of more it prints one text."""
-
-
-class IrNode(NamedTuple):
-    """An operation. ``shape`` is ``f32[3,8]``.
-
-    ``made`` is the file name, the line and the function that made it, None if they are not known.
-    """
-
-    op: str
-    shape: str
-    made: tuple[str, int, str] | None = None
-
-
-def read(text: str) -> tuple[IrNode, ...]:
-    """Return the nodes of a graph, in the order in which they are computed."""
-    found = []
-    for line in text.split("\n"):
-        if node := _NODE.match(line):
-            made = _MADE.search(line, node.end())
-            place = (made["file"], int(made["line"]), made["function"]) if made else None
-            found.append(IrNode(node["op"], f"{node['type']}[{node['sizes']}]", place))
-    return tuple(found)
-
-
-class IrChange(NamedTuple):
-    """The difference of a graph from the one before, in words, and the operation that made it.
-
-    ``near`` are the operations before it, the nearest first, and those after it.
-    """
-
-    words: str
-    node: IrNode | None = None
-    near: tuple[IrNode, ...] = ()
-
-
-def difference(before: str, after: str) -> IrChange | None:
-    """Compare what torch_xla printed of two graphs; return None if one was not printed.
-
-    Operations are compared first: what lies on the device and is only held is printed, too.
-    """
-    old_nodes, new_nodes = read(before), read(after)
-    if not old_nodes or not new_nodes:
-        return None
-    made = [[node for node in nodes if node.op != _INPUT] for nodes in (old_nodes, new_nodes)]
-    for number, (old, new) in enumerate(zip_longest(*made)):
-        if old is None or new is None or old.op != new.op:
-            counts = f"{len(made[1])} operations, {len(made[0])} before"
-            if new is None:
-                return IrChange(f"{counts}, {old.op} is gone")
-            words = f"{counts}, {new.op} {new.shape} differs"
-            return IrChange(words, new, (*made[1][number::-1], *made[1][number:]))
-    if pairs := [(old, new) for old, new in zip(*made, strict=True) if old.shape != new.shape]:
-        own = (pair for pair in pairs if pair[1].made and not _is_torchs(pair[1].made[0]))
-        old, new = next(own, pairs[0])
-        # Take the operation whose old shape was this one: it comes in now.
-        old, new = next((pair for pair in pairs if pair[0].shape == new.shape), (old, new))
-        return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
-    inputs = [
-        Counter(node.shape for node in nodes if node.op == _INPUT)
-        for nodes in (old_nodes, new_nodes)
-    ]
-    for old_shape, new_shape in zip(inputs[0] - inputs[1], inputs[1] - inputs[0], strict=False):
-        return IrChange(f"an input is {new_shape}, was {old_shape}")
-    return IrChange("a constant or an attribute of an operation is another")
-
-
-def _is_torchs(file: str) -> bool:
-    """Return whether a file, known by its name only, is one of torch's modules."""
-    return any(path.endswith(f"/{file}") for path in _torch_files())
-
-
-def _torch_files() -> Iterator[str]:
-    for name in ("torch.nn.functional", "torch.functional", "torch._tensor"):
-        yield str(getattr(sys.modules.get(name), "__file__", ""))
-    for name, module in list(sys.modules.items()):
-        if name.startswith("torch.nn.modules."):
-            yield str(getattr(module, "__file__", ""))
+_STEPS: Final = 4
+"""How often the work of a line is printed, though the line did not compile before."""
+_DEFINED: Final = re.compile(r" {0,4}def ([a-z]\w{0,200})\(")
 
 
 class StepGraphs:
     """The hook around ``_xla_step_marker``, by which ``torch_xla.sync()`` and steps compute.
 
-    What is pending is printed if it is little, or if a compilation is to be expected: at the first
-    sync of a line, and after one that compiled.
+    The HLO of what is pending is kept if a compilation is to be expected: at the first syncs of a
+    line, and after one that compiled.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._compiled: dict[tuple[Line, ...], bool] = {}
+        self._steps: Counter[tuple[Line, ...]] = Counter()
         self._set = False
 
     def forget(self) -> None:
         """Forget all lines once no window is open."""
-        self._compiled.clear()
+        self._steps.clear()
         if self._set:
             self._set = False
             with suppress(Exception):
@@ -152,8 +59,9 @@ class StepGraphs:
             return None
         self._recorder.quick()
         pending = ""
-        with suppress(Exception):  # this only explains
-            pending = self._pending(str(args[0]), self._compiled.get(stack, True))
+        if self._steps[stack] < _STEPS:
+            with suppress(Exception):  # this only explains
+                pending = self._pending(str(args[0]))
         return stack, len(self._recorder.events), pending
 
     def marked(self, token: tuple[tuple[Line, ...], int, str] | None, result: Any) -> None:
@@ -162,28 +70,24 @@ class StepGraphs:
         stack, start, pending = token
         self._recorder.quick()
         made = self._recorder.events[start:]
-        self._compiled[stack] = bool(made)
+        self._steps[stack] = 0 if made else self._steps[stack] + 1
         for event in made:
             event.pending = pending
 
-    def _pending(self, device: str, compiles: bool) -> str:
-        """Return the graph of all that is pending on a device; empty if printing costs too much."""
-        waits = native.function("_check_device_tensor_need_materialization")(device)
-        count = sum(map(bool, waits))
-        if not count or not (compiles or count <= _LITTLE):
+    def _pending(self, device: str) -> str:
+        """Return the HLO of all that is pending on a device; empty if nothing is."""
+        if not any(native.function("_check_device_tensor_need_materialization")(device)):
             return ""
         binding: Any = native.binding()
         if not self._set and not binding._get_ir_debug():
             binding._set_ir_debug(True)
             self._set = True
-        if count <= _FEW:
-            return str(binding._xla_tensors_report(0, device))
         check = native.function("_check_tensor_need_materialization")
         torch = sys.modules["torch"]
         kinds = (torch.Tensor, torch.nn.Parameter)
         alive = [one for one in gc.get_objects() if type(one) in kinds and one.device.type == "xla"]
         pending = [one for one, waiting in zip(alive, check(alive), strict=True) if waiting]
-        return str(binding._get_xla_tensors_text(pending))
+        return str(binding._get_xla_tensors_hlo(pending)) if pending else ""
 
 
 def explain(
@@ -201,7 +105,9 @@ def explain(
         same = (other for other in range(number - 1, -1, -1) if _again(graphs[other], one))
         if (last := next(same, None)) is not None:
             what, guard = _difference(events[last], events[number], places)
-            varying = _varying(one, events[number], places) if guard == NOWHERE else NOWHERE
+            given = reshapes_inputs(events[last].pending, events[number].pending)
+            counts = guard != NOWHERE and not given
+            varying = _varying(one, events[number], places, counts=counts)
             made[one.name] = guard, varying
             reason = f"{what}, and {one.reason} compiles its graph again"
             found[number] = replace_graph(one, cause="recompile", reason=reason)
@@ -240,8 +146,8 @@ def _again(before: Graph, after: Graph) -> bool:
 
 def _difference(before: Event, after: Event, places: Places) -> tuple[str, Frame]:
     """Return what differs in a lazy graph from the last one, and the line that made it."""
-    if found := difference(before.pending, after.pending):
-        return found.words, _changed(found, places)
+    if found := difference(before.pending, after.pending, lambda made: _rank(made, places)):
+        return found.words, _changed(found, after.pending, places)
     numbers = [
         f"{now} {what}, {was} before"
         for what in ("inputs", "outputs")
@@ -250,36 +156,47 @@ def _difference(before: Event, after: Event, places: Places) -> tuple[str, Frame
     return " and ".join(numbers) or "a shape, a type or a constant differs", NOWHERE
 
 
-def _changed(change: IrChange, places: Places) -> Frame:
-    """Return the user's line of an operation; if torch made it, the line that calls torch."""
-    if change.node is None or change.node.made is None:
+def _rank(made: tuple[str, int] | None, places: Places) -> int:
+    """Return how near a line is to the user's code: a test's, a model's, torch's, not known."""
+    if made is None:
+        return 3
+    if not places.is_user(made[0]):
+        return 2
+    return int(arguments.is_library(made[0]))
+
+
+def _changed(change: HloChange, hlo: str, places: Places) -> Frame:
+    """Return the user's line of an instruction; if torch made it, the line that calls torch."""
+    if change.at is None or change.at.made is None:
         return NOWHERE
-    if line := _made(change.node, places):
-        return places.frame(*line)
-    near = (line for node in change.near if (line := _made(node, places)))
-    if (line := next(near, None)) is not None:
-        line = origins.calling(change.node.made[2], line, places.lines)
-    return places.frame(*line) if line else NOWHERE
+    file, number = change.at.made
+    if places.is_user(file):
+        return places.frame(file, number)
+    users = [one.made for one in read(hlo) if one.made and places.is_user(one.made[0])]
+    functions = {(file, places.frame(file, line).function): line for file, line in users}
+    # The function that holds the instruction, else one of its file: SGD.step() runs others.
+    called = (places.frame(file, number).function.rpartition(".")[2], *_defined(file, places))
+    for name in dict.fromkeys(called):
+        for (near, function), line in functions.items():
+            if found := origins.calling(name, Line(near, line, function), places.lines):
+                return places.frame(*found)
+    return NOWHERE
 
 
-def _made(node: IrNode, places: Places) -> Line | None:
-    """Return the user's line that made an operation: its file is known without directory."""
-    if node.made is None:
-        return None
-    file, line, function = node.made
-    paths = {
-        path
-        for module in list(sys.modules.values())
-        if (path := getattr(module, "__file__", None)) and os.path.basename(path) == file
-    }
-    is_users = len(paths) == 1 and all(map(places.is_user, paths))
-    return Line(paths.pop(), line, function) if is_users else None
+def _defined(file: str, places: Places) -> list[str]:
+    """Return the names of the functions and methods that others may call in a file."""
+    found = (_DEFINED.match(line) for line in places.lines(file))
+    return [name[1] for name in found if name]
 
 
-def _varying(graph: Graph, event: Event, places: Places) -> Frame:
-    """Return the line that differs from step to step of the loop that computes a lazy graph."""
+def _varying(graph: Graph, event: Event, places: Places, *, counts: bool) -> Frame:
+    """Return the line that differs from step to step of the loop that computes a lazy graph.
+
+    ``counts``: the line that made the difference is known, and one is added only if it depends on
+    the number of the step.
+    """
     frames = event.report.frames if event.report else event.stack
     callers = stacks.since_test(list(reversed(frames)))
     users = [line for line in callers if places.is_user(line.file)]
-    line = origins.step(users, places.lines, reads=graph.cause == "access")
+    line = origins.step(users, places.lines, reads=graph.cause == "access", counts=counts)
     return places.frame(*line) if line else NOWHERE
