@@ -19,6 +19,8 @@ from pytest_graphbreak.text.output import TextLine
 _EVERYWHERE = ("forward", "__call__")
 """Methods of each module, whose names say nothing."""
 _LIMITS = ("recompile_limit", "cache_size_limit")
+_MOST_CHANGED = 3
+"""The number of lines that changed since the baseline which an entry shows."""
 _PLAIN = "may run without the compiler by"
 _BECAUSE = "without the compiler because of"
 
@@ -90,6 +92,41 @@ def in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterator
         function = _compiled_before(one, verdict) or one.where
         defined = shown.defined(function)
         yield from line_of_source("no longer compiled:", defined if defined.line else NOWHERE, ())
+
+
+def with_changed(
+    lines: Sequence[TextLine], verdict: Verdict, record: Record, shown: SourceLines
+) -> list[TextLine]:
+    """Return entries with the lines that changed since the baseline, below the first entry.
+
+    They are left out if the entry has one of them already.
+    """
+    heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
+    first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
+    if first is None:
+        return [*lines]
+    end = next((at for at in heads if at > first), len(lines))
+    entry = "\n".join(line.text for line in lines[first:end])
+    commit, changed = shown.changed(_frames(verdict, record))
+    words = f"changed since the baseline ({commit}):"
+    if any(f"{frame.file}:{frame.line} " in f"{entry} " for frame in changed):
+        return [*lines]
+    more = [detail(f"... and {len(changed) - _MOST_CHANGED} more lines")]
+    below = [
+        *(line for frame in changed[:_MOST_CHANGED] for line in line_of_source(words, frame, ())),
+        *(more if len(changed) > _MOST_CHANGED else ()),
+    ]
+    return [*lines[:end], *below, *lines[end:]]
+
+
+def _frames(verdict: Verdict, record: Record) -> list[Frame]:
+    """Return the places of all changes, with the calls that lead to them."""
+    found: dict[Frame, None] = {}
+    for change in verdict.changes:
+        found |= dict.fromkeys((change.where,))
+        for item in change.found(record):
+            found |= dict.fromkeys((item.where, *getattr(item, "stack", ())))
+    return [frame for frame in found if frame.file]
 
 
 def _compiled_before(one: Occurrence, verdict: Verdict) -> Frame | None:

@@ -71,6 +71,13 @@ class SourceLines:
         """Return the lines that determine how often a line runs."""
         return ()
 
+    def changed(self, near: Sequence[Frame]) -> tuple[str, Sequence[Frame]]:
+        """Return the commit of the baseline, and the lines of the test that changed since then.
+
+        Lines in functions of the frames ``near`` come first.
+        """
+        return "", ()
+
 
 NO_LINES: Final = SourceLines()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 
 from pytest_graphbreak.config.typed import Typed
@@ -10,6 +10,7 @@ from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.behind import with_changed
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
     is_less,
@@ -75,13 +76,14 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
 
 def _causes(
     nowhere: Iterable[TextLine], verdict: Verdict, record: Record, shown: SourceLines = NO_LINES
-) -> Iterator[TextLine]:
+) -> list[TextLine]:
     """Return new places, then what was lost because of them, then what is left."""
     found = list(places(verdict, record, shown))
     functions = not_reached(verdict, record, shown) if is_less(verdict) else ()
     is_new = any(line.kind == "new" for line in found)
     both = (found, functions) if is_new else (functions, found)
-    return chain(nowhere, *both, shrunk(verdict, record))
+    lines = [*nowhere, *chain(*both), *shrunk(verdict, record)]
+    return with_changed(lines, verdict, record, shown)
 
 
 def _not_seen(record: Record) -> list[TextLine]:

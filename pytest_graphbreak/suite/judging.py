@@ -109,7 +109,7 @@ def _context(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
-        shown=OwnSourceLines(item, settings),
+        shown=OwnSourceLines(item, settings, entry.path if entry else None),
     )
 
 

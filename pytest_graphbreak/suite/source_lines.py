@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.report.footer import SourceLines
+from pytest_graphbreak.suite.changed_lines import changed_since
 
 if TYPE_CHECKING:
     import pytest
@@ -29,8 +31,9 @@ _MOST_LOOPS = 5
 class OwnSourceLines(SourceLines):
     """Source lines from the files of this machine. They are only read for a failure."""
 
-    def __init__(self, item: pytest.Item, settings: Settings) -> None:
+    def __init__(self, item: pytest.Item, settings: Settings, baseline: Path | None = None) -> None:
         self._item = item
+        self._baseline = baseline
         self._root = settings.root
         self._places = places(settings.root)
         name = item.name.partition("[")[0]
@@ -86,6 +89,21 @@ class OwnSourceLines(SourceLines):
 
     def resets(self) -> Frame:
         return self._frame(uncompiled.resets(self._test, self._places.lines, self._helper))
+
+    def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[Frame, ...]]:
+        if self._baseline is None:
+            return "", ()
+        commit, lines = changed_since(self._root, self._baseline)
+        own = (Path(file).relative_to(self._root).as_posix() for file in self._files)
+        files = dict.fromkeys((*(frame.file for frame in near), *own))
+        found = [
+            self._places.frame(str(self._root / file), line)
+            for file in files
+            for line in lines.get(file, ())
+        ]
+        functions = {frame.key[:2] for frame in near}
+        found.sort(key=lambda frame: frame.key[:2] not in functions)
+        return commit, tuple(frame for frame in found if frame.code)
 
     def _fixtures(self) -> dict[str, Line]:
         """Return the functions of the fixtures of the test, without those of pytest itself."""

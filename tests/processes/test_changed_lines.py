@@ -1,0 +1,82 @@
+"""A red test names the lines that changed since its baseline was committed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_graphbreak.suite.changed_lines import changed_since
+from tests.conftest import Suite
+
+pytestmark = pytest.mark.once
+
+HELPER = """
+    import torch
+
+    WIDTHS = {"first": 3, "last": 3}
+
+    def widths():
+        return WIDTHS.values()
+"""
+PROGRAM = """
+    import torch
+    import helper
+
+    def wave(x):
+        return x.sin()
+
+    def test_it():
+        run = torch.compile(wave, backend="eager", dynamic=False)
+        for width in helper.widths():
+            run(torch.ones(width))
+"""
+
+
+def git(suite: Suite, *args: str) -> None:
+    user = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *user, *args], cwd=suite.path, check=True, capture_output=True)
+
+
+def record(suite: Suite) -> None:
+    changed_since.cache_clear()
+    sys.modules.pop("helper", None)
+    suite.pytester.makeini("[pytest]")
+    suite.write(HELPER, "helper")
+    suite.write(PROGRAM)
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    git(suite, "init", "-q")
+    git(suite, "add", "-A")
+    git(suite, "commit", "-q", "-m", "x")
+    sys.modules.pop("helper", None)  # it stays imported, and is edited
+
+
+def test_an_edit_that_no_place_leads_to_is_shown(suite: Suite) -> None:
+    record(suite)
+    suite.write(HELPER.replace('"last": 3', '"last": 14'), "helper")
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  + recompile 0/1*",
+            "      changed since the baseline (??????????): helper.py:3 in <module>",
+            '          WIDTHS = {"first": 3, "last": 14}',
+        ]
+    )
+
+
+def test_a_line_that_the_entry_has_is_not_shown_again(suite: Suite) -> None:
+    record(suite)
+    suite.write(PROGRAM.replace("torch.ones(width))", "torch.ones(width)), run(torch.ones(14))"))
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*changed since*")
+
+
+def test_many_lines_are_counted(suite: Suite) -> None:
+    record(suite)
+    more = "".join(f"    X{number} = {number}\n" for number in range(9))
+    suite.write(f"{HELPER.replace(': 3}', ': 14}')}{more}", "helper")
+    result = suite.run("--graph-budget")
+    result.stdout.fnmatch_lines(["      ... and 8 more lines"])
