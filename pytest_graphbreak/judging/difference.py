@@ -98,14 +98,26 @@ def _add_breaks(sides: Sides) -> None:
         sides.of_break[id(item)] = sides.drafts[-1]
 
 
-def _add_recompiles(sides: Sides) -> None:
-    """Add the recompiles of the layers that grew, without those that the baseline knows."""
+def _add_recompiles_above(sides: Sides) -> None:
+    _add_recompiles(sides, above=True)
+
+
+def _add_recompiles_below(sides: Sides) -> None:
+    _add_recompiles(sides, above=False)
+
+
+def _add_recompiles(sides: Sides, *, above: bool) -> None:
+    """Add the recompiles of the layers that grew, without those that the baseline knows.
+
+    Those of the layers ``above`` others come first: they explain graphs of the others.
+    """
     grown = sides.grown()
     new = {(layer, graph.name) for layer, one in sides.matched.items() for graph in one.added}
     known = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
     sides.add_recompiles(
         item
         for item in sides.after.recompile_list
+        if (DESCRIPTIONS[item.layer].above is None) == above
         if (
             (item.layer, item.graph) not in known
             if item.layer in sides.matched
@@ -200,6 +212,7 @@ def _add_functions(sides: Sides) -> None:
         for change in moved(sides.before.values.functions, sides.after.functions, fall):
             sides.add(change)
         _fold_moved(sides)
+        _fold_eager_graphs(sides)
 
 
 def _fold_moved(sides: Sides) -> None:
@@ -222,8 +235,25 @@ def _fold_moved(sides: Sides) -> None:
         draft.parent = draft.parent or next(iter(left.values()))
 
 
+def _fold_eager_graphs(sides: Sides) -> None:
+    """Attach the graphs that lazy tensors make in place of a removed function to its removal."""
+    removed = (one for one in sides.drafts if one.change.kind == "function")
+    head = next((one for one in removed if one.change.is_gone and not one.change.was), None)
+    if head is None or PLACES_LAYER in sides.grown():
+        return
+    for draft in sides.drafts:
+        one = draft.change
+        if one.kind != "graph" or one.total or not one.is_new or not one.layer:
+            continue
+        layer = DESCRIPTIONS[one.layer]
+        if layer.above == PLACES_LAYER and layer.cause(one.cause).falls_with == "call":
+            draft.parent = draft.parent or head
+
+
 def _add_runs(sides: Sides) -> None:
     """Add the lines that ran graphs or read values too often, those with most first.
+
+    What has no line, such as an operation of a backward pass that runs on the host, comes last.
 
     A baseline knows the lines of a device layer that did so before: they are left out. If a layer
     has more graphs or breaks, those are reported instead.
@@ -236,7 +266,7 @@ def _add_runs(sides: Sides) -> None:
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         found = [item for item in items if item.layer == total.layer]
         known = _known_lines(total, sides)
-        for item in sorted(found, key=lambda item: -item.count):
+        for item in sorted(found, key=lambda item: (not item.where.file, -item.count)):
             was = known.get(writable(item.line), 0) if known else None
             if was is None or item.count > was:
                 change = Difference(total.kind, item.layer, cause=item.cause, where=item.where)
@@ -252,9 +282,10 @@ def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_breaks,
+    _add_recompiles_above,
     add_graphs,
     add_entries,
-    _add_recompiles,
+    _add_recompiles_below,
     _add_eager,
     _add_gone_places,
     _add_gone_graphs,

@@ -38,8 +38,16 @@ def add_graphs(sides: Sides) -> None:
 
 
 def add_graph(sides: Sides, same: Sequence[Graph], before: int | None) -> None:
-    parent = sides.under(sides.folding.of_graph(same[0]))
+    parent = sides.under(sides.folding.of_graph(same[0])) or _recompiled(same[0], sides)
     sides.add(_of_graphs(same, before), same, parent)
+
+
+def _recompiled(graph: Graph, sides: Sides) -> Draft | None:
+    """Return the recompile, of the layer above, of the graph that is lowered again."""
+    if DESCRIPTIONS[graph.layer].above is None or cause_of(graph).falls_with != "sources":
+        return None
+    found = (sides.of_recompiled.get(name) for name in graph.sources)
+    return next(filter(None, found), None)
 
 
 def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = False) -> Difference:

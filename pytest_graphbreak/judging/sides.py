@@ -34,7 +34,8 @@ class Draft:
 class Sides:
     """Both sides, and the changes that were found so far.
 
-    ``functions`` says whether functions that hold operations can be compared.
+    ``functions`` says whether functions that hold operations can be compared. ``of_recompiled`` has
+    the changes of recompiles by the names of the graphs that they made.
     """
 
     before: Expected | None
@@ -45,6 +46,7 @@ class Sides:
     functions: bool = True
     drafts: list[Draft] = field(default_factory=list)
     of_break: dict[int, Draft] = field(default_factory=dict)
+    of_recompiled: dict[str, Draft] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.drafts += [Draft(total) for total in self.totals]
@@ -145,6 +147,7 @@ class Sides:
         change = Difference("recompile", one.first.layer, where=one.first.where, reason=one.reason)
         self.add(replace(change, before=before, after=len(one.items)), one.items, parent)
         draft = self.drafts[-1]
+        self.of_recompiled |= dict.fromkeys((item.graph for item in one.items), draft)
         for same in one.followers:
             first = same[0]
             change = Difference("recompile", first.layer, where=first.where, reason=first.reason)

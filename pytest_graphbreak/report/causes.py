@@ -9,6 +9,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -103,15 +104,17 @@ MOST_NOWHERE = 3
 
 
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
-    """Yield what to look for if nothing is compiled any more and nothing broke."""
-    if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
+    """Yield what to look for if a layer compiles nothing any more and nothing broke."""
+    if not verdict.emptied or record.breaks or record.eager:
         return
+    left = any(record.graphs.values())
     if record.frames.attempted:
         number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
         yield _lost(f"{number} looked at, and no tensor operation found to compile")
         words = "compile the function that computes, and not one that only calls or returns"
     else:
-        yield _lost("nothing was compiled")
+        layer = next((one.layer for one in verdict.lost if not one.after), "")
+        yield _lost(f"nothing was compiled on {layer}" if left else "nothing was compiled")
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
@@ -198,6 +201,9 @@ def not_reached(
             yield _lost(f"{where} holds {one.after} of {was}")
         if none and not number:
             yield from way(verdict, record, shown)
+            here = verdict.changes.index(one)
+            below = (other for other in verdict.changes if other.parent == here)
+            yield from _more_graphs([other for other in below if other.kind == "graph"])
         elif not number:
             yield from compiled_by(shown)
             yield from plain_call(shown)
@@ -383,6 +389,16 @@ def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:
         yield detail(f"{position(follower.where)}   {names}", 2)
     if len(followers) > MOST_FUNCTIONS:
         yield detail(f"... and {plural(len(followers) - MOST_FUNCTIONS, 'more function')}", 2)
+    below = (other.change for other in one.with_it("graph"))
+    yield from _more_graphs([other for other in below if other.layer != one.change.layer])
+
+
+def _more_graphs(found: Sequence[Difference]) -> Iterator[TextLine]:
+    """Yield the graphs of another layer that a change causes."""
+    if found:
+        yield detail("and because of it:")
+    for one in found:
+        yield detail(f"{position(one.where)} is a graph more: {one.reason or one.cause}", 2)
 
 
 def eager_lines(sign: str, item: Eager) -> list[TextLine]:
