@@ -204,7 +204,7 @@ def _produced(value: ast.expr, caller: Line, source: Source) -> Line | None:
             continue
         for node in ast.walk(function):
             if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
-                if _varies_inside(node.value):
+                if _varies_inside(node.value) or names_in(node.value) & counters(function):
                     return line_of(caller.file, node.lineno, source)
                 found = slice_of(function, node.lineno, names_in(node.value))
                 varying = [one for one in found if one.varies]

@@ -178,11 +178,7 @@ def step(
         counting = counters(scope)
         varying = [one for one in found if one.varies]
         # What counts the steps, or grows, comes before what only adds up.
-        counted = [
-            one.line
-            for one in varying
-            if one.reads & counting or (one.reads & one.names and not one.adds)
-        ]
+        counted = [one.line for one in varying if one.grows or one.reads & counting]
         if not counted and not reads:
             counted = [*_effects(scope, caller.line, counting)]
         if counted:

@@ -66,7 +66,7 @@ class Set(NamedTuple):
 
     ``varies``: it computes something with what differs from step to step of a loop.
     ``hands_on``: it only takes something out of what another line made. ``adds``: it computes with
-    operators alone, which keep a shape.
+    operators alone, which keep a shape. ``grows``: it makes something of what it made a step ago.
     """
 
     line: int
@@ -76,6 +76,7 @@ class Set(NamedTuple):
     hands_on: bool
     varies: bool = False
     adds: bool = False
+    grows: bool = False
 
 
 def slice_of(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[Set]:
@@ -102,8 +103,9 @@ def slice_of(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[Se
                 for other in sets
                 for loop in loops
             )
-            in_loop = any(one.line in loop for loop in loops)
-            found.append(one._replace(varies=one.varies or (grows and in_loop)))
+            grows = grows and any(one.line in loop for loop in loops)
+            varies = one.varies or grows
+            found.append(one._replace(varies=varies, grows=grows and not one.adds))
             wanted |= one.reads
     return found
 

@@ -154,6 +154,46 @@ def test_a_line_that_reads_or_ends_a_step() -> None:
     assert step([Line("a.py", 14, "test_it")], source, reads=False) is None
 
 
+LAZY = textwrap.dedent(
+    """\
+    def batches(number):
+        for n in range(number):
+            yield torch.ones(2 + n % 2)
+    def train(net, loader):
+        total = 0
+        for step, x in enumerate(loader):
+            FIRST
+            x = x.to(DEVICE)
+            SECOND
+            loss = net(x).sum()
+            total += loss.detach()
+            sync()
+    def test_it():
+        train(net, batches(3))
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "line", "code"),
+    [
+        ("pass", "pass", 3, "yield torch.ones(2 + n % 2)"),
+        ("x = x[:1] if step == 2 else x", "pass", 7, "x = x[:1] if step == 2 else x"),
+        ("pass", "net.requires_grad_(step < 1)", 9, "net.requires_grad_(step < 1)"),
+        ("pass", "print(step)", 3, "yield torch.ones(2 + n % 2)"),
+        ("pass", "out[:, step] = x", 9, "out[:, step] = x"),
+    ],
+)
+def test_what_makes_the_steps_of_a_lazy_loop_differ(
+    first: str, second: str, line: int, code: str
+) -> None:
+    lines = LAZY.replace("FIRST", first).replace("SECOND", second).splitlines(keepends=True)
+    callers = [Line("a.py", 14, "test_it"), Line("a.py", 12, "train")]
+    found = step(callers, {"a.py": lines}.__getitem__, reads=False)
+    assert found is not None
+    assert (found.line, found.code) == (line, code)
+
+
 def test_the_line_that_calls_a_function_of_torch() -> None:
     source = {"a.py": PROGRAM}.__getitem__
     found = calling("softmax", SECOND, source)
