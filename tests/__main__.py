@@ -123,6 +123,7 @@ ONCE: Final = (
     "tests/options/test_update.py",
     "tests/processes/test_faults.py",
     "tests/processes/test_plugins.py",
+    "tests/repair/test_again.py",
     "tests/repair/test_by_path.py",
     "tests/repair/test_collected.py",
     "tests/repair/test_diff.py",

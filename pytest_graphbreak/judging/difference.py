@@ -109,7 +109,7 @@ def _add_recompiles_below(sides: Sides) -> None:
 def _add_recompiles(sides: Sides, *, above: bool) -> None:
     """Add the recompiles of the layers that grew, without those that the baseline knows.
 
-    Those of the layers ``above`` others come first: they explain graphs of the others.
+    Those of the layer ``above`` others come first: they explain graphs of the others.
     """
     grown = sides.grown()
     new = {(layer, graph.name) for layer, one in sides.matched.items() for graph in one.added}
@@ -117,7 +117,7 @@ def _add_recompiles(sides: Sides, *, above: bool) -> None:
     sides.add_recompiles(
         item
         for item in sides.after.recompile_list
-        if (DESCRIPTIONS[item.layer].above is None) == above
+        if (item.layer == PLACES_LAYER) == above
         if (
             (item.layer, item.graph) not in known
             if item.layer in sides.matched
