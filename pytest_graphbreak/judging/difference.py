@@ -10,6 +10,7 @@ of these (``Difference.parent``). A new kind of change is one more function in `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -96,14 +97,6 @@ def _add_breaks(sides: Sides) -> None:
         head = sides.folding.of_break(item)
         sides.add(replace(change, before=sides.nothing), (item,), sides.under(head))
         sides.of_break[id(item)] = sides.drafts[-1]
-
-
-def _add_recompiles_above(sides: Sides) -> None:
-    _add_recompiles(sides, above=True)
-
-
-def _add_recompiles_below(sides: Sides) -> None:
-    _add_recompiles(sides, above=False)
 
 
 def _add_recompiles(sides: Sides, *, above: bool) -> None:
@@ -282,10 +275,10 @@ def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_breaks,
-    _add_recompiles_above,
+    partial(_add_recompiles, above=True),
     add_graphs,
     add_entries,
-    _add_recompiles_below,
+    partial(_add_recompiles, above=False),
     _add_eager,
     _add_gone_places,
     _add_gone_graphs,

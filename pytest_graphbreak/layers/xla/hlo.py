@@ -79,13 +79,14 @@ def read(text: str) -> tuple[Instruction, ...]:
     return tuple(found)
 
 
-def difference(before: str, after: str, rank: Rank) -> HloChange | None:
+def difference(
+    old: Sequence[Instruction], new: Sequence[Instruction], rank: Rank
+) -> HloChange | None:
     """Compare the HLO of two graphs; return None if one was not printed.
 
     What differs first is looked for in lines of the least rank: instructions that come or go, then
     shapes, then constants and attributes, then inputs.
     """
-    old, new = read(before), read(after)
     if not old or not new:
         return None
     made = [[one for one in side if one.code != _INPUT] for side in (old, new)]
@@ -133,9 +134,9 @@ def _inputs(side: Iterable[Instruction]) -> Counter[str]:
     return Counter(one.shape for one in side if one.code == _INPUT)
 
 
-def reshapes_inputs(before: str, after: str) -> bool:
+def reshapes_inputs(old: Iterable[Instruction], new: Iterable[Instruction]) -> bool:
     """Return whether the inputs have other shapes: what differs comes from outside of the graph."""
-    was, now = (_inputs(read(text)) for text in (before, after))
+    was, now = map(_inputs, (old, new))
     return bool(was - now and now - was)
 
 

@@ -20,7 +20,13 @@ from pytest_graphbreak.layers import arguments, origins
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import Event, Recorder, python_stack
 from pytest_graphbreak.layers.xla.explain import LAZY, READERS, graph
-from pytest_graphbreak.layers.xla.hlo import HloChange, difference, read, reshapes_inputs
+from pytest_graphbreak.layers.xla.hlo import (
+    HloChange,
+    Instruction,
+    difference,
+    read,
+    reshapes_inputs,
+)
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
@@ -28,6 +34,8 @@ from pytest_graphbreak.model.stacks import Line
 
 _STEPS: Final = 4
 """How often the work of a line is printed, though the line did not compile before."""
+_Hlo = tuple[Sequence[Instruction], Sequence[Instruction]]
+"""The instructions of two graphs, the earlier first."""
 _DEFINED: Final = re.compile(r" {0,4}def ([a-z]\w{0,200})\(")
 
 
@@ -104,9 +112,9 @@ def explain(
     for number, one in enumerate(graphs):
         same = (other for other in range(number - 1, -1, -1) if _again(graphs[other], one))
         if (last := next(same, None)) is not None:
-            what, guard = _difference(events[last], events[number], places)
-            given = reshapes_inputs(events[last].pending, events[number].pending)
-            counts = guard != NOWHERE and not given
+            hlo = read(events[last].pending), read(events[number].pending)
+            what, guard = _difference(events[last], events[number], hlo, places)
+            counts = guard != NOWHERE and not reshapes_inputs(*hlo)
             varying = _varying(one, events[number], places, counts=counts)
             made[one.name] = guard, varying
             reason = f"{what}, and {one.reason} compiles its graph again"
@@ -144,10 +152,10 @@ def _again(before: Graph, after: Graph) -> bool:
     return alike and before.stack[1:] == after.stack[1:] and len(set(outer)) == 1
 
 
-def _difference(before: Event, after: Event, places: Places) -> tuple[str, Frame]:
+def _difference(before: Event, after: Event, hlo: _Hlo, places: Places) -> tuple[str, Frame]:
     """Return what differs in a lazy graph from the last one, and the line that made it."""
-    if found := difference(before.pending, after.pending, lambda made: _rank(made, places)):
-        return found.words, _changed(found, after.pending, places)
+    if found := difference(*hlo, lambda made: _rank(made, places)):
+        return found.words, _changed(found, hlo[1], places)
     numbers = [
         f"{now} {what}, {was} before"
         for what in ("inputs", "outputs")
@@ -165,14 +173,14 @@ def _rank(made: tuple[str, int] | None, places: Places) -> int:
     return int(arguments.is_library(made[0]))
 
 
-def _changed(change: HloChange, hlo: str, places: Places) -> Frame:
+def _changed(change: HloChange, hlo: Sequence[Instruction], places: Places) -> Frame:
     """Return the user's line of an instruction; if torch made it, the line that calls torch."""
     if change.at is None or change.at.made is None:
         return NOWHERE
     file, number = change.at.made
     if places.is_user(file):
         return places.frame(file, number)
-    users = [one.made for one in read(hlo) if one.made and places.is_user(one.made[0])]
+    users = [one.made for one in hlo if one.made and places.is_user(one.made[0])]
     functions = {(file, places.frame(file, line).function): line for file, line in users}
     # The function that holds the instruction, else one of its file: SGD.step() runs others.
     called = (places.frame(file, number).function.rpartition(".")[2], *_defined(file, places))
