@@ -98,6 +98,16 @@ class Verdict:
         )
 
     @property
+    def called_less(self) -> bool:
+        """Whether compiled functions are called less often, and only recompiles are gone.
+
+        Either the test does less, or some calls run without the compiler.
+        """
+        return self.name == "improved" and any(
+            one.kind == "execution" and _is_called_less(one, self.changes) for one in self.changes
+        )
+
+    @property
     def emptied(self) -> bool:
         """Whether a layer that had graphs has none."""
         return any(one.kind == "graph" and not one.after for one in self.lost)
@@ -191,6 +201,8 @@ def _meaning(
             found = _of_total(one, changes, ops)
             if found == "lost" and record.only_compiled and _runs_less(one, changes):
                 found = "changed"
+            if record.calls_plain and _is_called_less(one, changes):
+                found = "lost"
             yield replace(one, verdict=found)
         elif (
             (one.kind in ("break", "eager") and one.before is not None)
@@ -321,6 +333,16 @@ def _runs_less(one: Difference, changes: Sequence[Difference]) -> bool:
         item.total and item.growth < 0 and (item.kind, item.layer) == (one.kind, PLACES_LAYER)
         for item in changes
     )
+
+
+def _is_called_less(one: Difference, changes: Sequence[Difference]) -> bool:
+    """Return whether these are fewer runs of Dynamo's graphs, of which only recompiles are gone."""
+    if (one.kind, one.layer) != ("execution", PLACES_LAYER) or not one.total or one.growth >= 0:
+        return False
+    graphs = sum(each.growth for each in _counts(changes, "graph") if each.layer == one.layer)
+    recompiles = sum(each.growth for each in _counts(changes, "recompile"))
+    others = (*_counts(changes, "break"), *_counts(changes, "eager"))
+    return graphs == recompiles < 0 and not others
 
 
 def _follows(one: Difference, changes: Sequence[Difference]) -> bool:

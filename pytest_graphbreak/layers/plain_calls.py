@@ -14,33 +14,50 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
+from pytest_graphbreak.layers.instances import (
+    Helpers,
+    Instance,
+    Instances,
+    compiled_path,
+    path_of,
+    renamed,
+)
 from pytest_graphbreak.layers.statements import (
     Source,
     around,
+    given_to,
     line_of,
+    names_compile,
     names_in,
+    pair_of,
     sets_of,
     tree_of,
     word_of,
 )
-from pytest_graphbreak.layers.uncompiled import (
-    DEPTH,
-    Helpers,
-    given_to,
-    names_compile,
-    no_helpers,
-    turns_off,
-)
+from pytest_graphbreak.layers.uncompiled import no_helpers, turns_off
 from pytest_graphbreak.model.stacks import Line
 
 _CALLING_BUILTINS: Final = frozenset({"map", "filter", "exec", "eval", "getattr"})
 _CALLING: Final = frozenset({"reduce", "vmap", "functional_call", "checkpoint", "partial"})
 """Functions that call what they are given, or give back something that nobody sees here."""
 _LIBRARIES: Final = frozenset({"torch", "torch_xla", "numpy"})
+_DEPTH: Final = 5
+"""How many functions and methods of the project are followed, one called by the other."""
 _RUNNING: Final = frozenset({"__call__", "forward", "apply", "map_", "map2_", "compile"})
 """Methods of torch that run code of others."""
+
+
+class PlainCall(NamedTuple):
+    """A line that may run a model uncompiled.
+
+    ``certain``: it calls what is also handed to ``torch.compile``, in a function that does not call
+    anything compiled; one that calls both may compare them.
+    """
+
+    line: Line
+    certain: bool = False
 
 
 def plain_call(
@@ -48,28 +65,31 @@ def plain_call(
     source: Source,
     helpers: Helpers = no_helpers,
     fixtures: Mapping[str, Line] = MappingProxyType({}),
-) -> Line | None:
-    """Return the first line of a test, or of its helpers, that may run a model uncompiled.
+) -> PlainCall | None:
+    """Return the line of a test, or of its helpers, that may run a model uncompiled.
 
-    Returns None if each call is known: one of a compiled function, of a class, of a method of
-    torch's own classes, of a function of a library. What cannot be followed may run anything.
-    ``fixtures`` are the functions of the fixtures that the test uses, by name.
+    That is a certain one, else the first. Returns None if each call is known: one of a compiled
+    function, of a class, of a method of torch's own classes, of a function of a library. What
+    cannot be followed may run anything. ``fixtures`` are the functions of the fixtures that the
+    test uses, by name.
     """
     compiled = set[str]()
+    found: list[PlainCall] = []
     for name, line in fixtures.items():
         fixture = _CallingScope.of(line, source, helpers, frozenset(), 0)
-        if found := fixture.plain_call():
-            return found
+        found += fixture.plain_calls()
         compiled |= {name} if fixture.gives_compiled else set()
-    return _CallingScope.of(test, source, helpers, frozenset(compiled), 0).plain_call()
+    found += _CallingScope.of(test, source, helpers, frozenset(compiled), 0).plain_calls()
+    return next((one for one in found if one.certain), next(iter(found), None))
 
 
 @dataclass(slots=True)
 class _CallingScope:
     """A function with the variables that hold compiled functions, or modules with such parts.
 
-    ``inner`` are the functions that it defines, ``handed`` what it hands to ``torch.compile``, and
-    ``lines`` where its variables get compiled functions. ``doubtful`` is a line, or 0.
+    ``compiled`` are paths, as ``self.model``. ``inner`` are the functions that it defines,
+    ``handed`` what it hands to ``torch.compile``, and ``lines`` where paths get compiled functions.
+    ``doubtful`` is a line, or 0. ``compares``: it calls something compiled.
     """
 
     code: Line
@@ -78,28 +98,44 @@ class _CallingScope:
     helpers: Helpers
     depth: int
     compiled: set[str]
+    instances: Instances
     inner: set[str] = field(default_factory=set)
     handed: set[str] = field(default_factory=set)
     lines: dict[str, int] = field(default_factory=dict)
     doubtful: int = 0
+    compares: bool = False
 
     @classmethod
     def of(
-        cls, code: Line, source: Source, helpers: Helpers, compiled: frozenset[str], depth: int
+        cls,
+        code: Line,
+        source: Source,
+        helpers: Helpers,
+        compiled: frozenset[str],
+        depth: int,
+        owner: Instance | None = None,
     ) -> _CallingScope:
-        scope = cls(code, around(code, source), source, helpers, depth, {*compiled})
+        known = {} if owner is None else {"self": owner}
+        own = {f"self.{path}" for path in owner.compiled} if owner else set()
+        own |= compiled
+        instances = Instances(code.file, source, helpers, known, own)
+        scope = cls(code, around(code, source), source, helpers, depth, own, instances)
+        scope.handed |= {f"self.{path}" for path in owner.handed} if owner else set()
         if isinstance(scope.node, ast.Module):
             scope.doubtful = code.line  # the function was not found
         scope._read()
         return scope
 
-    def plain_call(self) -> Line | None:
+    def plain_calls(self) -> Iterator[PlainCall]:
+        """Yield the lines that may run a model uncompiled."""
         if self.doubtful:
-            return line_of(self.code.file, self.doubtful, self.source)
+            yield PlainCall(line_of(self.code.file, self.doubtful, self.source))
         nodes = [*_own_nodes(self.node, self.compiled | self.handed)]
         compiled = {part for node in nodes if _compiles(node) for part in _partials(node)}
-        calls = (node for node in nodes if isinstance(node, ast.Call) and node not in compiled)
-        return next(filter(None, map(self._suspicious, calls)), None)
+        calls = [node for node in nodes if isinstance(node, ast.Call) and node not in compiled]
+        self.compares = any(path_of(call.func) in self.compiled for call in calls)
+        for call in calls:
+            yield from self._suspicious(call)
 
     @property
     def gives_compiled(self) -> bool:
@@ -127,13 +163,17 @@ class _CallingScope:
                 parent = parents[-1]
                 for target in parent.targets if isinstance(parent, ast.Assign) else ():
                     self.compiled |= {*names_in(target)}
-        for one in sets_of(self.node):
-            if any(one.line > self.lines.get(name, one.line) for name in one.names):
-                self.doubtful = self.doubtful or one.line
+        set_at = [(name, one.line) for one in sets_of(self.node) for name in one.names]
+        for node in ast.walk(self.node):
+            set_at += [(compiled_path(one), one.lineno) for one in (pair_of(node) or ((), 0))[0]]
+        for path, line in set_at:
+            if line > self.lines.get(path, line):
+                self.doubtful = self.doubtful or line
+        self.instances.read(self.node)
 
     def _gives_compiled(self, call: ast.Call) -> bool:
         """Return whether a call is one of a function that gives back what it compiled."""
-        if self.depth == DEPTH or not isinstance(call.func, ast.Name):
+        if self.depth == _DEPTH or not isinstance(call.func, ast.Name):
             return False
         helper = self.helpers(self.code.file, call.func.id)
         if helper is None:
@@ -153,47 +193,61 @@ class _CallingScope:
             targets = parent.targets
         elif isinstance(parent, ast.Expr) and isinstance(call.func, ast.Attribute):
             targets = [call.func.value]  # model.compile()
-        for name in (one.id for one in targets if isinstance(one, ast.Name)):
-            self.compiled.add(name)
-            self.lines[name] = call.lineno
-        self.handed |= {one.id for one in call.args if isinstance(one, ast.Name)}
+        for path in filter(None, map(compiled_path, targets)):
+            self.compiled.add(path)
+            self.lines[path] = call.lineno
+        self.handed |= {*filter(None, map(path_of, call.args))}
         # Of parts that are compiled one by one, only a loop shows that they are all.
         self.compiled |= {root for loop in loops if targets and (root := _root(loop.iter))}
 
-    def _suspicious(self, call: ast.Call) -> Line | None:
-        """Return the line of a call that may run a model uncompiled."""
+    def _suspicious(self, call: ast.Call) -> Iterator[PlainCall]:
+        """Yield the line of a call that may run a model uncompiled."""
         here = line_of(self.code.file, call.lineno, self.source)
-        if _compiles(call):
-            return None
-        match call.func:
-            case ast.Name(id=name) if name in self.compiled | (self.inner - self.handed):
-                return here if call.lineno < self.lines.get(name, 0) else None
-            case ast.Name(id=name):
-                if helper := self.helpers(self.code.file, name):
-                    return self._in_helper(call, helper)
-                return None if self._is_known(name) else here
-            case ast.Attribute(attr=name, value=value):
-                known = name in _methods() or _root(value) in _imported(self._tree)
-                return here if name in _CALLING or not known else None
-            case ast.Call() as made if _compiles(made):
-                return None
-        return here
+        path = path_of(call.func)
+        if _compiles(call) or (isinstance(call.func, ast.Call) and _compiles(call.func)):
+            return
+        if path in self.compiled | (self.inner - self.handed):
+            if call.lineno < self.lines.get(path, 0):
+                yield PlainCall(here)
+        elif path in self.handed:
+            yield PlainCall(here, certain=not self.compares)
+        elif method := self._called(call):
+            yield from self._inside(call, *method)
+        elif not self._is_known(call.func):
+            yield PlainCall(here)
 
-    def _in_helper(self, call: ast.Call, helper: Line) -> Line | None:
-        if self.depth == DEPTH:
-            return line_of(self.code.file, call.lineno, self.source)
-        given = given_to(helper, call, self.source)
+    def _called(self, call: ast.Call) -> tuple[Line, Instance | None] | None:
+        """Return the function or the method of the project that is called, with its ``self``."""
+        if isinstance(call.func, ast.Name):
+            helper = self.helpers(self.code.file, call.func.id)
+            return (helper, None) if helper else None
+        return self.instances.method(call)
+
+    def _inside(self, call: ast.Call, code: Line, owner: Instance | None) -> Iterator[PlainCall]:
+        """Yield the lines of a function or a method of the project that may run a model."""
+        if any(map(names_compile, getattr(around(code, self.source), "decorator_list", ()))):
+            return
+        if self.depth == _DEPTH:
+            yield PlainCall(line_of(self.code.file, call.lineno, self.source))
+            return
+        given = given_to(code, call, self.source)
         passed = {name for name, value in given.items() if _root(value) in self.compiled}
-        deeper = self.depth + 1
-        scope = _CallingScope.of(helper, self.source, self.helpers, frozenset(passed), deeper)
-        return scope.plain_call()
+        passed |= renamed(self.compiled, {name: path_of(value) for name, value in given.items()})
+        compiled, deeper = frozenset(passed), self.depth + 1
+        scope = _CallingScope.of(code, self.source, self.helpers, compiled, deeper, owner)
+        yield from scope.plain_calls()
 
-    def _is_known(self, name: str) -> bool:
-        """Return whether a name is a builtin or a class."""
-        if name in _CALLING | _CALLING_BUILTINS:
-            return False
-        known = _classes(self._tree) | _imported(self._tree)
-        return hasattr(builtins, name) or name in known
+    def _is_known(self, function: ast.expr) -> bool:
+        """Return whether a call of this runs no model: it is a builtin, a class, of a library."""
+        match function:
+            case ast.Name(id=name):
+                known = _classes(self._tree) | _imported(self._tree)
+                builtin = hasattr(builtins, name) and name not in _CALLING_BUILTINS
+                return name not in _CALLING and (builtin or name in known - _CALLING_BUILTINS)
+            case ast.Attribute(attr=name, value=value):
+                known_root = _root(value) in _imported(self._tree)
+                return name not in _CALLING and (name in _methods() or known_root)
+        return False
 
     @property
     def _tree(self) -> ast.Module:
@@ -234,7 +288,10 @@ def _partials(compiling: ast.AST) -> Iterator[ast.Call]:
 
 def _disables(node: ast.AST) -> bool:
     """Return whether a node is ``torch.compiler.disable``, or the like."""
-    return isinstance(node, ast.Attribute) and node.attr in ("disable", "run", "_orig_mod")
+    if not isinstance(node, ast.Attribute):
+        return False
+    of_dynamo = word_of(node.value) in ("_dynamo", "dynamo")
+    return node.attr in ("disable", "_orig_mod") or (node.attr == "run" and of_dynamo)
 
 
 def _is_whole(loop: ast.For) -> bool:

@@ -222,6 +222,22 @@ def parameters_of(line: Line, source: Source) -> list[str]:
     return names[1:] if names[:1] == ["self"] else names
 
 
+def given_to(helper: Line, call: ast.Call, source: Source) -> dict[str, ast.expr]:
+    """Return what a call passes to a function, by its parameters."""
+    given = dict(zip(parameters_of(helper, source), call.args, strict=False))
+    return given | {one.arg: one.value for one in call.keywords if one.arg}
+
+
+def names_compile(node: ast.AST) -> bool:
+    """Return whether a node is ``compile`` of torch or of a module, or calls it."""
+    named = node.func if isinstance(node, ast.Call) else node
+    return (
+        isinstance(named, ast.Attribute)
+        and named.attr == "compile"
+        and getattr(named.value, "id", "") != "re"
+    )
+
+
 def loops_around(scope: ast.AST, line: int) -> list[Loop]:
     """Return the loops that a line is in, the innermost last."""
     loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))

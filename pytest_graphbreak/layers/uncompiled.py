@@ -6,18 +6,21 @@ Files are parsed and never run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, TypeGuard
+from typing import Final, TypeGuard
 
+from pytest_graphbreak.layers.instances import Followed, Helpers, followed
 from pytest_graphbreak.layers.statements import (
     LOOPS,
     Set,
     Source,
     around,
     called_in,
+    given_to,
     line_of,
     loops_around,
+    names_compile,
     names_in,
     parameters_of,
     sets_of,
@@ -32,9 +35,6 @@ _RESETS: Final = ("torch._dynamo.reset", "torch.compiler.reset", "dynamo.reset")
 _MOST_LINES: Final = 3
 DEPTH: Final = 3
 """How many helpers of a test are followed, one called by the other."""
-
-Helpers = Callable[[str, str], Line | None]
-"""The ``def`` of the function that a file calls by a name; None if it is not the project's."""
 
 
 def no_helpers(file: str, name: str) -> Line | None:
@@ -53,7 +53,7 @@ def uncompiled(
     """
     parts = [part for part in function.split(".") if part != "<locals>"]
     known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
-    if line := _renamed(known, test, source, helpers):
+    if line := _renamed(known, followed(test, source, helpers), source, helpers):
         return line
     scope = around(test, source)
     made, compiled = _made(known, scope), {node.lineno for node in _compiling(scope)}
@@ -75,7 +75,8 @@ def compiles(
     """
     found: dict[Line, None] = {}
     whole = ((file, tree_of(file, source)) for file in dict.fromkeys((test.file, *files)))
-    for file, scope in chain(_with_helpers(test, source, helpers), whole):
+    own = ((one.file, one.node) for one in _with_helpers(test, source, helpers))
+    for file, scope in chain(own, whole):
         if found and isinstance(scope, ast.Module):
             break
         for node in _compiling(scope, name):
@@ -109,15 +110,17 @@ def disables(code: str, files: Iterable[str], source: Source) -> Line | None:
     return None
 
 
-def _with_helpers(
-    code: Line, source: Source, helpers: Helpers, depth: int = DEPTH
-) -> Iterator[tuple[str, ast.AST]]:
-    """Yield a function and the project's functions that it calls, each with its file."""
-    scope = around(code, source)
-    yield code.file, scope
-    for call in _helper_calls(scope) if depth else ():
-        if helper := helpers(code.file, call.func.id):
-            yield from _with_helpers(helper, source, helpers, depth - 1)
+def _with_helpers(test: Line, source: Source, helpers: Helpers) -> Iterator[Followed]:
+    """Yield a test and the project's functions that it calls, each once."""
+    seen = {test}
+    todo = [(followed(test, source, helpers), DEPTH)]
+    while todo:
+        scope, depth = todo.pop(0)
+        yield scope
+        for _, code, owner in scope.calls if depth else ():
+            if code not in seen:
+                seen.add(code)
+                todo.append((followed(code, source, helpers, owner), depth - 1))
 
 
 def _words(node: ast.AST) -> set[str]:
@@ -127,17 +130,15 @@ def _words(node: ast.AST) -> set[str]:
 
 def loops(test: Line, source: Source, helpers: Helpers = no_helpers) -> Iterator[Line]:
     """Yield the heads of the loops of a test and its helpers, and what is passed for them."""
-    scopes = [*_with_helpers(test, source, helpers)]
-    for file, scope in scopes:
-        for loop in (node for node in ast.walk(scope) if isinstance(node, LOOPS)):
-            yield line_of(file, loop.lineno, source)
-        for call in _helper_calls(scope):
-            helper = helpers(file, call.func.id)
-            inner = around(helper, source) if helper else scope
+    for scope in _with_helpers(test, source, helpers):
+        for loop in (node for node in ast.walk(scope.node) if isinstance(node, LOOPS)):
+            yield line_of(scope.file, loop.lineno, source)
+        for call, helper, _ in scope.calls:
+            inner = around(helper, source)
             read = {name for loop in ast.walk(inner) for name in _looped_over(loop)}
-            if helper and read.intersection(parameters_of(helper, source)):
+            if read.intersection(parameters_of(helper, source)):
                 for line in sorted({call.lineno, *(one.lineno for one in call.args)}):
-                    yield line_of(file, line, source)
+                    yield line_of(scope.file, line, source)
 
 
 def _looped_over(node: ast.AST) -> frozenset[str]:
@@ -146,38 +147,42 @@ def _looped_over(node: ast.AST) -> frozenset[str]:
 
 def resets(test: Line, source: Source, helpers: Helpers = no_helpers) -> Line | None:
     """Return the line of a test, or of its helpers, that makes Dynamo forget what it compiled."""
-    for file, scope in _with_helpers(test, source, helpers):
-        for node in ast.walk(scope):
+    for scope in _with_helpers(test, source, helpers):
+        for node in ast.walk(scope.node):
             if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(_RESETS):
-                return line_of(file, node.lineno, source)
+                return line_of(scope.file, node.lineno, source)
     return None
 
 
 def _renamed(
-    known: set[str], code: Line, source: Source, helpers: Helpers, depth: int = DEPTH
+    known: set[str], scope: Followed, source: Source, helpers: Helpers, depth: int = DEPTH
 ) -> Line | None:
     """Return the line that turns the compiler off, or only gives what is known another name."""
-    scope = around(code, source)
-    lines = [one.lineno for one in ast.walk(scope) if turns_off(one)]
+    lines = [one.lineno for one in ast.walk(scope.node) if turns_off(one)]
     names = set(known)
-    lines = lines or [one.line for one in _made(names, scope) if one.hands_on]
+    kept = _kept(scope.node)
+    made = (one.line for one in _made(names, scope.node) if one.hands_on)
+    lines = lines or [line for line in made if line not in kept]
     if lines:
-        return line_of(code.file, lines[-1], source)
-    for call in _helper_calls(scope) if depth else ():
-        helper = helpers(code.file, call.func.id)
-        if helper is None:
-            continue
+        return line_of(scope.file, lines[-1], source)
+    for call, helper, owner in scope.calls if depth else ():
         given = given_to(helper, call, source)
         passed = {name for name, value in given.items() if names_in(value) & names}
-        if line := _renamed(known | passed, helper, source, helpers, depth - 1):
+        inner = followed(helper, source, helpers, owner)
+        if line := _renamed(known | passed, inner, source, helpers, depth - 1):
             return line
     return None
 
 
-def given_to(helper: Line, call: ast.Call, source: Source) -> dict[str, ast.expr]:
-    """Return what a call passes to a function, by its parameters."""
-    given = dict(zip(parameters_of(helper, source), call.args, strict=False))
-    return given | {one.arg: one.value for one in call.keywords if one.arg}
+def _kept(scope: ast.AST) -> set[int]:
+    """Return the lines by which a constructor keeps its arguments: ``self.model = model``."""
+    return {
+        node.lineno
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Attribute)
+        and word_of(node.targets[0]) == word_of(node.value)
+    }
 
 
 def _made(known: set[str], scope: ast.AST) -> list[Set]:
@@ -188,12 +193,6 @@ def _made(known: set[str], scope: ast.AST) -> list[Set]:
             known |= one.names
             made.append(one)
     return made
-
-
-def _helper_calls(scope: ast.AST) -> list[Any]:
-    """Return the calls of functions by a plain name."""
-    calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call))
-    return [call for call in calls if isinstance(call.func, ast.Name)]
 
 
 def _compiling(scope: ast.AST, name: str = "") -> list[ast.expr]:
@@ -209,16 +208,6 @@ def _compiling(scope: ast.AST, name: str = "") -> list[ast.expr]:
         ):
             found.append(node)
     return [*dict.fromkeys(found)]
-
-
-def names_compile(node: ast.AST) -> bool:
-    """Return whether a node is ``compile`` of torch or of a module, or calls it."""
-    named = node.func if isinstance(node, ast.Call) else node
-    return (
-        isinstance(named, ast.Attribute)
-        and named.attr == "compile"
-        and getattr(named.value, "id", "") != "re"
-    )
 
 
 def _inner(scope: ast.AST) -> Iterator[Set]:

@@ -262,6 +262,8 @@ class Record(Data, frozen=True):
     """Which lines read values back to the host, and how often."""
     only_compiled: bool = False
     """Whether the test's source shows that only compiled functions run its model."""
+    calls_plain: bool = False
+    """Whether it shows that what is compiled is called without the compiler, too."""
     errors: tuple[Text, ...] = ()
     """Why the gate could not see; any of these makes the verdict error."""
     notes: tuple[Text, ...] = ()

@@ -155,7 +155,7 @@ def is_less(verdict: Verdict) -> bool:
     """Return whether less is compiled, or runs compiled, and no new place explains it."""
     if any(step.kind == "ops" for step in verdict.lost):
         return not (verdict.over and _is_explained(verdict))
-    return any(step.kind == "work" for step in verdict.lost)
+    return any(step.kind in ("work", "execution") for step in verdict.lost)
 
 
 def _is_explained(verdict: Verdict) -> bool:
@@ -187,12 +187,15 @@ def not_reached(
     """Yield the functions that are no longer reached, or else those with fewer operations."""
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
-    if not functions and not any(one.is_gone for one in verdict.changes):
+    gone = functions or any(one.is_gone for one in verdict.changes)
+    if record.calls_plain or not gone:
         for one in verdict.lost:
             if one.kind == "execution":
                 yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
                 yield from compiled_by(shown)
                 yield from plain_call(shown)
+    if record.calls_plain:
+        return  # they hold less because a recompile is gone
     for number, one in enumerate((none or functions)[:most]):
         where, was = position(shown.defined(one.where)), plural(one.before or 0, "operation")
         if none:

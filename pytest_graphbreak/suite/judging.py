@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.settings import Settings, in_ci
+from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
 from pytest_graphbreak.text.files import shown
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.baseline import Entry, Expected
+    from pytest_graphbreak.judging.verdict import Verdict
     from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.report.footer import Context
     from pytest_graphbreak.report.judgement import Judgement
@@ -34,7 +36,6 @@ def judge(
 ) -> Judgement:
     """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.model.budget import PLACES_LAYER
     from pytest_graphbreak.report.footer import Case
     from pytest_graphbreak.report.judgement import judgement
 
@@ -59,18 +60,22 @@ def judge(
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
     judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
-    dynamo = any(one.layer == PLACES_LAYER for one in judged.verdict.lost)
-    if judged.verdict.shrunk and dynamo and _only_compiled(item, settings):
-        case = dataclasses.replace(case, record=replace(record, only_compiled=True))
+    if known := _by_source(item, settings, judged.verdict):
+        case = dataclasses.replace(case, record=replace(record, **known))
         judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
     return judged
 
 
-def _only_compiled(item: pytest.Item, settings: Settings) -> bool:
-    """Return whether the source of a test shows that only compiled functions run its model."""
+def _by_source(item: pytest.Item, settings: Settings, verdict: Verdict) -> dict[str, bool]:
+    """Return what the source of a test says of its record, if the counts can mean two things."""
     from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
-    return not OwnSourceLines(item, settings).plain_call().line
+    lines = OwnSourceLines(item, settings)
+    if verdict.shrunk and any(one.layer == PLACES_LAYER for one in verdict.lost):
+        return {"only_compiled": True} if lines.only_compiled else {}
+    if verdict.called_less:
+        return {"calls_plain": True} if lines.calls_plain else {}
+    return {}
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:

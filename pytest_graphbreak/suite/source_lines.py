@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
 from functools import cached_property
@@ -78,8 +79,22 @@ class OwnSourceLines(SourceLines):
         return tuple(map(self._frame, islice(dict.fromkeys((*found, *loops)), _MOST_LOOPS)))
 
     def plain_call(self) -> Frame:
-        return self._frame(
-            plain_calls.plain_call(self._test, self._places.lines, self._helper, self._fixtures())
+        return self._frame(self._plain_call.line if self._plain_call else None)
+
+    @property
+    def only_compiled(self) -> bool:
+        """Whether nothing but compiled functions can run the model of the test."""
+        return self._plain_call is None
+
+    @property
+    def calls_plain(self) -> bool:
+        """Whether the test also calls what it compiles without the compiler."""
+        return self._plain_call is not None and self._plain_call.certain
+
+    @cached_property
+    def _plain_call(self) -> plain_calls.PlainCall | None:
+        return plain_calls.plain_call(
+            self._test, self._places.lines, self._helper, self._fixtures()
         )
 
     def handed(self, place: Frame) -> Frame:
@@ -130,9 +145,16 @@ class OwnSourceLines(SourceLines):
         return Path(file).is_relative_to(self._root) and not arguments.is_library(file)
 
     def _helper(self, file: str, name: str) -> Line | None:
-        """Return the ``def`` of a function below the root that a module calls by a name."""
+        """Return the ``def`` of what a module calls by a name: a function, a method of a class."""
         names = next((vars(one) for one in _modules() if vars(one).get("__file__") == file), {})
-        found = names.get(name)
+        first, _, method = name.partition(".")
+        found = names.get(first)
+        if method and isinstance(found, type):
+            found = inspect.getattr_static(found, method, None)
+            found = getattr(found, "__func__", found)  # of a classmethod or staticmethod
+        elif method:
+            return None
+        found = inspect.unwrap(found) if isinstance(found, FunctionType) else None
         if not isinstance(found, FunctionType):
             return None
         code = found.__code__

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from pytest_graphbreak.layers.plain_calls import plain_call
+from pytest_graphbreak.layers.plain_calls import PlainCall, plain_call
 from pytest_graphbreak.model.stacks import Line
 
 pytest.importorskip("torch")  # its classes say which methods run no model
@@ -34,7 +34,7 @@ def found(body: str, *, helper: str = "return model(x)", name: str = "test_it") 
     line = plain_call(
         test, lambda _: text.splitlines(keepends=True), lambda _, name: helpers.get(name)
     )
-    return None if line is None else line.code
+    return None if line is None else line.line.code
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,102 @@ def test_a_fixture_that_gives_a_compiled_function(more: str, end: str, code: str
     text = FIXTURES.replace("MORE", more).replace("RETURN", end).splitlines(keepends=True)
     fixtures = {"compiled": Line("a.py", 2, "compiled")}
     line = plain_call(Line("a.py", 8, "test_it"), lambda _: text, fixtures=fixtures)
-    assert (None if line is None else line.code) == code
+    assert (None if line is None else line.line.code) == code
+
+
+CLASSES = """\
+import torch
+class Shadow:
+    def update(self, model):
+        SHADOW
+class Trainer:
+    def __init__(self, model, run=None):
+        self.model = model
+        self.shadow = Shadow()
+        CONSTRUCTOR
+    def step(self, x):
+        self.shadow.update(self.model)
+        return self.run(x)
+    def fit(self, x):
+        self.model.train()
+        return self.step(x).sum()
+    def evaluate(self, x):
+        EVALUATE
+def test_it(x):
+    model = Net()
+    trainer = Trainer(model)
+    TEST
+class Net: pass
+"""
+OF_CLASSES = {
+    f"{owner}.{name}": Line("a.py", line, name)
+    for owner, name, line in (
+        ("Shadow", "update", 3),
+        ("Trainer", "__init__", 6),
+        ("Trainer", "step", 10),
+        ("Trainer", "fit", 13),
+        ("Trainer", "evaluate", 16),
+    )
+}
+
+
+def in_classes(
+    constructor: str = "self.run = torch.compile(model)",
+    shadow: str = "model.parameters()",
+    evaluate: str = "return self.run(x)",
+    test: str = "trainer.fit(x), trainer.evaluate(x)",
+) -> PlainCall | None:
+    """What may run a model in a test with a trainer that has these lines."""
+    changes = {"CONSTRUCTOR": constructor, "SHADOW": shadow, "EVALUATE": evaluate, "TEST": test}
+    text = CLASSES
+    for word, line in changes.items():
+        text = text.replace(word, line)
+    lines = text.splitlines(keepends=True)
+    return plain_call(Line("a.py", 18, "test_it"), lambda _: lines, lambda _, n: OF_CLASSES.get(n))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"constructor": "self.run = model; self.run.compile()"},
+        {"constructor": "self.model = self.run = torch.compile(model)"},
+        {"constructor": "self.run = run", "test": "Trainer(model, torch.compile(model)).fit(x)"},
+        {
+            "constructor": "self.run = run",
+            "test": "run = torch.compile(model); Trainer(model, run=run).fit(x)",
+        },
+        {"test": "with Trainer(model) as other: other.fit(x)"},
+    ],
+)
+def test_methods_of_a_class_are_followed(changed: dict[str, str]) -> None:
+    assert in_classes(**changed) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"constructor": "self.run = model"}, "return self.run(x)"),
+        ({"constructor": "self.run = torch.compile(model) if x else model"}, "return self.run(x)"),
+        ({"shadow": "model(1)"}, "model(1)"),
+        ({"test": "trainer.run = model; trainer.fit(x)"}, "trainer.run = model; trainer.fit(x)"),
+        ({"test": "trainer.other(x)"}, "trainer.other(x)"),
+        ({"test": "trainer = make(); trainer.fit(x)"}, "trainer = make(); trainer.fit(x)"),
+    ],
+)
+def test_a_method_that_may_run_the_model(changed: dict[str, str], code: str) -> None:
+    found = in_classes(**changed)
+    assert found is not None
+    assert (found.line.code, found.certain) == (code, False)
+
+
+def test_what_is_compiled_is_also_called_plainly() -> None:
+    found = in_classes(evaluate="return self.model(x)")
+    assert found is not None
+    assert (found.line.code, found.certain) == ("return self.model(x)", True)
+
+
+def test_a_function_that_calls_both_may_compare_them() -> None:
+    found = in_classes(evaluate="return self.run(x) - self.model(x)")
+    assert found is not None
+    assert not found.certain
