@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from msgspec import structs
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.build import BuildError, Diff, Site, build, difference, home, text_of
+from pytest_graphbreak.repair.build import BuildError, Diff, build, difference
 from pytest_graphbreak.repair.gain import (
     Problem,
     SearchResult,
@@ -32,8 +31,9 @@ from pytest_graphbreak.repair.gain import (
     reads,
     recompiled,
 )
+from pytest_graphbreak.repair.naming import Names
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.source import called, lines, read
+from pytest_graphbreak.repair.source import called, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
 from pytest_graphbreak.text.output import plural
@@ -65,16 +65,14 @@ class Search:
         self._say = say
         self._progress = progress
         self._file = read(target.path)
-        self._source = self._file.text
+        self._names = Names(target.path, self._file.text)
         self._share = 0.0
         self._waiting = 0
-        self._copies: set[str] = set()
         self._uncertain: list[SourcePatch] = []
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
-        self._sites: dict[str, Site] = {}
         self._plain: dict[str, Trial | None] = {}
         first = bench.measure(target, compare=False)
-        self._sites = dict(first.sites)
+        self._names.add(first.sites)
         self.outcome = SearchResult(first, first)
 
     def run(self) -> SearchResult:
@@ -86,7 +84,7 @@ class Search:
         self._together(seen)
         while (problem := self._next(seen)) is not None:
             out.problems.append(problem)
-            self._waiting = len({self._key(one) for one in places(out.last.record)} - seen)
+            self._waiting = len({self._names.key(one) for one in places(out.last.record)} - seen)
             self._fix(problem)
             if out.stopped:
                 break
@@ -103,13 +101,13 @@ class Search:
         They may help each other or not; patches that fail together are tried one by one later.
         """
         out = self.outcome
-        known = dict.fromkeys(self._key(one) for one in places(out.first.record))
+        known = dict.fromkeys(self._names.key(one) for one in places(out.first.record))
         for number in range(_ROUNDS):
             problems = [self._problem(one) for one in places(out.last.record)]
             chosen: list[tuple[Problem, SourcePatch]] = []
             for problem in problems:
                 fresh = [one for one in self._cheapest(problem) if self._refused(one) is None]
-                if fresh[number:] and self._key(_item(problem)) in known:
+                if fresh[number:] and self._names.key(_item(problem)) in known:
                     chosen.append((problem, fresh[number]))
             patches = list(dict.fromkeys(patch for _, patch in chosen))
             if len(chosen) < 2 or not patches or self._bench.runs + 2 > self._most:
@@ -117,8 +115,8 @@ class Search:
             trial, _ = self._try([*out.kept, *patches])
             if trial is None:
                 return
-            left = {self._key(one) for one in places(trial.record)}
-            gone = [one for one in chosen if self._key(_item(one[0])) not in left]
+            left = {self._names.key(one) for one in places(trial.record)}
+            gone = [one for one in chosen if self._names.key(_item(one[0])) not in left]
             useful = list(dict.fromkeys(patch for _, patch in gone))
             if len(useful) < len(patches):
                 trial, _ = self._try([*out.kept, *useful]) if useful else (None, None)
@@ -128,7 +126,7 @@ class Search:
             if not any(one(before, trial.record) for one in (better, cleaner)):
                 continue
             for problem, patch in gone:
-                seen.add(self._key(_item(problem)))
+                seen.add(self._names.key(_item(problem)))
                 out.problems.append(problem)
                 if patch in out.kept:
                     problem.fixed = True
@@ -152,7 +150,7 @@ class Search:
     def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
         """Return the next break that was not worked on, then the recompiles, then None."""
         for item in places(self.outcome.last.record):
-            key = self._key(item)
+            key = self._names.key(item)
             if key not in seen:
                 seen.add(key)
                 return self._problem(item)
@@ -163,70 +161,30 @@ class Search:
 
     def _problem(self, item: Break) -> Problem:
         """Return a problem for a break, with its places in the user's own file."""
-        stack = tuple(self._placed(frame) for frame in item.stack)
-        placed = structs.replace(item, where=self._placed(item.where), stack=stack)
+        stack = tuple(self._names.placed(frame) for frame in item.stack)
+        placed = structs.replace(item, where=self._names.placed(item.where), stack=stack)
         before = graphs(self.outcome.last.record)
         return Problem(placed, before, origin=self._origin(item))
 
     def _origin(self, item: Break) -> Problem | None:
         """Return the problem whose patch wrote a line, or disabled what it calls, if one did."""
         patched = [one for one in self.outcome.problems if one.kept and one.item is not None]
-        known = {self._key(one) for one in places(self.outcome.first.record)}
-        if advice.name(item) == "disabled" and self._key(item) not in known:
+        known = {self._names.key(one) for one in places(self.outcome.first.record)}
+        if advice.name(item) == "disabled" and self._names.key(item) not in known:
             left = [one for one in patched if any(patch.leaves for patch in one.kept)]
             names = {name.rpartition(".")[2] for name in called(item.where.code)}
             near = [one for one in left if _taken_out(one) & names]
             return _first(near or left)
-        named = self._named(item.where)
+        named = self._names.named(item.where)
         if named == item.where or not named.code:
             return None
-        site = self._sites.get(named.file)
-        text = self._source if named.file == self._own or site is None else text_of(site.path)
-        if " ".join(named.code.split()) in {" ".join(line.split()) for line in lines(text)}:
+        if self._names.has(named):
             return None
         near = [one for one in patched if _item(one).where.function == named.function]
         return _first(near or patched)
 
-    def _key(self, item: Break) -> tuple[str, ...]:
-        where = self._named(item.where)
-        code = " ".join(where.code.split())
-        return (item.layer, where.file, where.function, code)
-
-    def _named(self, where: Frame) -> Frame:
-        """Return a place under the name of its own file, whichever copy of the file ran."""
-        patched = home(where)
-        if patched is not None:
-            file = next(
-                (name for name, site in self._sites.items() if site.module == patched[0]),
-                where.file,
-            )
-            return structs.replace(where, file=file, function=patched[1])
-        if Path(where.file).name in self._copies:
-            return structs.replace(where, file=self._own)
-        return where
-
-    def _placed(self, where: Frame) -> Frame:
-        """Return a place as ``_named`` does, with its line in the user's unpatched file."""
-        named = self._named(where)
-        if named.file != self._own:
-            return named
-        code = " ".join(named.code.split())
-        known = [" ".join(line.split()) for line in lines(self._source)]
-        if 0 < named.line <= len(known) and known[named.line - 1] == code:
-            return named
-        return structs.replace(named, line=known.index(code) + 1) if code in known else named
-
-    @property
-    def _own(self) -> str:
-        """The stable name of the user's file in records."""
-        wanted = self._target.path.resolve()
-        for name, site in self._sites.items():
-            if site.path.resolve() == wanted:
-                return name
-        return str(self._target.path)
-
     def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
-        last = replace(self.outcome.last, sites=self._sites)
+        last = replace(self.outcome.last, sites=self._names.sites)
         if problem.item is None:
             return remedies.for_recompiles(last)
         return remedies.for_break(problem.item, last)
@@ -318,7 +276,7 @@ class Search:
             return not self.outcome.last.again
         if problem.item is None:
             return not recompiled(record)
-        return self._key(problem.item) not in {self._key(item) for item in places(record)}
+        return self._names.key(problem.item) not in map(self._names.key, places(record))
 
     def _refused(self, patch: SourcePatch) -> str | None:
         """Return why a patch is not tried at all, or None if it is."""
@@ -346,19 +304,19 @@ class Search:
 
     def _built(self, patches: Sequence[SourcePatch], header: str = "") -> bytes:
         test = self._target.test
-        text = build(self._source, self._own, patches, self._sites, header, test)
+        text = build(self._names.source, self._names.own, patches, self._names.sites, header, test)
         return self._file.encoded(text)
 
     def _run(self, source: bytes, *, own_errors: bool) -> Trial:
         with self._bench.beside(self._target, source) as copy:
-            self._copies.add(copy.path.name)
+            self._names.copies.add(copy.path.name)
             return self._bench.measure(copy, own_errors=own_errors)
 
     def _keep(
         self, problem: Problem, patch: SourcePatch, trial: Trial, *, word: str = "kept"
     ) -> None:
         out = self.outcome
-        self._sites.update({k: v for k, v in trial.sites.items() if k not in self._sites})
+        self._names.add(trial.sites)
         problem.kept.append(patch)
         problem.after = graphs(trial.record)
         out.kept.append(patch)
@@ -427,7 +385,7 @@ class Search:
             id(patch): problem.item for problem in self.outcome.problems for patch in problem.kept
         }
         kept = [(patch, why.get(id(patch))) for patch in self.outcome.kept]
-        return difference(self._source, self._own, kept, self._sites)
+        return difference(self._names.source, self._names.own, kept, self._names.sites)
 
     def finish(self) -> None:
         """Keep what is finished after an interrupt."""

@@ -202,6 +202,69 @@ def test_a_smaller_program_is_told_from_one_that_runs_uncompiled(
     assert main(["check", "graphs.json"]) == (verdict == "lost")
 
 
+TRAINER = """
+import torch
+from torch import nn
+
+class Net(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x) + x
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.run = torch.compile(model, backend="eager")
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self, x):
+        for _ in range(3):
+            self.step(x)
+
+    def step(self, x):
+        self.run(x).sum().backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def evaluate(self, x):
+        return self.run(x)
+
+def test_model():
+    x = torch.ones(2, 4)
+    blocks = [nn.Linear(4, 4) for _ in range(3)]
+    trainer = Trainer(Net(*blocks, nn.Tanh()))
+    trainer.fit(x)
+    trainer.evaluate(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("range(3)]", "range(2)]", "changed"),
+        ("return self.run(x)", "return self.model(x)", "lost"),
+        ("    trainer.evaluate(x)\n", "", "improved"),
+    ],
+)
+def test_a_trainer_that_calls_what_it_compiles_without_the_compiler(
+    suite: Suite, old: str, new: str, verdict: str
+) -> None:
+    """Its evaluation has a graph of its own, which is gone in the last two cases."""
+    from pytest_graphbreak.cli import main
+
+    suite.write(TRAINER)
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    assert TRAINER.count(old) == 1
+    suite.write(TRAINER.replace(old, new))
+    result = suite.run("--graph-budget", "--graph-budget-report=graphs.json")
+    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    assert test["verdict"] == verdict
+    assert main(["check", "graphs.json"]) == (verdict == "lost")
+    if verdict == "lost":
+        result.stdout.fnmatch_lines(
+            ["  - 1 execution of 4 missing", "*may run without the compiler by*evaluate", f"*{new}"]
+        )
+
+
 def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
     pytest.importorskip("torch_xla")
     on_device = {
