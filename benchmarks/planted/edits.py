@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 FAILING = ("over", "lost", "error", "new")
 TEST = "test_planted.py"
+_BY_GIT = "changed since the baseline ("
 
 
 class Edit(NamedTuple):
@@ -50,7 +51,14 @@ class Outcome:
     @property
     def named(self) -> bool:
         """Whether the first entry of the red text has a line of the edit."""
-        entry = first_entry(self.message)
+        return self._is_in(first_entry(self.message))
+
+    @property
+    def by_git(self) -> bool:
+        """Whether that is so only since git told what changed."""
+        return self.named and not self._is_in(first_entry(self.message).partition(_BY_GIT)[0])
+
+    def _is_in(self, entry: str) -> bool:
         return any(
             re.search(rf"\b{re.escape(file)}:{line}\b", entry)
             for file, numbers in self.lines.items()
@@ -111,8 +119,9 @@ def tell(one: Outcome, *, show: bool) -> None:
 def table(found: Sequence[Outcome], planted: Mapping[str, int]) -> str:
     """A row for each kind of edit, of which ``planted`` has the numbers, and one for all."""
     lines = [
-        "| kind | edits | run | made it worse | caught | named first | others | false alarms |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| kind | edits | run | made it worse | caught | named first | of these by git | others "
+        "| false alarms |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for kind, number in [*planted.items(), ("all", sum(planted.values()))]:
         same = [one for one in found if kind in (one.kind, "all")]
@@ -120,6 +129,7 @@ def table(found: Sequence[Outcome], planted: Mapping[str, int]) -> str:
         caught = [one for one in bad if one.red]
         good = [one for one in same if not one.worse]
         cells = (kind, number, len(same), len(bad), len(caught))
-        rest = (sum(one.named for one in caught), len(good), sum(one.red for one in good))
+        named = (sum(one.named for one in caught), sum(one.by_git for one in caught))
+        rest = (*named, len(good), sum(one.red for one in good))
         lines.append(f"| {' | '.join(map(str, (*cells, *rest)))} |")
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 
@@ -55,9 +56,17 @@ def test_an_outcome_is_named_by_the_first_entry() -> None:
     assert outcome(worse=(), verdict="ok").words == "green"
     rows = table([outcome(12), outcome(7)], {"break": 3}).splitlines()
     assert rows[-2:] == [
-        "| break | 3 | 2 | 2 | 2 | 1 | 0 | 0 |",
-        "| all | 3 | 2 | 2 | 2 | 1 | 0 | 0 |",
+        "| break | 3 | 2 | 2 | 2 | 1 | 0 | 0 | 0 |",
+        "| all | 3 | 2 | 2 | 2 | 1 | 0 | 0 | 0 |",
     ]
+
+
+def test_an_outcome_that_only_git_names() -> None:
+    words = "      changed since the baseline (1a2b3c4d5e): test_planted.py:30 in test_planted"
+    code = '          print("x")'
+    found = replace(outcome(30), message=RED.replace(code, f"{code}\n{words}"))
+    assert (found.named, found.by_git) == (True, True)
+    assert (outcome(12).named, outcome(12).by_git) == (True, False)
 
 
 def test_the_lines_of_an_edit() -> None:
