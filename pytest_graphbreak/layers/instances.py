@@ -22,7 +22,7 @@ from pytest_graphbreak.layers.statements import (
 from pytest_graphbreak.model.stacks import Line
 
 Helpers = Callable[[str, str], Line | None]
-"""The ``def`` of what a file calls by a name: ``run``, or ``Trainer.fit`` for a method.
+"""The ``def`` of what a file calls by a name: ``run``, ``tools.run``, ``Trainer.fit`` of a class.
 
 None if it is not a function of the project.
 """
@@ -80,11 +80,14 @@ class Instances:
 
         A call of a class is one of its constructor.
         """
-        if not isinstance(call.func, ast.Name):
-            return self.method(call)
-        name = call.func.id
-        made = self.helpers(self.file, name) or self.helpers(self.file, f"{name}.__init__")
-        return (made, None) if made else None
+        path = path_of(call.func)
+        made = self.function(path) or self.function(f"{path}.__init__")
+        return (made, None) if made else self.method(call)
+
+    def function(self, path: str) -> Line | None:
+        """Return the function that is called by a name: ``run``, or ``tools.run`` of a module."""
+        is_variable = path.partition(".")[0] in self.known
+        return None if is_variable or not path else self.helpers(self.file, path)
 
     def method(self, call: ast.Call) -> tuple[Line, Instance] | None:
         """Return the method that is called, with its ``self``; those of a model are not followed"""
@@ -116,7 +119,7 @@ class Instances:
         match value:
             case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _SAME:
                 return self._made(inner, file, compiled)
-            case ast.Call(func=ast.Name(id=name)):
+            case ast.Call(func=func) if name := path_of(func):
                 init = self.helpers(file, f"{name}.__init__")
                 if init is None:
                     return Instance(file, name, file, {})

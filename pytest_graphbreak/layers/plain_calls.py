@@ -218,9 +218,8 @@ class _CallingScope:
 
     def _called(self, call: ast.Call) -> tuple[Line, Instance | None] | None:
         """Return the function or the method of the project that is called, with its ``self``."""
-        if isinstance(call.func, ast.Name):
-            helper = self.helpers(self.code.file, call.func.id)
-            return (helper, None) if helper else None
+        if function := self.instances.function(path_of(call.func)):
+            return function, None
         return self.instances.method(call)
 
     def _inside(self, call: ast.Call, code: Line, owner: Instance | None) -> Iterator[PlainCall]:
@@ -356,10 +355,11 @@ def _classes(tree: ast.Module) -> frozenset[str]:
 @lru_cache(1)
 def _methods() -> frozenset[str]:
     """Return the methods of torch's and Python's own classes, which run no model."""
-    import torch
+    kinds: list[type] = [list, dict, str, set, tuple, int, float]
+    if "torch" in sys.modules:  # a report may be judged where torch is not installed
+        import torch
 
-    kinds = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, torch.Generator)
-    own = (list, dict, str, set, tuple, int, float)
-    schedulers = (torch.optim.lr_scheduler.LRScheduler,)
-    found = {name for kind in (*kinds, *own, *schedulers) for name in dir(kind)}
+        kinds += [torch.nn.Module, torch.Tensor, torch.Generator]
+        kinds += [torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]
+    found = {name for kind in kinds for name in dir(kind)}
     return frozenset(found | {"from_pretrained", "from_config"}) - _RUNNING

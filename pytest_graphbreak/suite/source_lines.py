@@ -145,15 +145,12 @@ class OwnSourceLines(SourceLines):
         return Path(file).is_relative_to(self._root) and not arguments.is_library(file)
 
     def _helper(self, file: str, name: str) -> Line | None:
-        """Return the ``def`` of what a module calls by a name: a function, a method of a class."""
-        names = next((vars(one) for one in _modules() if vars(one).get("__file__") == file), {})
-        first, _, method = name.partition(".")
-        found = names.get(first)
-        if method and isinstance(found, type):
-            found = inspect.getattr_static(found, method, None)
+        """Return the ``def`` of what a file calls by a name: ``run``, ``tools.run``, ``Net.run``."""
+        found: object = next((one for one in _modules() if vars(one).get("__file__") == file), None)
+        for part in name.split("."):
+            known = isinstance(found, ModuleType | type)
+            found = inspect.getattr_static(found, part, None) if known else None
             found = getattr(found, "__func__", found)  # of a classmethod or staticmethod
-        elif method:
-            return None
         found = inspect.unwrap(found) if isinstance(found, FunctionType) else None
         if not isinstance(found, FunctionType):
             return None
