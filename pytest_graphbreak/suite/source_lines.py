@@ -145,7 +145,7 @@ class OwnSourceLines(SourceLines):
         return Path(file).is_relative_to(self._root) and not arguments.is_library(file)
 
     def _helper(self, file: str, name: str) -> Line | None:
-        """Return the ``def`` of what a file calls by a name: ``run``, ``tools.run``, ``Net.run``."""
+        """Return the ``def`` of what a file calls: ``run``, ``tools.run``, ``Net.run``."""
         found: object = next((one for one in _modules() if vars(one).get("__file__") == file), None)
         for part in name.split("."):
             known = isinstance(found, ModuleType | type)
