@@ -36,6 +36,7 @@ PURE: Final = (
     "tests/report/test_accepting.py",
     "tests/report/test_budget.py",
     "tests/judging/test_cap.py",
+    "tests/layers/test_instances.py",
     "tests/judging/test_causes.py",
     "tests/judging/test_difference.py",
     "tests/config/test_checkout.py",
