@@ -98,6 +98,19 @@ class Verdict:
         )
 
     @property
+    def is_unclear(self) -> bool:
+        """Whether the counts mean a smaller program, or one of which a part runs uncompiled."""
+        lost = self.shrunk and any(one.layer == PLACES_LAYER for one in self.lost)
+        return lost or self.called_less or self.captures_less
+
+    @property
+    def captures_less(self) -> bool:
+        """Whether Dynamo captures fewer operations, of what seems to be a smaller program."""
+        return self.name == "changed" and any(
+            one.layer == PLACES_LAYER and one.growth < 0 for one in self.ops
+        )
+
+    @property
     def called_less(self) -> bool:
         """Whether compiled functions are called less often, and only recompiles are gone.
 
@@ -190,9 +203,7 @@ def _meaning(
     for one in changes:
         if one.kind == "ops":
             graphs = record.graphs.get(one.layer or "", 0)
-            lost = ops is not None and _is_lost(
-                one, changes, graphs, ops, named, record.only_compiled
-            )
+            lost = ops is not None and _is_lost(one, changes, graphs, ops, named, record)
             shrunk.update((one.layer,) if lost else ())
             yield replace(one, verdict="lost" if lost else "changed")
         elif one.kind in _RUNS and one.total and one.growth < 0 and one.layer in shrunk:
@@ -265,23 +276,26 @@ def _is_lost(
     graphs: int,
     percent: float,
     named: bool,
-    only_compiled: bool,
+    record: Record,
 ) -> bool:
     """Return whether code left the compiler, with the operations that its ``graphs`` lack.
 
     ``named`` says whether the baseline names functions. If all of these are compiled, nothing new
-    broke, and they are called equally often or by compiled functions only (``only_compiled``), the
-    program became smaller; if unknown, ``percent`` may be missing.
+    broke, and they are called equally often or by compiled functions only, by the source of the
+    test (``only_compiled`` of the ``record``), the program became smaller; if unknown, ``percent``
+    may be missing.
     """
     was = _missed(one, changes, graphs)
     if was is None or one.after >= was:
         return False
+    if record.calls_plain:
+        return True
     if named and _is_traced(one, changes):
         functions = [item for item in changes if item.kind == "function"]
         if any(_has_gone(item, functions, was - one.after) for item in functions):
             return True
         left = any(item.kind in ("break", "eager") and item.is_new for item in changes)
-        if not left and (only_compiled or not called_less(functions)):
+        if not left and (record.only_compiled or not called_less(functions)):
             return False
     return one.after < was - was * percent / 100
 

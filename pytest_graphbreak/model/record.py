@@ -263,7 +263,7 @@ class Record(Data, frozen=True):
     only_compiled: bool = False
     """Whether the test's source shows that only compiled functions run its model."""
     calls_plain: bool = False
-    """Whether it shows that what is compiled is called without the compiler, too."""
+    """Whether it shows that code which is compiled, or was, is called without the compiler."""
     errors: tuple[Text, ...] = ()
     """Why the gate could not see; any of these makes the verdict error."""
     notes: tuple[Text, ...] = ()

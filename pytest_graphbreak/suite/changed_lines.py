@@ -8,14 +8,17 @@ clone without history, nothing is known, and nothing is said.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.config.git import GitError, git
+from pytest_graphbreak.judging.moved_out import EditedLine
+from pytest_graphbreak.model.places import Places, places
 
-_FILE: Final = re.compile(r"\+\+\+ (?:b/)?(.*)")
-_HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,\d{1,9})? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_FILE: Final = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
+_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LARGEST: Final = 2**22
 """The size of a diff, in bytes, above which nobody looks for one line in it."""
 _DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
@@ -30,6 +33,7 @@ class ChangedLines(NamedTuple):
 
     commit: str = ""
     files: dict[str, tuple[int, ...]] = {}  # noqa: RUF012  # it is never changed
+    diff: str = ""
 
 
 @lru_cache(8)
@@ -49,18 +53,70 @@ def changed_since(root: Path, baseline: Path) -> ChangedLines:
         return ChangedLines()
     if len(text) > _LARGEST:
         return ChangedLines()
-    return ChangedLines(commit[:10], read(text.decode("utf-8", "replace")))
+    diff = text.decode("utf-8", "replace")
+    return ChangedLines(commit[:10], read(diff), diff)
+
+
+def edited_since(root: Path, baseline: Path) -> list[EditedLine]:
+    """Return the lines that were added or removed since ``baseline`` was committed."""
+    changed = changed_since(root, baseline)
+    before, now = _Committed(root, changed.commit), places(root)
+    found = []
+    for one in _hunks(changed.diff):
+        file = str(root / one.file)
+        old, new = range(one.old, one.old + one.gone), range(one.new, one.new + one.came)
+        found += [EditedLine(before.frame(file, line), is_new=False) for line in old]
+        found += [EditedLine(now.frame(file, line), is_new=True) for line in new]
+    return found
+
+
+class _Committed(Places):
+    """Places in the files of a commit."""
+
+    def __init__(self, root: Path, commit: str) -> None:
+        super().__init__(root)
+        self._commit = commit
+        self._texts: dict[str, list[str]] = {}
+
+    def lines(self, file: str) -> list[str]:
+        if file not in self._texts:
+            name = Path(file).relative_to(self.root).as_posix()
+            try:
+                text = git(self.root, "show", f"{self._commit}:./{name}").decode("utf-8", "replace")
+            except GitError:  # the file is new
+                text = ""
+            self._texts[file] = text.splitlines(keepends=True)
+        return self._texts[file]
+
+
+class _Hunk(NamedTuple):
+    """A hunk of a diff without context: the first lines and their numbers, before and after."""
+
+    file: str
+    old: int
+    gone: int
+    new: int
+    came: int
+
+
+def _hunks(diff: str) -> Iterator[_Hunk]:
+    file, skipped = "", 0
+    for line in diff.split("\n"):
+        if skipped and line[:1] in ("-", "+"):
+            skipped -= 1
+        elif hunk := _HUNK.match(line):
+            old, gone, new, came = (1 if one is None else int(one) for one in hunk.groups())
+            yield _Hunk(file, old, gone, new, came)
+            skipped = gone + came
+        elif (name := _FILE.fullmatch(line)) and name[1] != "/dev/null":
+            file = name[1]
 
 
 def read(diff: str) -> dict[str, tuple[int, ...]]:
     """Return the new lines of each file of a diff without context."""
     found: dict[str, tuple[int, ...]] = {}
-    file = ""
-    for line in diff.split("\n"):
-        if name := _FILE.fullmatch(line):
-            file = name[1]
-        elif hunk := _HUNK.match(line):
-            start, count = int(hunk[1]), int(hunk[2] or 1)
-            lines = range(start, start + count) if count else range(max(start, 1), start + 2)
-            found[file] = (*found.get(file, ()), *lines)
+    for one in _hunks(diff):
+        start = one.new
+        lines = range(start, start + one.came) if one.came else range(max(start, 1), start + 2)
+        found[one.file] = (*found.get(one.file, ()), *lines)
     return found

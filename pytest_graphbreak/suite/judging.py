@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
 from pytest_graphbreak.text.files import shown
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.baseline import Entry, Expected
-    from pytest_graphbreak.judging.verdict import Verdict
     from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.report.footer import Context
     from pytest_graphbreak.report.judgement import Judgement
@@ -60,22 +58,26 @@ def judge(
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
     judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
-    if known := _by_source(item, settings, judged.verdict):
+    if judged.verdict.is_unclear and (known := _by_source(item, settings, entry, judged)):
         case = dataclasses.replace(case, record=replace(record, **known))
         judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
     return judged
 
 
-def _by_source(item: pytest.Item, settings: Settings, verdict: Verdict) -> dict[str, bool]:
-    """Return what the source of a test says of its record, if the counts can mean two things."""
+def _by_source(
+    item: pytest.Item, settings: Settings, entry: Entry | None, judged: Judgement
+) -> dict[str, bool]:
+    """Return what the source of a test says of its record: the counts can mean two things."""
     from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
-    lines = OwnSourceLines(item, settings)
-    if verdict.shrunk and any(one.layer == PLACES_LAYER for one in verdict.lost):
-        return {"only_compiled": True} if lines.only_compiled else {}
-    if verdict.called_less:
+    lines = OwnSourceLines(item, settings, entry.path if entry else None)
+    if judged.verdict.called_less:
         return {"calls_plain": True} if lines.calls_plain else {}
-    return {}
+    expected = judged.case.expected
+    before = expected.values.functions if expected else {}
+    if lines.moved_out(before, judged.case.record.functions):
+        return {"calls_plain": True}
+    return {"only_compiled": True} if judged.verdict.shrunk and lines.only_compiled else {}
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
+from pytest_graphbreak.judging.moved_out import moved_out
 from pytest_graphbreak.layers import arguments, origins, plain_calls, uncompiled
 from pytest_graphbreak.layers.statements import called_in
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.report.footer import SourceLines
-from pytest_graphbreak.suite.changed_lines import changed_since
+from pytest_graphbreak.suite.changed_lines import changed_since, edited_since
 
 if TYPE_CHECKING:
     import pytest
@@ -91,6 +92,14 @@ class OwnSourceLines(SourceLines):
         """Whether the test also calls what it compiles without the compiler."""
         return self._plain_call is not None and self._plain_call.certain
 
+    def moved_out(self, before: Collection[str], now: Collection[str]) -> bool:
+        """Whether an edit since the baseline's commit moved operations out of compiled code.
+
+        ``before`` and ``now`` are the functions that were compiled, and that are.
+        """
+        edited = edited_since(self._root, self._baseline) if self._baseline else ()
+        return moved_out(edited, before, now) is not None
+
     @cached_property
     def _plain_call(self) -> plain_calls.PlainCall | None:
         return plain_calls.plain_call(
@@ -108,7 +117,7 @@ class OwnSourceLines(SourceLines):
     def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[Frame, ...]]:
         if self._baseline is None:
             return "", ()
-        commit, lines = changed_since(self._root, self._baseline)
+        commit, lines, _ = changed_since(self._root, self._baseline)
         own = (Path(file).relative_to(self._root).as_posix() for file in self._files)
         files = dict.fromkeys((*(frame.file for frame in near), *own))
         found = [

@@ -74,6 +74,57 @@ def test_a_line_that_the_entry_has_is_not_shown_again(suite: Suite) -> None:
     result.stdout.no_fnmatch_line("*changed since*")
 
 
+MOVED = """
+    import torch
+
+    def head(x):
+        y = x.sin() * 2
+        return y.sigmoid()
+
+    def test_it():
+        run = torch.compile(head, backend="eager")
+        out = run(torch.ones(3))
+        assert out.sum() > 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("edits", "verdict"),
+    [
+        (
+            [
+                ("return y.sigmoid()", "return y"),
+                ("run(torch", "torch.sigmoid(run(torch"),
+                ("(3))", "(3)))"),
+            ],
+            "lost",
+        ),
+        ([("return y.sigmoid()", "return y")], "changed"),
+        ([("x.sin() * 2", "x.sin()"), ("out.sum() > 0", "out.mean() > 0")], "changed"),
+    ],
+)
+def test_an_operation_that_moved_out_of_compiled_code(
+    suite: Suite, edits: list[tuple[str, str]], verdict: str
+) -> None:
+    """In counts it is like one that was deleted; git has the lines."""
+    changed_since.cache_clear()
+    suite.pytester.makeini("[pytest]")
+    suite.write(MOVED)
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    git(suite, "init", "-q")
+    git(suite, "add", "-A")
+    git(suite, "commit", "-q", "-m", "x")
+    after = MOVED
+    for old, new in edits:
+        assert after.count(old) == 1
+        after = after.replace(old, new)
+    suite.write(after)
+    (test,) = suite.report("--graph-budget")["tests"]
+    assert test["verdict"] == verdict
+    if verdict == "lost":
+        assert "test_it.py:9 in test_it\n          out = torch.sigmoid(run(" in test["message"]
+
+
 def test_many_lines_are_counted(suite: Suite) -> None:
     record(suite)
     more = "".join(f"    X{number} = {number}\n" for number in range(9))

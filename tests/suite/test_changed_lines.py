@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.suite.changed_lines import ChangedLines, changed_since, read
+from pytest_graphbreak.suite.changed_lines import ChangedLines, changed_since, edited_since, read
 
 DIFF = """diff --git model.py model.py
 index 1..2 100644
@@ -73,6 +73,29 @@ def test_files_are_named_from_the_root_of_the_tests(checkout: Path) -> None:
     (checkout / "model.py").write_text("two\n")
     found = changed_since(checkout / "below", checkout / "below" / "test.yaml")
     assert found.files == {"part.py": (1,)}
+
+
+def test_edited_lines_have_the_function_of_before_and_of_now(checkout: Path) -> None:
+    (checkout / "net.py").write_text("def f(x):\n    y = x\n    return -y\n")
+    commit(checkout)
+    (checkout / "test.yaml").write_text("version: 1\ntests:\n")
+    commit(checkout)
+    (checkout / "net.py").write_text("import os\n\ndef g(x):\n    return -y\n\n--x")
+    (checkout / "model.py").unlink()
+    found = edited_since(checkout, checkout / "test.yaml")
+    lines = [(one.is_new, one.function, one.where.line, one.where.code) for one in found]
+    assert lines == [
+        (False, "model.py::<module>", 1, "one"),
+        (False, "model.py::<module>", 2, "two"),
+        (False, "model.py::<module>", 3, "three"),
+        (False, "net.py::f", 1, "def f(x):"),
+        (False, "net.py::f", 2, "y = x"),
+        (True, "net.py::<module>", 1, "import os"),
+        (True, "net.py::<module>", 2, ""),
+        (True, "net.py::g", 3, "def g(x):"),
+        (True, "net.py::<module>", 5, ""),
+        (True, "net.py::<module>", 6, "--x"),
+    ]
 
 
 @pytest.mark.parametrize("edited", ["test.yaml", "new.yaml"])
