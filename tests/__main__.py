@@ -39,7 +39,7 @@ PURE: Final = (
     "tests/layers/test_instances.py",
     "tests/judging/test_causes.py",
     "tests/judging/test_difference.py",
-    "tests/judging/test_moved_out.py",
+    "tests/judging/test_edited.py",
     "tests/config/test_checkout.py",
     "tests/config/test_descriptor.py",
     "tests/runs/test_compare.py",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.config.git import GitError, git
-from pytest_graphbreak.judging.moved_out import EditedLine
+from pytest_graphbreak.judging.edited import EditedLine
 from pytest_graphbreak.model.places import Places, places
 
 _FILE: Final = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")

@@ -68,16 +68,18 @@ def _by_source(
     item: pytest.Item, settings: Settings, entry: Entry | None, judged: Judgement
 ) -> dict[str, bool]:
     """Return what the source of a test says of its record: the counts can mean two things."""
+    from pytest_graphbreak.judging.edited import is_inside, moved_out
     from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
     lines = OwnSourceLines(item, settings, entry.path if entry else None)
     if judged.verdict.called_less:
         return {"calls_plain": True} if lines.calls_plain else {}
     expected = judged.case.expected
-    before = expected.values.functions if expected else {}
-    if lines.moved_out(before, judged.case.record.functions):
+    compiled = (expected.values.functions if expected else {}, judged.case.record.functions)
+    if moved_out(lines.edited, *compiled):
         return {"calls_plain": True}
-    return {"only_compiled": True} if judged.verdict.shrunk and lines.only_compiled else {}
+    smaller = judged.verdict.shrunk and (is_inside(lines.edited, *compiled) or lines.only_compiled)
+    return {"only_compiled": True} if smaller else {}
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.judging.moved_out import moved_out
+from pytest_graphbreak.judging.edited import EditedLine
 from pytest_graphbreak.layers import arguments, origins, plain_calls, uncompiled
 from pytest_graphbreak.layers.statements import called_in
 from pytest_graphbreak.model.places import places
@@ -92,13 +92,10 @@ class OwnSourceLines(SourceLines):
         """Whether the test also calls what it compiles without the compiler."""
         return self._plain_call is not None and self._plain_call.certain
 
-    def moved_out(self, before: Collection[str], now: Collection[str]) -> bool:
-        """Whether an edit since the baseline's commit moved operations out of compiled code.
-
-        ``before`` and ``now`` are the functions that were compiled, and that are.
-        """
-        edited = edited_since(self._root, self._baseline) if self._baseline else ()
-        return moved_out(edited, before, now) is not None
+    @cached_property
+    def edited(self) -> Sequence[EditedLine]:
+        """What was edited since the baseline was committed; nothing if git does not know it."""
+        return edited_since(self._root, self._baseline) if self._baseline else ()
 
     @cached_property
     def _plain_call(self) -> plain_calls.PlainCall | None:

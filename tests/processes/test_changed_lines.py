@@ -125,6 +125,50 @@ def test_an_operation_that_moved_out_of_compiled_code(
         assert "test_it.py:9 in test_it\n          out = torch.sigmoid(run(" in test["message"]
 
 
+LAYERS = """
+    import torch
+
+    class Part(torch.nn.Module):
+        def forward(self, x):
+            return x.sin() + 1
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.ModuleList(Part() for _ in range(3))
+
+        def forward(self, x):
+            for part in self.parts:
+                x = part(x)
+            return x.tanh()
+
+    STEPS = {"one": lambda run: run(torch.ones(3))}
+
+    def test_it():
+        net = Net()
+        torch.compile(net, backend="eager")(torch.ones(3))
+        for part in net.parts:
+            part.compile(backend="eager")
+        STEPS["one"](net)
+"""
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_constructor_that_makes_fewer_layers(suite: Suite, committed: bool) -> None:
+    """The source does not show what ``STEPS`` calls; that only the constructor changed, git does"""
+    changed_since.cache_clear()
+    suite.pytester.makeini("[pytest]")
+    suite.write(LAYERS)
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    if committed:
+        git(suite, "init", "-q")
+        git(suite, "add", "-A")
+        git(suite, "commit", "-q", "-m", "x")
+    suite.write(LAYERS.replace("range(3)", "range(2)"))
+    (test,) = suite.report("--graph-budget")["tests"]
+    assert test["verdict"] == ("changed" if committed else "lost")
+
+
 def test_many_lines_are_counted(suite: Suite) -> None:
     record(suite)
     more = "".join(f"    X{number} = {number}\n" for number in range(9))

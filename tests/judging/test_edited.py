@@ -1,10 +1,10 @@
-"""Operations that an edit moved out of compiled code, by the lines that it changed."""
+"""What the lines of an edit say of compiled code that became less."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.judging.moved_out import EditedLine, moved_out
+from pytest_graphbreak.judging.edited import EditedLine, is_inside, moved_out
 from pytest_graphbreak.model.record import Frame
 
 COMPILED = ("net.py::Net.forward", "net.py::scale")
@@ -64,3 +64,20 @@ def test_a_function_that_is_compiled_no_more_or_only_now() -> None:
     edited = [line("-", "scale", "x = x.exp()"), line("+", "scale", "x = x.exp() + 1", 2)]
     assert moved_out(edited, COMPILED, COMPILED[:1]) == edited[1].where
     assert moved_out(edited, COMPILED[:1], COMPILED) is None
+
+
+@pytest.mark.parametrize(
+    ("edited", "inside"),
+    [
+        ([("-", "Net.__init__", "range(3)"), ("+", "Net.__init__", "range(2)")], True),
+        ([("-", "Net.forward", "x = x.relu()"), ("+", "Net.forward", "")], True),
+        ([("-", "Net.__init__", "range(3)"), ("+", "run", "range(2)")], False),
+        ([("-", "Other.__init__", "range(3)")], False),
+        ([("+", "Net.__init__", "self.part.compile()")], False),
+        ([("-", "scale", "@torch.compiler.disable")], False),
+        ([("+", "<module>", ""), ("-", "scale", "x")], True),
+        ([], False),
+    ],
+)
+def test_inside_of_compiled_code(edited: list[tuple[str, str, str]], inside: bool) -> None:
+    assert is_inside([line(*one) for one in edited], COMPILED, COMPILED) is inside

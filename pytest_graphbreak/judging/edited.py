@@ -1,8 +1,9 @@
-"""Operations that an edit moved out of compiled code, by the lines that it changed.
+"""What the lines of an edit say of compiled code that became less.
 
 Fewer captured operations mean that some were deleted, or that they run outside of the compiler now.
 The counts are the same. An edit that takes a call out of a function that is compiled, and puts the
-same call into one that is not, moved it.
+same call into one that is not, moved it. One that only changes compiled functions, and what makes
+their modules, made the program smaller.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pytest_graphbreak.model.record import Frame
 
 _CALLS: Final = re.compile(r"(?<![A-Za-z_0-9])[A-Za-z_][A-Za-z_0-9]{0,99}(?=\()")
 _OPERATORS: Final = re.compile(r"(?<= )(?:\*\*|//|[-+*/@%])(?= )")
+_COMPILER: Final = re.compile(r"compile|disable|dynamo|stance|_orig_mod")
 _OF_PYTHON: Final = frozenset(dir(builtins)) - {"abs", "max", "min", "pow", "round", "sum"}
 """Functions of Python that compute nothing with tensors."""
 
@@ -50,6 +52,23 @@ def moved_out(
     moved = (taken & came).keys()
     lines = (one.where for one in outside if moved & _operations([one]).keys())
     return next(lines, None)
+
+
+def is_inside(edited: Sequence[EditedLine], before: Collection[str], now: Collection[str]) -> bool:
+    """Return whether an edit is of compiled functions alone, and of constructors of their classes.
+
+    Nothing there can leave the compiler without a break, except what names the compiler.
+    """
+    classes = {one.rpartition(".")[0] for one in (*before, *now)}
+    return bool(edited) and all(
+        (
+            one.function in (now if one.is_new else before)
+            or one.function.removesuffix(".__init__") in classes
+            or not one.where.code
+        )
+        and not _COMPILER.search(one.where.code)
+        for one in edited
+    )
 
 
 def _operations(lines: Iterable[EditedLine]) -> Counter[str]:
