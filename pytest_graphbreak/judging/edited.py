@@ -19,6 +19,8 @@ from pytest_graphbreak.model.record import Frame
 _CALLS: Final = re.compile(r"(?<![A-Za-z_0-9])[A-Za-z_][A-Za-z_0-9]{0,99}(?=\()")
 _OPERATORS: Final = re.compile(r"(?<= )(?:\*\*|//|[-+*/@%])(?= )")
 _COMPILER: Final = re.compile(r"compile|disable|dynamo|stance|_orig_mod")
+_LAYERS: Final = re.compile(r"(?:layer|block|depth)[a-z_]{0,20}(?:: ?int)? ?= ?[0-9]")
+_NUMBER: Final = re.compile(r"[0-9]+")
 _OF_PYTHON: Final = frozenset(dir(builtins)) - {"abs", "max", "min", "pow", "round", "sum"}
 """Functions of Python that compute nothing with tensors."""
 
@@ -55,20 +57,29 @@ def moved_out(
 
 
 def is_inside(edited: Sequence[EditedLine], before: Collection[str], now: Collection[str]) -> bool:
-    """Return whether an edit is of compiled functions alone, and of constructors of their classes.
+    """Return whether an edit is of compiled functions alone, and of what makes their modules.
 
-    Nothing there can leave the compiler without a break, except what names the compiler.
+    That are the constructors of their classes, and the number of layers in an option. Nothing there
+    can leave the compiler without a break, except what names the compiler.
     """
     classes = {one.rpartition(".")[0] for one in (*before, *now)}
+    sizes = _sizes(edited, is_new=False) & _sizes(edited, is_new=True)
     return bool(edited) and all(
         (
             one.function in (now if one.is_new else before)
             or one.function.removesuffix(".__init__") in classes
+            or _NUMBER.sub("0", one.where.code) in sizes
             or not one.where.code
         )
         and not _COMPILER.search(one.where.code)
         for one in edited
     )
+
+
+def _sizes(edited: Iterable[EditedLine], *, is_new: bool) -> set[str]:
+    """Return the lines that give a number of layers, without their numbers."""
+    lines = (one.where.code for one in edited if one.is_new is is_new)
+    return {_NUMBER.sub("0", code) for code in lines if _LAYERS.search(code)}
 
 
 def _operations(lines: Iterable[EditedLine]) -> Counter[str]:

@@ -105,8 +105,8 @@ def with_changed(
     first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
     if first is None:
         return [*lines]
-    signs = (at for at, line in enumerate(lines) if line.head.strip() in ("+", "-", "~"))
-    end = next((at for at in signs if at > first), len(lines))
+    signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
+    end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
     entry = "\n".join(line.text for line in lines[first:end])
     commit, changed = shown.changed(_frames(verdict, record))
     words = f"changed since the baseline ({commit}):"

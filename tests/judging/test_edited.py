@@ -76,6 +76,12 @@ def test_a_function_that_is_compiled_no_more_or_only_now() -> None:
         ([("+", "Net.__init__", "self.part.compile()")], False),
         ([("-", "scale", "@torch.compiler.disable")], False),
         ([("+", "<module>", ""), ("-", "scale", "x")], True),
+        # A number of layers, in a call and in a class of options; another number is none.
+        ([("-", "run", "A(num_layers=2, b=1)"), ("+", "run", "A(num_layers=1, b=1)")], True),
+        ([("-", "<module>", "depth: int = 4"), ("+", "<module>", "depth: int = 2")], True),
+        ([("-", "run", "steps = 4"), ("+", "run", "steps = 2")], False),
+        ([("-", "run", "A(num_layers=2, b=x)"), ("+", "run", "A(num_layers=1, b=y)")], False),
+        ([("+", "run", "A(num_layers=1)")], False),
         ([], False),
     ],
 )

@@ -27,6 +27,7 @@ def entries(*lines: TextLine) -> list[str]:
 LOST = TextLine("net.py:3 in f is no longer reached", "lost", 2, "- ")
 GONE = TextLine("entry   gone", "gone", 2, "- ")
 NEW = TextLine("recompile 0/1", "new", 2, "+ ")
+BREAK = TextLine("Skip inlining", "new", 2, "+ GB0099  ")
 PLACE = TextLine("net.py:4 in f", indent=6)
 CHANGED = [
     "      changed since the baseline (1a2b3c4d5e): data.py:31 in batches",
@@ -36,6 +37,7 @@ CHANGED = [
 
 def test_they_end_the_first_entry_before_the_next_of_any_sign() -> None:
     assert entries(LOST, PLACE, GONE) == [str(LOST), str(PLACE), *CHANGED, str(GONE)]
+    assert entries(NEW, PLACE, BREAK) == [str(NEW), str(PLACE), *CHANGED, str(BREAK)]
     assert entries(LOST, NEW, PLACE) == [str(LOST), str(NEW), str(PLACE), *CHANGED]
 
 
