@@ -67,6 +67,31 @@ def test_a_break_less_in_as_many_graphs_is_one_too(
     assert cleaner(before, after) is gain
 
 
+def on_device(dynamo: int, *, ops: int, breaks: int, xla: int = 5) -> Record:
+    """A record of Dynamo and of torch_xla below it."""
+    above = record(dynamo, ops=ops, breaks=breaks)
+    graphs = {"dynamo": dynamo, "xla": xla}
+    return structs.replace(above, layers=("dynamo", "xla"), graphs=graphs)
+
+
+@pytest.mark.parametrize(
+    ("after", "may_leave", "gain"),
+    [
+        (on_device(2, ops=2, breaks=1), False, True),  # resumed parts hold operators twice
+        (on_device(2, ops=2, breaks=1), True, False),  # what was left out is in no graph
+        (on_device(4, ops=1, breaks=1), False, False),  # half of it is compiled
+        (on_device(5, ops=2, breaks=1), False, False),  # Dynamo compiles more
+        (on_device(2, ops=2, breaks=2), False, False),
+        (on_device(2, ops=2, breaks=1, xla=6), False, False),
+    ],
+)
+def test_a_break_less_counts_in_as_many_graphs_of_a_device(
+    after: Record, may_leave: bool, gain: bool
+) -> None:
+    before = on_device(4, ops=2, breaks=2)
+    assert cleaner(before, after, may_leave=may_leave) is gain
+
+
 FIRST = """
     import logging
     import torch
