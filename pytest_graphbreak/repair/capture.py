@@ -137,7 +137,7 @@ class Capture:
             entry.called = True
             entry.grad = torch.is_grad_enabled()
             entry.inference = torch.is_inference_mode_enabled()
-            entry.args, entry.kwargs = _kept(args), _kept(kwargs)
+            entry.args, entry.kwargs = kept(args), kept(kwargs)
         self._depth += 1
         try:
             result = inner(*args, **kwargs)
@@ -372,7 +372,7 @@ def _copy(leaf: Any) -> Any:
     return leaf.detach().clone().requires_grad_(leaf.requires_grad)
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
     return tree_map(
         lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),

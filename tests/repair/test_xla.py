@@ -116,6 +116,17 @@ def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop) -> None:
     assert "4 -> 1 " in total
 
 
+def test_of_sizes_the_graphs_of_the_device_are_compared_too(shop: Shop) -> None:
+    """Dynamo makes one graph for all, of which torch_xla compiles each size."""
+    shop.write("a.py", LENGTHS)
+    said = shop.run("dynamic", "a.py")
+    assert said.code == 0, said.err
+    title, *ways, _, take = said.out.splitlines()
+    assert title.split()[:4] == ["graphs", "xla", "graphs", "recompiles"]
+    assert [line.split()[1:4] for line in ways] == [["4", "4", "3"]] * 2 + [["1", "4", "0"]] * 2
+    assert take.startswith("take dynamic=False, and pad to one size or a few: xla compiles each")
+
+
 DRAWN = """
     import torch
     import torch_xla
