@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.repair.remedies.programs import program
+from cases.moved import on_xla
+from cases.training import SCRIPTS
+from pytest_graphbreak.cli import program
+from pytest_graphbreak.repair.remedies.programs import program as program_of
 from tests.repair.conftest import Shop
 
 pytestmark = [
@@ -83,7 +86,7 @@ WRITTEN = """
 
 def test_what_is_written_into_a_moved_tensor_is_seen_on_both_sides(tmp_path: Path) -> None:
     """Neither the device's copy nor the host's may be an old one."""
-    programs = "\n\n".join(map(program, ("around", "on_device")))
+    programs = "\n\n".join(map(program_of, ("around", "on_device")))
     text = textwrap.dedent(WRITTEN).replace("SCALE = ", f"{programs}\n\nSCALE = ", 1)
     (tmp_path / "a.py").write_text(text)
     done = subprocess.run(
@@ -156,6 +159,16 @@ def test_inputs_drawn_on_the_device_are_those_of_the_original(shop: Shop) -> Non
     assert said.code == 0, said.out + said.err
     assert "kept  the line is written after the graph" in said.out
     assert "split" not in said.out  # nothing of ours is seen between a sync and its compilation
+
+
+@pytest.mark.parametrize(("name", "graphs"), [("clips gradients by their norm", 5)])
+def test_what_is_recorded_of_a_program_makes_no_graph(shop: Shop, name: str, graphs: int) -> None:
+    """A result that is held until the next step is a result of that step, and compiles it again."""
+    target = shop.write("a.py", on_xla(SCRIPTS[name][1].strip()))
+    with program.bench(600) as trials:
+        trial = trials.measure(target, compare=False)
+    assert trial.error is None
+    assert trial.record.graphs["xla"] == graphs  # as ``graphbreak run`` says
 
 
 LAZY = """
