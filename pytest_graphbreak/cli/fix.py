@@ -338,10 +338,18 @@ def _why(problem: Problem) -> str:
     if problem.note:
         return problem.note
     words = _by_hand(problem.item) if problem.item is not None else None
-    tail = f" By hand: {words}" if words else ""
+    left = ", or ".join(_untried(problem, words.split(", or "))) if words else ""
+    tail = f" By hand: {left}" if left else ""
     if not problem.tried:
         return f"no remedy here applies to it.{tail}"
     return f"no remedy worked.{tail}"
+
+
+def _untried(problem: Problem, advice: list[str]) -> list[str]:
+    """Return the pieces of advice without switches of Dynamo that were tried, and did not help."""
+    tried = [one.patch.title.partition(":")[0] for one in problem.tried]
+    switches = [f"torch._dynamo.config.{title} = True" for title in tried]
+    return [one for one in advice if one not in switches]
 
 
 def _by_hand(item: Break) -> str | None:

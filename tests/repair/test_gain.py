@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.repair.gain import better, cleaner
+from pytest_graphbreak.repair.gain import Problem, SearchResult, Tried, better, cleaner
+from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.trial import Trial
 from tests.repair.conftest import Shop
 
 
@@ -167,3 +170,17 @@ def test_a_loop_whose_written_body_breaks_is_no_gain() -> None:
     body = Break("dynamo", "b", Frame("a.py", "Decay.forward.<locals>._body", 12))
     assert better(EAGER, won)
     assert not better(EAGER, structs.replace(won, breaks=(body,)))
+
+
+def test_a_switch_that_was_tried_is_no_advice() -> None:
+    """On torch_xla a value in a graph splits it, so that there are more graphs with the switch."""
+    item = Break("dynamo", "Unsupported Tensor.item() call", Frame("a.py", "f", 3, "x.item()"))
+    switch = "capture_scalar_outputs: .item() becomes a node of the graph"
+    problem = Problem(item, 2)
+    first = Trial(record(2, breaks=1))
+    out = SearchResult(first, first, problems=[problem])
+    open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
+    assert open_.endswith("a tensor, or torch._dynamo.config.capture_scalar_outputs = True")
+    problem.tried.append(Tried(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
+    open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
+    assert open_ == "no remedy worked. By hand: keep the value a tensor"

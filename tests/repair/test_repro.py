@@ -317,6 +317,8 @@ def test_a_program_that_sets_the_environment_before_it_imports(
     said = shop.run("repro", "a.py", "--out", "here")
     assert said.code == 0, said.out + said.err
     assert f"here/a_repro_1.py   {what}\n" in said.out
+    text = (shop.path / "here/a_repro_1.py").read_text()
+    assert text.count("sys.path.insert(") == 1  # no directory that torch makes for itself
     done = subprocess.run(
         [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
     )
