@@ -119,6 +119,41 @@ def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop) -> None:
     assert "4 -> 1 " in total
 
 
+FUNCTION = """
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+    torch.manual_seed(0)
+    scale = torch.tensor(2.0).to(device)
+
+
+    def made(head):
+        @torch.compile(backend="openxla")
+        def forward(x):
+            return head(body(x).tanh()) * scale
+
+        return forward
+
+
+    body, forward = torch.nn.Linear(8, 8).to(device), made(torch.nn.Linear(8, 4).to(device))
+    with torch.no_grad():
+        for size in (3, 5, 6, 8):
+            y = forward(torch.randn(size, 8).to(device))
+            torch_xla.sync()
+"""
+
+
+def test_the_weights_may_be_those_of_modules_that_a_function_reads(shop: Shop) -> None:
+    """What padding has to give is computed on the host, to make no graph."""
+    shop.write("a.py", FUNCTION)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  sizes that vary are padded with zeros to 8" in said.out
+    total = next(line for line in said.out.splitlines() if line.startswith("all "))
+    assert "4 -> 1 " in total
+
+
 def test_of_sizes_the_graphs_of_the_device_are_compared_too(shop: Shop) -> None:
     """Dynamo makes one graph for all, of which torch_xla compiles each size."""
     shop.write("a.py", LENGTHS)
