@@ -277,9 +277,9 @@ def _compiled_again(outcome: SearchResult) -> Iterator[TextLine]:
     for one in outcome.last.again if outcome.kept else ():
         inputs = _OTHERS.get(one["kind"].partition(" ")[0], "other values")
         said.setdefault(one["why"], []).append(inputs)
-        if one.get("code"):
-            place = f"{one['file']}:{one['line']} in {one['function']}"
-            lines[one["why"]] = [TextLine(place, "place", 4), TextLine(one["code"], "source", 8)]
+        if at := one if one.get("code") else one.get("at"):
+            place = f"{at['file']}:{at['line']} in {at['function']}"
+            lines[one["why"]] = [TextLine(place, "place", 4), TextLine(at["code"], "source", 8)]
     for why, kinds in said.items():
         yield TextLine(f"compiled again for {' and '.join(dict.fromkeys(kinds))}: {why}")
         yield from lines.get(why, ())
