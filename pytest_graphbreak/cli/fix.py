@@ -346,10 +346,11 @@ def _why(problem: Problem) -> str:
 
 
 def _untried(problem: Problem, advice: list[str]) -> list[str]:
-    """Return the pieces of advice without switches of Dynamo that were tried, and did not help."""
-    tried = [one.patch.title.partition(":")[0] for one in problem.tried]
-    switches = [f"torch._dynamo.config.{title} = True" for title in tried]
-    return [one for one in advice if one not in switches]
+    """Return the pieces of advice without what was tried and did not help: switches, operators."""
+    titles = [one.patch.title for one in problem.tried]
+    tried = [f"torch._dynamo.config.{title.partition(':')[0]} = True" for title in titles]
+    tried += [title.removeprefix("the loop became ") for title in titles]
+    return [one for one in advice if one not in tried]
 
 
 def _by_hand(item: Break) -> str | None:
