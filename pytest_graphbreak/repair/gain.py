@@ -60,14 +60,16 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     """Return whether a record is a gain: fewer graphs and no code lost, or code won back.
 
     Code that had left the compiler is won back if more is compiled than before, in however many
-    graphs. A record in which nothing is compiled is no gain.
+    graphs of Dynamo; a device below it must not make more: a loop as an operator may be cut into
+    one for each round. A record in which nothing is compiled is no gain.
     """
     if not graphs(after) or eager(after) > eager(before) or _breaks_body(after):
         return False
     if may_leave and 2 * _ops(after) < _ops(before):
         return False
+    below = before.headline != "dynamo"
     if _left(before) - _left(after) and _ops(after) > _ops(before):
-        return True
+        return not below or graphs(after) <= graphs(before)
     return not _dearer(before, after) and graphs(after) < graphs(before)
 
 

@@ -95,6 +95,14 @@ def test_a_break_less_counts_in_as_many_graphs_of_a_device(
     assert cleaner(before, after, may_leave=may_leave) is gain
 
 
+@pytest.mark.parametrize(("xla", "gain"), [(34, False), (32, True)])
+def test_code_that_is_won_back_may_not_cost_graphs_of_a_device(xla: int, gain: bool) -> None:
+    """As a bisection whose torch.while_loop was cut into a graph for each round."""
+    left = on_device(1, ops=2, breaks=1, xla=32)
+    before = structs.replace(left, eager=EAGER.eager)
+    assert better(before, on_device(1, ops=9, breaks=0, xla=xla)) is gain
+
+
 FIRST = """
     import logging
     import torch
