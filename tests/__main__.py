@@ -81,6 +81,7 @@ PURE: Final = (
     "tests/repair/test_pure.py",
     "tests/repair/test_rewrite.py",
     "tests/repair/test_search.py",
+    "tests/repair/test_settings.py",
     "tests/layers/children/test_runner.py",
     "tests/repair/test_slicing.py",
     "tests/repair/test_writing.py",

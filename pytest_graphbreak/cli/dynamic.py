@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, find, on_bench, put_json
-from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
+from pytest_graphbreak.repair.dynamic import Marks, Way, advice, typed, ways
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text.output import UserError
 from pytest_graphbreak.text.terminal import columns, table
@@ -37,11 +37,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(found: list[Way], marks: Marks, width: int) -> list[str]:
-    rows = [("", "graphs", "recompiles", "first call", "all calls", "one call")]
+    device = next((way.device for way in found if way.device), "")
+    title = [f"{device} graphs"] if device else []
+    rows = [("", "graphs", *title, "recompiles", "first call", "all calls", "one call")]
     rows += [
         (
             way.name,
             str(way.graphs),
+            *([str(way.device_graphs or 0)] if device else []),
             str(way.recompiles),
             _time(way.first),
             _time(way.all),
@@ -49,7 +52,9 @@ def _lines(found: list[Way], marks: Marks, width: int) -> list[str]:
         )
         for way in found
     ]
-    varies = ", ".join(f"{name} in dimension {dim}" for name, dims in marks.items() for dim in dims)
+    varies = ", ".join(
+        f"{typed(name)} in dimension {dim}" for name, dims in marks.items() for dim in dims
+    )
     return [
         *table(rows, width),
         *(f"{way.name} fails: {way.error}" for way in found if way.error),

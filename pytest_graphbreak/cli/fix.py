@@ -277,9 +277,9 @@ def _compiled_again(outcome: SearchResult) -> Iterator[TextLine]:
     for one in outcome.last.again if outcome.kept else ():
         inputs = _OTHERS.get(one["kind"].partition(" ")[0], "other values")
         said.setdefault(one["why"], []).append(inputs)
-        if one.get("code"):
-            place = f"{one['file']}:{one['line']} in {one['function']}"
-            lines[one["why"]] = [TextLine(place, "place", 4), TextLine(one["code"], "source", 8)]
+        if at := one if one.get("code") else one.get("at"):
+            place = f"{at['file']}:{at['line']} in {at['function']}"
+            lines[one["why"]] = [TextLine(place, "place", 4), TextLine(at["code"], "source", 8)]
     for why, kinds in said.items():
         yield TextLine(f"compiled again for {' and '.join(dict.fromkeys(kinds))}: {why}")
         yield from lines.get(why, ())
@@ -338,10 +338,19 @@ def _why(problem: Problem) -> str:
     if problem.note:
         return problem.note
     words = _by_hand(problem.item) if problem.item is not None else None
-    tail = f" By hand: {words}" if words else ""
+    left = ", or ".join(_untried(problem, words.split(", or "))) if words else ""
+    tail = f" By hand: {left}" if left else ""
     if not problem.tried:
         return f"no remedy here applies to it.{tail}"
     return f"no remedy worked.{tail}"
+
+
+def _untried(problem: Problem, advice: list[str]) -> list[str]:
+    """Return the pieces of advice without what was tried and did not help: switches, operators."""
+    titles = [one.patch.title for one in problem.tried]
+    tried = [f"torch._dynamo.config.{title.partition(':')[0]} = True" for title in titles]
+    tried += [title.removeprefix("the loop became ") for title in titles]
+    return [one for one in advice if one not in tried]
 
 
 def _by_hand(item: Break) -> str | None:

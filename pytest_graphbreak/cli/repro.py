@@ -11,7 +11,7 @@ from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_be
 from pytest_graphbreak.cli.versions.by_commit import outcomes
 from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.layers.children.runner import runner
-from pytest_graphbreak.repair.repro import Repro, Script
+from pytest_graphbreak.repair.repro import Repro, Script, is_in
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text.output import UserError, labelled, plural, reason
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         say("No graph break came, so there is nothing to reproduce.")
         return DONE
     say(f"{verified} of {plural(len(scripts), 'break')} reproduced in {args.out}")
-    if args.on and not _on(args.on, args.timeout, [one.path for one in scripts if one.verified]):
+    if args.on and not _on(args.on, args.timeout, [one for one in scripts if one.verified]):
         return UNUSABLE
     return DONE if verified == len(scripts) else UNVERIFIED
 
@@ -74,12 +74,17 @@ def _written(
     return scripts
 
 
-def _on(revision: str, timeout: float, tests: Sequence[Path]) -> bool:
+def _on(revision: str, timeout: float, scripts: Sequence[Script]) -> bool:
     """Print how the new tests do on another commit; return whether they could be run there."""
+    items = {one.path: one.item for one in scripts}
     try:
         with runner(timeout) as found:
-            needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in tests}
-            words = outcomes(found, revision, needed) if tests else {}
+            needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in items}
+            words = (
+                outcomes(found, revision, needed, lambda path, seen: is_in(seen, items[path]))
+                if items
+                else {}
+            )
     except GitError as error:
         complain(f"graphbreak repro: --on {revision}: {error}")
         return False

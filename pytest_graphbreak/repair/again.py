@@ -16,13 +16,21 @@ import torch
 import torch._dynamo.utils
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from pytest_graphbreak.model.places import places
+from pytest_graphbreak.model.places import function_name, places
 
 Reason = dict[str, Any]
-"""``why``, and ``file``, ``line``, ``function`` and ``code`` of the line that fixes a size."""
+"""``why``, and ``file``, ``line``, ``function`` and ``code`` of the line that fixes a size.
+
+For another guard these are in ``at``: sizes may still be made dynamic then.
+"""
 
 _SIZE: Final = re.compile(r"L\['(?:kwargs'\]\[')?(\w+)'\](.*)\.size\(\)\[(\d+)\]")
 _PLACE: Final = re.compile(r"(?P<file>[^:]{1,4000}):(?P<line>\d{1,9}) in (?P<function>\S{1,500})")
+_GUARD: Final = re.compile(
+    r"(?P<guard>[^#\n]{1,2000}?)\s+# (?P<code>[^\n]{1,2000}?)\s+"
+    r"# (?P<file>[^:#\n]{1,4000}):(?P<line>\d{1,9}) in (?P<function>\S{1,500})"
+)
+_VALUE: Final = re.compile(r"(\S{1,500}) == \S{1,500}")
 _LONGEST: Final = 200
 
 
@@ -61,7 +69,25 @@ class Compilations:
             return next((one for one in fixed if one.get("code")), fixed[0])
         if not guards:
             return {"why": "code that the program did not run is compiled"}
-        return {"why": guards[0].partition(": ")[2].strip().partition("\n")[0][:_LONGEST]}
+        return _failed(guards[0].partition(": ")[2].strip().partition("\n")[0])
+
+
+def _failed(guard: str) -> Reason:
+    """Return a guard that failed, without its value, and the line that is compiled for that value.
+
+    torch writes it as ``L['n'] == 3  # x * n  # a.py:7 in f``.
+    """
+    found = _GUARD.fullmatch(guard)
+    if found is None:
+        return {"why": guard[:_LONGEST]}
+    value = _VALUE.fullmatch(found["guard"])
+    where = {
+        "file": found["file"],
+        "line": int(found["line"]),
+        "function": function_name(found["function"]),
+    }
+    why = f"{value[1]} varies" if value else found["guard"]
+    return {"why": why[:_LONGEST], "at": {**where, "code": found["code"]}}
 
 
 def _fixed(env: ShapeEnv) -> Iterator[Reason]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -137,7 +138,7 @@ class Capture:
             entry.called = True
             entry.grad = torch.is_grad_enabled()
             entry.inference = torch.is_inference_mode_enabled()
-            entry.args, entry.kwargs = _kept(args), _kept(kwargs)
+            entry.args, entry.kwargs = kept(args), kept(kwargs)
         self._depth += 1
         try:
             result = inner(*args, **kwargs)
@@ -287,8 +288,6 @@ def _named(option: Any) -> Any:
 
 def seed(number: int = 0) -> None:
     """Seed torch, Python and numpy, for the same random numbers in every run."""
-    import sys
-
     torch.manual_seed(number)
     random.seed(number)
     if "numpy" in sys.modules:
@@ -301,8 +300,6 @@ def steady_random() -> None:
     A step sets the next seed. A compilation contains one, so a program with fewer graphs would draw
     other inputs than the original, and its results could not be compared.
     """
-    import sys
-
     binding = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     step = getattr(binding, "_xla_step_marker", None)
     if step is None or step in _steady:
@@ -327,8 +324,6 @@ def wait(*, pending: bool = True) -> None:
 
     What a program leaves pending at its end makes no graph, and is counted nowhere.
     """
-    import sys
-
     if "torch_xla" in sys.modules:
         if pending:
             sys.modules["torch_xla"].sync(wait=True)
@@ -361,6 +356,17 @@ def _lazy(tensor: torch.Tensor) -> bool:
     return tensor.device.type not in ("cpu", "cuda")
 
 
+def _is_computed(tensor: torch.Tensor) -> bool:
+    """Return whether a lazy tensor has its value, so that a copy on the host makes no graph.
+
+    A tensor that is held is a result of the step that follows: a graph that the program does not
+    have.
+    """
+    library = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    pending = getattr(library, "_check_tensor_need_materialization", None)
+    return pending is not None and not any(pending([tensor]))
+
+
 def copied(value: Any) -> Any:
     """Return a copy of the arguments for another call, which may change them in place."""
     return tree_map(_copy, value)
@@ -372,7 +378,7 @@ def _copy(leaf: Any) -> Any:
     return leaf.detach().clone().requires_grad_(leaf.requires_grad)
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
     return tree_map(
         lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),
@@ -387,8 +393,10 @@ def _same(leaf: torch.Tensor) -> torch.Tensor:
 
 def _snapshot(value: Any) -> Any:
     def note(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or _lazy(leaf):
+        if not isinstance(leaf, torch.Tensor):
             return leaf
+        if _lazy(leaf):
+            return leaf.detach().cpu() if _is_computed(leaf) else leaf
         return leaf.detach().clone()
 
     try:

@@ -307,7 +307,7 @@ def _homes(base: list[str]) -> dict[str, str]:
         places = list(paths)[:1] if paths else [file]
         if places and isinstance(places[0], str) and os.path.exists(places[0]):
             found[name] = os.path.realpath(os.path.dirname(os.path.abspath(places[0])))
-    known = {os.path.realpath(entry) for entry in base}
+    known = {os.path.realpath(entry) for entry in (*base, *_made_by_torch())}
     path, sys.path[:] = list(sys.path), base
     try:
         homes = {
@@ -317,6 +317,13 @@ def _homes(base: list[str]) -> dict[str, str]:
         sys.path[:] = path
     order = {os.path.realpath(entry): number for number, entry in reversed([*enumerate(path)])}
     return dict(sorted(homes.items(), key=lambda one: order.get(one[1], len(path))))
+
+
+def _made_by_torch() -> list[str]:
+    """Return the directory of modules that ``torch.distributed`` writes, and removes at the end."""
+    writer = sys.modules.get("torch.distributed.nn.jit.instantiator")
+    made = getattr(writer, "INSTANTIATED_TEMPLATE_DIR_PATH", None)
+    return [made] if isinstance(made, str) else []
 
 
 def _finds(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -40,6 +41,17 @@ class Way:
         return self.record.graphs.get("dynamo", 0)
 
     @property
+    def device(self) -> str:
+        """The layer of the device below Dynamo that made graphs, or "" if there is none."""
+        layer = self.record.headline
+        return layer if layer != "dynamo" and self.record.graphs.get(layer) else ""
+
+    @property
+    def device_graphs(self) -> int | None:
+        """The graphs of that device: it may compile each size, whatever Dynamo does."""
+        return self.record.graphs[self.device] if self.device else None
+
+    @property
     def recompiles(self) -> int:
         return self.record.recompiles.get("dynamo", 0)
 
@@ -49,6 +61,7 @@ class Way:
             "way": self.name,
             "error": self.error,
             "graphs": self.graphs,
+            "device_graphs": self.device_graphs,
             "recompiles": self.recompiles,
             "first_seconds": self.first,
             "all_seconds": self.all,
@@ -99,7 +112,7 @@ def _way(
     for callable_ in answer.get("varies") or ():
         for argument, dims in callable_["dims"].items():
             varying.setdefault(argument, []).extend(dim for dim, _ in dims)
-    return found, varying
+    return found, {name: sorted(set(dims)) for name, dims in varying.items()}
 
 
 def advice(found: list[Way], marks: Marks) -> str:
@@ -116,8 +129,12 @@ def advice(found: list[Way], marks: Marks) -> str:
     one = ran.get(MARKED) or ran.get("dynamic=True")
     if one is None or (static is not None and static.graphs <= one.graphs):
         return "dynamic=False: dynamic sizes make no graph less; pad or bucket where sizes are many"
-    dims = ", ".join(f"{name}, {dim}" for name, dims in marks.items() for dim in dims)
-    marked = f"torch._dynamo.mark_dynamic({dims})" if one.name == MARKED else one.name
+    if static is not None and (one.device_graphs or 0) >= (static.device_graphs or 1):
+        return (
+            f"dynamic=False, and pad to one size or a few: {one.device} compiles each size, "
+            f"{static.device_graphs} graphs, and {one.device_graphs} with {one.name}"
+        )
+    marked = _calls(marks) if one.name == MARKED else one.name
     if static is None or static.graphs > FEW or not static.call or not one.call:
         return f"{marked}: {one.graphs} in place of {_graphs(static)}"
     ratio = one.call / static.call
@@ -127,6 +144,19 @@ def advice(found: list[Way], marks: Marks) -> str:
             f"{ratio:.1f} times as long; to pad to one size makes one graph"
         )
     return f"{marked}: {one.graphs} in place of {_graphs(static)}, and calls are as fast"
+
+
+def _calls(marks: Marks) -> str:
+    """Return the calls that mark the sizes, as a line that can be typed where the inputs are."""
+    return "; ".join(
+        f"torch._dynamo.mark_dynamic({typed(name)}, {dims[0] if len(dims) == 1 else dims})"
+        for name, dims in marks.items()
+    )
+
+
+def typed(name: str) -> str:
+    """Return the name of an argument as code: the third of ``*args`` is ``args[2]``."""
+    return re.sub(r"^\*(\d+)", r"args[\1]", name)
 
 
 def _graphs(way: Way | None) -> str:

@@ -60,16 +60,17 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     """Return whether a record is a gain: fewer graphs and no code lost, or code won back.
 
     Code that had left the compiler is won back if more is compiled than before, in however many
-    graphs. A record in which nothing is compiled is no gain.
+    graphs of Dynamo; a device below it must not make more: a loop as an operator may be cut into
+    one for each round. A record in which nothing is compiled is no gain.
     """
     if not graphs(after) or eager(after) > eager(before) or _breaks_body(after):
         return False
     if may_leave and 2 * _ops(after) < _ops(before):
         return False
+    below = before.headline != "dynamo"
     if _left(before) - _left(after) and _ops(after) > _ops(before):
-        return True
-    dearer = any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before))
-    return not dearer and graphs(after) < graphs(before)
+        return not below or graphs(after) <= graphs(before)
+    return not _dearer(before, after) and graphs(after) < graphs(before)
 
 
 def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
@@ -77,10 +78,14 @@ def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
 
     A break before the first operation makes no graph of its own, but counts for ``fullgraph``.
     Without a break or code that left the compiler nothing is lost, unless a patch ``may_leave`` it:
-    there are fewer operators where one of them is a loop.
+    there are fewer operators where one of them is a loop. Nor is it lost if Dynamo makes fewer
+    graphs and the device below it as many: the rest of a function is compiled once, not by resumed
+    parts of it that hold the same operators.
     """
-    whole = bool(graphs(after)) and not (may_leave or places(after) or eager(after))
-    as_many = graphs(after) == graphs(before) and (whole or _ops(after) >= _ops(before))
+    whole = bool(graphs(after)) and not (places(after) or eager(after))
+    fewer = any(after.graphs.get(one, 0) < before.graphs.get(one, 0) for one in _lower(before))
+    kept = _ops(after) >= _ops(before) or (not may_leave and (whole or fewer))
+    as_many = graphs(after) == graphs(before) and kept and not _dearer(before, after)
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
 
 
@@ -95,6 +100,11 @@ def _breaks_body(record: Record) -> bool:
 def _lower(record: Record) -> tuple[str, ...]:
     """Return all layers but the deepest, which must not pay for its gain."""
     return tuple(layer for layer in record.layers if layer != record.headline)
+
+
+def _dearer(before: Record, after: Record) -> bool:
+    """Return whether a layer above the deepest makes more graphs."""
+    return any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before))
 
 
 def recompiled(record: Record) -> bool:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.heading import heading
 from pytest_graphbreak.repair.settings import Setup, settings
 from pytest_graphbreak.repair.slicing import NotPlain, Slice, Spot
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text import files
-
-_PATH = "from pathlib import Path"
-_FUTURE = "from __future__ import"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,59 +90,6 @@ def _load(source: str, target: Target, one: Mapping[str, Any], names: Iterable[s
     return Loading(tuple(top), tuple(body), module, one["root"], one["path"])
 
 
-def heading(
-    own: Iterable[str], top: Sequence[str], homes: Mapping[str, str], *, as_test: bool
-) -> list[str]:
-    """Return the beginning of a script: ``own`` imports and ``top``, each once and in order.
-
-    ``homes`` has the directories of modules that have to be on the path, as source. They are added
-    if the script is run, or is a test, but not on import.
-    """
-    future = [text for text in top if text.startswith(_FUTURE)]
-    rest = [text for text in top if not text.startswith(_FUTURE)]
-    lines = [*future, *([""] if future else [])]
-    # The imports of one of the program's modules may be in any of these directories.
-    folders = list(dict.fromkeys(homes.values())) if _imported(rest) & set(homes) else []
-    missing = [line for line in own if line not in rest]
-    if folders:
-        first = ["import sys"]
-        if any("Path(" in folder for folder in folders):
-            first.append(_PATH)
-        missing = [*first, *(line for line in missing if line not in first)]
-        rest = [text for text in rest if text not in first]
-    standard = {_PATH, "import sys"}
-    lines += sorted((line for line in missing if line in standard), reverse=True)
-    lines += [line for line in missing if line not in standard]
-    insert = [f"sys.path.insert(0, {folder})" for folder in reversed(folders)]
-    if insert and not as_test:
-        insert = ["", 'if __name__ == "__main__":', *(f"    {line}" for line in insert)]
-    lines += insert
-    last = "import" if as_test or not insert else "other"
-    for text in rest:
-        kind = _kind(text)
-        gap = 2 if kind == "definition" else int(kind != last) + int(last == "definition")
-        lines += [*[""] * gap, text]
-        last = kind
-    return lines
-
-
-def _kind(text: str) -> str:
-    if text.startswith(("import ", "from ")):
-        return "import"
-    return "definition" if text.startswith(("def ", "class ", "@", "async def ")) else "other"
-
-
-def _imported(texts: Iterable[str]) -> set[str]:
-    """Return the top-level names of all modules that the texts import."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse("\n".join(texts))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
-
-
 def located(path: Path, script: Path) -> str:
     """Return source for a path, for use in a file in the directory ``script``.
 
@@ -199,10 +144,6 @@ class Writer:
     out: Path = Path("repros")
     homes: Mapping[str, str] = field(default_factory=dict)
 
-    def _heading(self, own: list[str], top: list[str]) -> list[str]:
-        homes = {name: located(Path(home), self.out) for name, home in self.homes.items()}
-        return heading(own, top, homes, as_test=self.as_test)
-
     def by_path(
         self, item: Break, frame: Frame, cut: Answer, loading: Loading, data: str, state: str = ""
     ) -> str:
@@ -253,14 +194,22 @@ class Writer:
         body: list[str],
         main: str = "main",
     ) -> str:
-        own = [*_environment(given), *imports, *self._imports(), *given.imports]
-        lines = [*header, "", *self._heading(own, top), "", "", f"def {main}():"]
+        own = [*imports, *self._imports(), *given.imports]
+        homes = {name: located(Path(home), self.out) for name, home in self.homes.items()}
+        environment = given.environment
+        start = heading(own, top, homes, as_test=self.as_test, environment=environment)
+        lines = [*header, "", *start, "", "", f"def {main}():"]
         return "\n".join([*lines, *_indented(body), *self._end(f"{main}()"), ""])
 
     def _started(self, loading: Loading, given: Setup) -> list[str]:
         """Return the lines that load the model, with its device and a seed."""
-        body = [*(line for line in given.lines if line not in loading.body), *loading.body]
-        if self.device == "TT" and "set_device_type" not in "\n".join((*loading.top, *body)):
+        known = {ast.unparse(ast.parse(line)) for line in loading.body}
+        own = [line for line in given.lines if line not in known]
+        return self._set([*own, *loading.body], loading.top)
+
+    def _set(self, body: list[str], top: Sequence[str] = ()) -> list[str]:
+        """Return lines with the device and a seed first, where the program sets none itself."""
+        if self.device == "TT" and "set_device_type" not in "\n".join((*top, *body)):
             body.insert(0, 'xr.set_device_type("TT")')
         if "manual_seed" not in "\n".join(body):
             body.insert(1 if body and body[0].startswith("xr.") else 0, "torch.manual_seed(0)")
@@ -278,14 +227,14 @@ class Writer:
             top += rest
         imports = [] if cut["inline"] is not None else ["from pathlib import Path"]
         given = settings(self.source)
-        body = [*given.lines, *self._saved(frame, cut, data)]
+        body = [*self._set([*given.lines]), *self._saved(frame, cut, data)]
         header = self._header(item, frame.function)
         return self._script(header, given, [*imports, "import torch"], top, body)
 
     def whole(self, item: Break) -> str:
         """Return a script that runs the program as it is."""
         lines = [*self._header(item, _WHOLE), ""]
-        path = located(self.target.path, self.out)
+        path, home = (located(one, self.out) for one in (self.target.path, self.target.path.parent))
         first = ["from pathlib import Path"] if "Path(" in path else []
         body = [f"path = {path}"]
         if self.target.test:
@@ -295,9 +244,11 @@ class Writer:
                 f"pytest.main([*options, path + {f'::{self.target.test}'!r}])",
             ]
         else:
-            lines += ["import runpy", "import sys", *first, *self._imports(), "", "", "def main():"]
+            first += ["", "import pytest"] if self.as_test else []
+            lines += ["import runpy", "import sys", *first, "", "", "def main():"]
             body += [
-                f"sys.argv = [path, *{list(self.target.arguments)!r}]",
+                f"sys.argv = [{', '.join(['path', *map(repr, self.target.arguments)])}]",
+                f"sys.path.insert(0, {home})",
                 'runpy.run_path(path, run_name="__main__")',
             ]
         return "\n".join([*lines, *_indented(body), *self._end("main()", prints=False), ""])
@@ -309,9 +260,6 @@ class Writer:
         return module in ("__main__", stem, f"{around}.{stem}")
 
     def _saved(self, frame: Frame, cut: Answer, data: str) -> Iterator[str]:
-        if self.device == "TT":
-            yield 'xr.set_device_type("TT")'
-        yield "torch.manual_seed(0)"
         call, what = cut["inline"], frame.function
         if call is not None and ".to(device)" in call:
             yield "device = torch_xla.device()"
@@ -380,10 +328,6 @@ class Writer:
             else "Run it to see the break: torch prints it.",
         ]
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
-
-
-def _environment(given: Setup) -> list[str]:
-    return ["import os", *given.environment] if given.environment else []
 
 
 def _split(call: str) -> Iterator[str]:

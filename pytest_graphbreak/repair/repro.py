@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.loading import Writer, load
 from pytest_graphbreak.repair.slicing import NotPlain
 from pytest_graphbreak.repair.source import read
@@ -293,18 +293,22 @@ def _own(function: str) -> str:
 
 
 def missing(item: Break, trial: Trial) -> str | None:
-    """Return why a run does not show this break, or None if it does.
+    """Return why a run does not show this break, or None if it does."""
+    if is_in(trial.record, item):
+        return None
+    if trial.error is not None:
+        return f"it fails: {trial.error[:160]}"
+    others = ", ".join(dict.fromkeys(other.reason for other in trial.record.breaks))
+    return f"other breaks came: {others}" if others else "no break came"
 
-    A break is the same if its function, line and reason are.
-    """
-    for other in trial.record.breaks:
+
+def is_in(record: Record, item: Break) -> bool:
+    """Return whether a record has a break: the same function, line of source and reason."""
+    for other in record.breaks:
         same_line = " ".join(other.where.code.split()) == " ".join(item.where.code.split())
         same_name = _own(other.where.function) == _own(item.where.function)
         # Up to torch 2.11 a branch has an id only in a function that another one called.
         same_id = other.id == item.id or None in (other.id, item.id)
         if same_line and same_name and same_id and other.reason == item.reason:
-            return None
-    if trial.error is not None:
-        return f"it fails: {trial.error[:160]}"
-    others = ", ".join(dict.fromkeys(other.reason for other in trial.record.breaks))
-    return f"other breaks came: {others}" if others else "no break came"
+            return True
+    return False

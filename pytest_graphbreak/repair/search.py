@@ -222,7 +222,7 @@ class Search:
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
                     there = "the break is" if problem.item is not None else "recompiles are"
-                    why = _no_gain(trial.record) if gone else f"{there} still there"
+                    why = _no_gain(before, after) if gone else f"{there} still there"
             if why != _UNWRITABLE:
                 problem.tried.append(Tried(patch, why or ""))
         if doubtful is not None and not problem.kept:
@@ -249,13 +249,15 @@ class Search:
     def _other_sizes(self) -> None:
         """Make other sizes dynamic where the program with its patches is compiled for each.
 
-        Where a line needs a size as a number this is not tried: no graph can hold for two.
+        Where a line needs a size as a number this is not tried: no graph can hold for two. Nor is
+        it where a device below Dynamo compiles each size, whatever Dynamo does.
         """
         out = self.outcome
         if not out.kept or not out.last.again:
             return
         out.plain = self._without()
-        if all(one.get("code") for one in out.last.again):
+        below = out.last.record.headline != "dynamo"
+        if below or all(one.get("code") for one in out.last.again):
             return
         problem = Problem(None, graphs(out.last.record), others=True)
         for patch in remedies.for_other_sizes(out.last):
@@ -361,7 +363,7 @@ class Search:
         for problem in out.problems:
             for patch in [one for one in problem.kept if one in gone]:
                 problem.kept.remove(patch)
-                problem.tried.append(Tried(patch, _no_gain(out.last.record)))
+                problem.tried.append(Tried(patch, _no_gain(before, after)))
 
     def _close(self) -> None:
         """Write the source with all kept patches, and record which problems are fixed."""
@@ -393,9 +395,11 @@ class Search:
         self._close()
 
 
-def _no_gain(record: Record) -> str:
-    if not graphs(record):
+def _no_gain(before: Record, after: Record) -> str:
+    if not graphs(after):
         return "nothing is compiled with it either"
+    if graphs(after) > graphs(before):
+        return f"the graphs got more ({graphs(before)} -> {graphs(after)})"
     return "the graphs did not get fewer"
 
 

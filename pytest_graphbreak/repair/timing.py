@@ -16,6 +16,7 @@ from pytest_graphbreak.repair.capture import (
     CompiledCall,
     copied,
     error_kept,
+    kept,
     mode,
     seed,
     wait,
@@ -47,17 +48,20 @@ class _Timed(Capture):
     def _noted(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        """Call compiled code and record how long it took."""
+        """Call compiled code and record how long it took.
+
+        On a lazy device nothing is copied and nothing that is pending is begun: both make graphs.
+        """
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             named = dict(sizes.tensors(entry.original, args, kwargs))
             self._mark(named)
             shapes = tuple((name, tuple(leaf.shape)) for name, leaf in named.items())
             if len(self._inputs) < MOST_INPUTS:
-                self._inputs.setdefault((id(entry), shapes), (entry, *copied((args, kwargs))))
+                self._inputs.setdefault((id(entry), shapes), (entry, kept(args), kept(kwargs)))
             began = time.perf_counter()
             result = inner(*args, **kwargs)
-            wait()
+            wait(pending=False)
             self.seconds.append(time.perf_counter() - began)
             return result
 
@@ -108,7 +112,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
         seed()
         with observe() as seen, error_kept(answer):
             yield
-            wait()
+            wait(pending=False)
         answer["record"] = seen.record.to_dict()
 
     with timed.installed():

@@ -71,6 +71,27 @@ def test_a_size_that_a_branch_asks_for_is_named_by_its_guard() -> None:
     assert "code" not in then
 
 
+def moded(x: torch.Tensor, mode: str) -> torch.Tensor:
+    return x * len(mode)
+
+
+def test_a_value_that_varies_is_named_once_with_its_line() -> None:
+    torch._dynamo.reset()
+    run = torch.compile(moded, backend="eager")
+    run(torch.ones(2), "a")
+    found, compilations = [], Compilations()
+    with compilations.watched():
+        for mode in ("bb", "ccc"):
+            run(torch.ones(2), mode)
+            found.append(compilations.reason())
+    assert found[0] == found[1]
+    assert found[0]["why"].endswith("varies")
+    at = found[0]["at"]
+    assert (at["function"], at["code"]) == ("moded", "return x * len(mode)")
+    assert at["file"].endswith("repair/test_again.py")
+    assert at["line"] == moded.__code__.co_firstlineno + 1
+
+
 def test_a_size_that_is_dynamic_compiles_once_more() -> None:
     assert len(reasons(free, 3, 5, 6, 7)) == 1
 

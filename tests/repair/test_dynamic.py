@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.repair.dynamic import MARKED, Way, advice
 from tests.repair.conftest import Shop
 
@@ -88,8 +88,41 @@ def test_a_program_that_gives_nothing_to_compare(shop: Shop, source: str, why: s
     assert said.err.endswith(f"graphbreak dynamic: a.py: {why}\n")
 
 
-def way(name: str, graphs: int, call: float | None = 1.0) -> Way:
-    return Way(name, record_of("dynamo", graphs=graphs), call=call)
+SEVERAL = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def f(x, y):
+        return x[:, None] + y
+
+    @torch.compile(backend="eager")
+    def g(*x):
+        return x[1] * 2
+
+    for n in (2, 3, 4, 5, 6):
+        f(torch.ones(n), torch.ones(n, 2 * n))
+        g(1, torch.ones(n))
+"""
+
+
+def test_each_size_that_varies_is_marked_by_a_call_that_can_be_typed(shop: Shop) -> None:
+    shop.write("a.py", SEVERAL)
+    said = shop.run("dynamic", "a.py")
+    *_, varies, take = said.out.splitlines()
+    where = "x in dimension 0, y in dimension 0, y in dimension 1, args[1] in dimension 0"
+    assert varies == f"sizes that vary: {where}"
+    lines = take.removeprefix("take ").partition(": ")[0].split("; ")
+    assert lines == [
+        "torch._dynamo.mark_dynamic(x, 0)",
+        "torch._dynamo.mark_dynamic(y, [0, 1])",
+        "torch._dynamo.mark_dynamic(args[1], 0)",
+    ]
+
+
+def way(name: str, graphs: int, call: float | None = 1.0, xla: int = 0) -> Way:
+    records = [record_of("dynamo", graphs=graphs)]
+    records += [record_of("xla", graphs=xla)] if xla else []
+    return Way(name, merge(records), call=call)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +132,8 @@ def way(name: str, graphs: int, call: float | None = 1.0) -> Way:
         (way("dynamic=False", 3), way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1"),
         (way("dynamic=False", 3), way(MARKED, 1, 2.0), "dynamic=False: 3 graphs are few"),
         (way("dynamic=False", 3), way(MARKED, 3), "dynamic=False: dynamic sizes make no"),
+        (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=7), "dynamic=False, and pad to one"),
+        (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=1), "torch._dynamo.mark_dynamic("),
         (Way("dynamic=False", error="E"), way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1"),
     ],
 )

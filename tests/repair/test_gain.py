@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.repair.gain import better, cleaner
+from pytest_graphbreak.repair.gain import Problem, SearchResult, Tried, better, cleaner
+from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.trial import Trial
 from tests.repair.conftest import Shop
 
 
@@ -65,6 +68,39 @@ def test_a_break_less_in_as_many_graphs_is_one_too(
     before: Record, after: Record, gain: bool
 ) -> None:
     assert cleaner(before, after) is gain
+
+
+def on_device(dynamo: int, *, ops: int, breaks: int, xla: int = 5) -> Record:
+    """A record of Dynamo and of torch_xla below it."""
+    above = record(dynamo, ops=ops, breaks=breaks)
+    graphs = {"dynamo": dynamo, "xla": xla}
+    return structs.replace(above, layers=("dynamo", "xla"), graphs=graphs)
+
+
+@pytest.mark.parametrize(
+    ("after", "may_leave", "gain"),
+    [
+        (on_device(2, ops=2, breaks=1), False, True),  # resumed parts hold operators twice
+        (on_device(2, ops=2, breaks=1), True, False),  # what was left out is in no graph
+        (on_device(4, ops=1, breaks=1), False, False),  # half of it is compiled
+        (on_device(5, ops=2, breaks=1), False, False),  # Dynamo compiles more
+        (on_device(2, ops=2, breaks=2), False, False),
+        (on_device(2, ops=2, breaks=1, xla=6), False, False),
+    ],
+)
+def test_a_break_less_counts_in_as_many_graphs_of_a_device(
+    after: Record, may_leave: bool, gain: bool
+) -> None:
+    before = on_device(4, ops=2, breaks=2)
+    assert cleaner(before, after, may_leave=may_leave) is gain
+
+
+@pytest.mark.parametrize(("xla", "gain"), [(34, False), (32, True)])
+def test_code_that_is_won_back_may_not_cost_graphs_of_a_device(xla: int, gain: bool) -> None:
+    """As a bisection whose torch.while_loop was cut into a graph for each round."""
+    left = on_device(1, ops=2, breaks=1, xla=32)
+    before = structs.replace(left, eager=EAGER.eager)
+    assert better(before, on_device(1, ops=9, breaks=0, xla=xla)) is gain
 
 
 FIRST = """
@@ -142,3 +178,17 @@ def test_a_loop_whose_written_body_breaks_is_no_gain() -> None:
     body = Break("dynamo", "b", Frame("a.py", "Decay.forward.<locals>._body", 12))
     assert better(EAGER, won)
     assert not better(EAGER, structs.replace(won, breaks=(body,)))
+
+
+def test_a_switch_that_was_tried_is_no_advice() -> None:
+    """On torch_xla a value in a graph splits it, so that there are more graphs with the switch."""
+    item = Break("dynamo", "Unsupported Tensor.item() call", Frame("a.py", "f", 3, "x.item()"))
+    switch = "capture_scalar_outputs: .item() becomes a node of the graph"
+    problem = Problem(item, 2)
+    first = Trial(record(2, breaks=1))
+    out = SearchResult(first, first, problems=[problem])
+    open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
+    assert open_.endswith("a tensor, or torch._dynamo.config.capture_scalar_outputs = True")
+    problem.tried.append(Tried(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
+    open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
+    assert open_ == "no remedy worked. By hand: keep the value a tensor"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair import repro
 from pytest_graphbreak.repair.loading import Loading, Writer
 from pytest_graphbreak.repair.target import Target
 from tests.repair.conftest import Shop
@@ -287,3 +288,38 @@ def test_what_the_program_sets_is_set(shop: Shop) -> None:
     assert (
         "torch.set_default_dtype(torch.float64)" in (shop.path / "repros/a_repro_1.py").read_text()
     )
+
+
+ENVIRONMENT = """
+    import os
+
+    os.environ["GRAPHBREAK_TESTED"] = "twice"
+    import own
+    import torch
+
+    def f(x):
+        if own.MODE == "twice":
+            print("inner")
+        return x + 1
+
+    torch.compile(f, backend="eager")(torch.ones(2))
+"""
+
+
+@pytest.mark.parametrize(("tries", "what"), [(5, "f"), (0, "the whole program")])
+def test_a_program_that_sets_the_environment_before_it_imports(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tries: int, what: str
+) -> None:
+    """And it imports a module beside it, also where the whole of it runs."""
+    monkeypatch.setattr(repro, "MOST_TRIES", tries)
+    shop.write("own.py", 'import os\n\nMODE = os.environ["GRAPHBREAK_TESTED"]\n')
+    shop.write("a.py", ENVIRONMENT)
+    said = shop.run("repro", "a.py", "--out", "here")
+    assert said.code == 0, said.out + said.err
+    assert f"here/a_repro_1.py   {what}\n" in said.out
+    text = (shop.path / "here/a_repro_1.py").read_text()
+    assert text.count("sys.path.insert(") == 1  # no directory that torch makes for itself
+    done = subprocess.run(
+        [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
+    )
+    assert done.stdout == "inner\n", done.stderr

@@ -68,6 +68,16 @@ def test_it_says_whether_the_break_is_older(checkout: Shop, revision: str, words
     assert done.stdout == "?? repros/\n"
 
 
+def test_of_two_breaks_in_a_function_only_the_older_one_was_there(checkout: Shop) -> None:
+    """The test of the newer one fails there as well, by the older one."""
+    checkout.write("net.py", NET.format(line="print('here')\n        torch._dynamo.graph_break()"))
+    said = checkout.run("repro", "test_net.py::test_net", "--as-test", "--on", "after")
+    assert said.code == 0, said.err
+    older, newer = said.out.splitlines()[-2:]
+    assert older.endswith(") it fails, too: the break was there before")
+    assert newer.endswith(") it fails, but for other breaks: this line does not break there")
+
+
 def test_a_commit_that_is_not_there(checkout: Shop) -> None:
     said = checkout.run("repro", "test_net.py::test_net", "--as-test", "--on", "nowhere")
     assert said.code == 2

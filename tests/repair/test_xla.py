@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.repair.remedies.programs import program
+from cases.moved import on_xla
+from cases.training import SCRIPTS
+from pytest_graphbreak.cli import program
+from pytest_graphbreak.repair.remedies.programs import program as program_of
 from tests.repair.conftest import Shop
 
 pytestmark = [
@@ -83,7 +86,7 @@ WRITTEN = """
 
 def test_what_is_written_into_a_moved_tensor_is_seen_on_both_sides(tmp_path: Path) -> None:
     """Neither the device's copy nor the host's may be an old one."""
-    programs = "\n\n".join(map(program, ("around", "on_device")))
+    programs = "\n\n".join(map(program_of, ("around", "on_device")))
     text = textwrap.dedent(WRITTEN).replace("SCALE = ", f"{programs}\n\nSCALE = ", 1)
     (tmp_path / "a.py").write_text(text)
     done = subprocess.run(
@@ -116,6 +119,52 @@ def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop) -> None:
     assert "4 -> 1 " in total
 
 
+FUNCTION = """
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+    torch.manual_seed(0)
+    scale = torch.tensor(2.0).to(device)
+
+
+    def made(head):
+        @torch.compile(backend="openxla")
+        def forward(x):
+            return head(body(x).tanh()) * scale
+
+        return forward
+
+
+    body, forward = torch.nn.Linear(8, 8).to(device), made(torch.nn.Linear(8, 4).to(device))
+    with torch.no_grad():
+        for size in (3, 5, 6, 8):
+            y = forward(torch.randn(size, 8).to(device))
+            torch_xla.sync()
+"""
+
+
+def test_the_weights_may_be_those_of_modules_that_a_function_reads(shop: Shop) -> None:
+    """What padding has to give is computed on the host, to make no graph."""
+    shop.write("a.py", FUNCTION)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  sizes that vary are padded with zeros to 8" in said.out
+    total = next(line for line in said.out.splitlines() if line.startswith("all "))
+    assert "4 -> 1 " in total
+
+
+def test_of_sizes_the_graphs_of_the_device_are_compared_too(shop: Shop) -> None:
+    """Dynamo makes one graph for all, of which torch_xla compiles each size."""
+    shop.write("a.py", LENGTHS)
+    said = shop.run("dynamic", "a.py")
+    assert said.code == 0, said.err
+    title, *ways, _, take = said.out.splitlines()
+    assert title.split()[:4] == ["graphs", "xla", "graphs", "recompiles"]
+    assert [line.split()[1:4] for line in ways] == [["4", "4", "3"]] * 2 + [["1", "4", "0"]] * 2
+    assert take.startswith("take dynamic=False, and pad to one size or a few: xla compiles each")
+
+
 DRAWN = """
     import torch
     import torch_xla
@@ -145,6 +194,16 @@ def test_inputs_drawn_on_the_device_are_those_of_the_original(shop: Shop) -> Non
     assert said.code == 0, said.out + said.err
     assert "kept  the line is written after the graph" in said.out
     assert "split" not in said.out  # nothing of ours is seen between a sync and its compilation
+
+
+@pytest.mark.parametrize(("name", "graphs"), [("clips gradients by their norm", 5)])
+def test_what_is_recorded_of_a_program_makes_no_graph(shop: Shop, name: str, graphs: int) -> None:
+    """A result that is held until the next step is a result of that step, and compiles it again."""
+    target = shop.write("a.py", on_xla(SCRIPTS[name][1].strip()))
+    with program.bench(600) as trials:
+        trial = trials.measure(target, compare=False)
+    assert trial.error is None
+    assert trial.record.graphs["xla"] == graphs  # as ``graphbreak run`` says
 
 
 LAZY = """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
@@ -14,6 +15,7 @@ from pytest_graphbreak.cli.versions.environment import SuiteRun, Tests, present
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
 from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.layers.children.runner import Runner
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 
 
@@ -155,13 +157,16 @@ def _variables(checkout: UserCheckout, tree: Path, imports: Iterable[Path]) -> d
 
 
 def outcomes(
-    runner: Runner, revision: str, files: Mapping[Path, Sequence[Path]]
+    runner: Runner,
+    revision: str,
+    files: Mapping[Path, Sequence[Path]],
+    breaks: Callable[[Path, Record], bool],
 ) -> dict[Path, str]:
     """Run test files on a worktree of ``revision``, and return the outcome of each as text.
 
     ``files`` are the tests, each with the files that it reads, below the checkout that contains the
-    current directory. Raises ``GitError`` for a revision or a directory that git does not know, and
-    ``ServerError``.
+    current directory. ``breaks`` says whether a record has the break of a test. Raises ``GitError``
+    for a revision or a directory that git does not know, and ``ServerError``.
     """
     checkout = UserCheckout(Path.cwd())
     commit = checkout.commit(revision)
@@ -187,16 +192,18 @@ def outcomes(
         return dict.fromkeys(files, f"{said} it does not run: {ran.why}")
     tests = {test.nodeid.partition("::")[0]: test for test in ran.report.tests}
     return {
-        file: f"{said} {_words(tests.get(Path(name).as_posix()))}"
+        file: f"{said} {_words(tests.get(Path(name).as_posix()), partial(breaks, file))}"
         for file, name in zip(files, names, strict=True)
     }
 
 
-def _words(test: TestReport | None) -> str:
+def _words(test: TestReport | None, breaks: Callable[[Record], bool]) -> str:
     if test is None:
         return "it was not collected"
     if test.outcome == "passed":
         return "it passes: the break came since then"
-    if test.failed_by == "gate":
+    if test.failed_by == "gate" and breaks(test.record):
         return "it fails, too: the break was there before"
+    if test.failed_by == "gate":
+        return "it fails, but for other breaks: this line does not break there"
     return f"it does not run: {test.outcome}"

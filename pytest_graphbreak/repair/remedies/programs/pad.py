@@ -184,10 +184,56 @@ def _graphbreak_plain(model, args, kwargs):
     args, kwargs = tree_map(lambda one: at_home(_graphbreak_copy(one)), (args, kwargs))
     with torch.no_grad():
         if not isinstance(model, torch.nn.Module):
-            return model(*args, **kwargs)
+            return _graphbreak_brought_home(model)(*args, **kwargs)
         state = {name: at_home(one) for name, one in model.named_parameters()}
         state |= {name: at_home(_graphbreak_copy(one)) for name, one in model.named_buffers()}
         return torch.func.functional_call(model, state, tuple(args), kwargs)
+
+
+def _graphbreak_brought_home(function):
+    """Return a function with the modules and tensors on an xla device that it reads on the host."""
+    import types
+
+    if not isinstance(function, types.FunctionType):
+        return function
+    read = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    held = {name: _graphbreak_on_host(value) for name, value in read.items()}
+    moved = {name: value for name, value in held.items() if value is not read[name]}
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    closure = [_graphbreak_on_host(value) for value in cells]
+    if not moved and all(new is old for new, old in zip(closure, cells)):
+        return function
+    found = types.FunctionType(
+        function.__code__,
+        {**function.__globals__, **moved},
+        function.__name__,
+        function.__defaults__,
+        tuple(map(types.CellType, closure)),
+    )
+    found.__kwdefaults__ = function.__kwdefaults__
+    return found
+
+
+def _graphbreak_on_host(value):
+    """Return a copy on the host of a module or a tensor on an xla device, else the value itself.
+
+    The copy of a module gets its tensors beforehand: on the device they would add operations.
+    """
+    import copy
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu() if value.device.type == "xla" else value
+    if not isinstance(value, torch.nn.Module):
+        return value
+    tensors = [one for one in (*value.parameters(), *value.buffers()) if one.device.type == "xla"]
+    if not tensors:
+        return value
+    known = {}
+    for one in tensors:
+        host = one.detach().cpu()
+        weight = isinstance(one, torch.nn.Parameter)
+        known[id(one)] = torch.nn.Parameter(host, one.requires_grad) if weight else host.clone()
+    return copy.deepcopy(value, known)
 
 
 def _graphbreak_padding_gives(model, inner, padded, cut_back, module, given, wanted):
