@@ -28,7 +28,8 @@ None if it is not a function of the project.
 """
 _SAME: Final = frozenset({"eval", "train", "to", "float", "half", "double", "bfloat16"})
 """Methods of a module that give back the module."""
-_METHODS: Final = ("forward", "__call__")
+METHODS: Final = ("forward", "__call__")
+"""The methods by which a module runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Instances:
         if not isinstance(call.func, ast.Attribute):
             return None
         owner = self._of(call.func.value)
-        if owner is None or any(self._defines(owner, name) for name in _METHODS):
+        if owner is None or any(self._defines(owner, name) for name in METHODS):
             return None
         found = self._defines(owner, call.func.attr)
         return (found, owner) if found else None
@@ -170,7 +171,7 @@ def compiled_path(target: ast.expr) -> str:
 
     A module whose ``forward`` is compiled is as good as compiled.
     """
-    if isinstance(target, ast.Attribute) and target.attr in _METHODS:
+    if isinstance(target, ast.Attribute) and target.attr in METHODS:
         return path_of(target.value)
     return path_of(target)
 

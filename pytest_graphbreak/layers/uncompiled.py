@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, TypeGuard
 
-from pytest_graphbreak.layers.instances import Followed, Helpers, followed
+from pytest_graphbreak.layers.instances import METHODS, Followed, Helpers, followed
 from pytest_graphbreak.layers.statements import (
     LOOPS,
     Set,
@@ -29,7 +29,6 @@ from pytest_graphbreak.layers.statements import (
 )
 from pytest_graphbreak.model.stacks import Line
 
-_METHODS: Final = ("forward", "__call__")
 _RESETS: Final = ("torch._dynamo.reset", "torch.compiler.reset", "dynamo.reset")
 """How the names of the functions begin that make Dynamo forget: ``reset_code_caches`` is one."""
 _MOST_LINES: Final = 3
@@ -52,7 +51,7 @@ def uncompiled(
     of the test that sets what is made of it.
     """
     parts = [part for part in function.split(".") if part != "<locals>"]
-    known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
+    known = {parts[-2] if len(parts) > 1 and parts[-1] in METHODS else parts[-1]}
     if line := _renamed(known, followed(test, source, helpers), source, helpers):
         return line
     scope = around(test, source)

@@ -57,17 +57,18 @@ def changed_since(root: Path, baseline: Path) -> ChangedLines:
     return ChangedLines(commit[:10], read(diff), diff)
 
 
-def edited_since(root: Path, baseline: Path) -> list[EditedLine]:
+@lru_cache(8)
+def edited_since(root: Path, baseline: Path) -> tuple[EditedLine, ...]:
     """Return the lines that were added or removed since ``baseline`` was committed."""
     changed = changed_since(root, baseline)
     before, now = _Committed(root, changed.commit), places(root)
-    found = []
+    found: list[EditedLine] = []
     for one in _hunks(changed.diff):
         file = str(root / one.file)
         old, new = range(one.old, one.old + one.gone), range(one.new, one.new + one.came)
         found += [EditedLine(before.frame(file, line), is_new=False) for line in old]
         found += [EditedLine(now.frame(file, line), is_new=True) for line in new]
-    return found
+    return tuple(found)
 
 
 class _Committed(Places):
