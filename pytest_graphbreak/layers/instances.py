@@ -81,11 +81,15 @@ class Instances:
 
         A call of a class is one of its constructor.
         """
-        path = path_of(call.func)
-        made = self.function(path) or self.function(f"{path}.__init__")
-        return (made, None) if made else self.method(call)
+        init = self._function(f"{path_of(call.func)}.__init__")
+        return self.called_directly(call) or ((init, None) if init else None)
 
-    def function(self, path: str) -> Line | None:
+    def called_directly(self, call: ast.Call) -> tuple[Line, Instance | None] | None:
+        """Return the same without constructors."""
+        found = self._function(path_of(call.func))
+        return (found, None) if found else self.method(call)
+
+    def _function(self, path: str) -> Line | None:
         """Return the function that is called by a name: ``run``, or ``tools.run`` of a module."""
         is_variable = path.partition(".")[0] in self.known
         return None if is_variable or not path else self.helpers(self.file, path)

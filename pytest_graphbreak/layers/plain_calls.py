@@ -211,16 +211,10 @@ class _CallingScope:
                 yield PlainCall(here)
         elif path in self.handed:
             yield PlainCall(here, certain=not self.compares)
-        elif method := self._called(call):
-            yield from self._inside(call, *method)
+        elif called := self.instances.called_directly(call):
+            yield from self._inside(call, *called)
         elif not self._is_known(call.func):
             yield PlainCall(here)
-
-    def _called(self, call: ast.Call) -> tuple[Line, Instance | None] | None:
-        """Return the function or the method of the project that is called, with its ``self``."""
-        if function := self.instances.function(path_of(call.func)):
-            return function, None
-        return self.instances.method(call)
 
     def _inside(self, call: ast.Call, code: Line, owner: Instance | None) -> Iterator[PlainCall]:
         """Yield the lines of a function or a method of the project that may run a model."""

@@ -110,15 +110,6 @@ LENGTHS = """
 """
 
 
-def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop) -> None:
-    shop.write("a.py", LENGTHS)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out + said.err
-    assert "kept  sizes that vary are padded with zeros to 8" in said.out
-    total = next(line for line in said.out.splitlines() if line.startswith("all "))
-    assert "4 -> 1 " in total
-
-
 FUNCTION = """
     import torch
     import torch_xla
@@ -144,9 +135,13 @@ FUNCTION = """
 """
 
 
-def test_the_weights_may_be_those_of_modules_that_a_function_reads(shop: Shop) -> None:
-    """What padding has to give is computed on the host, to make no graph."""
-    shop.write("a.py", FUNCTION)
+@pytest.mark.parametrize("program", [LENGTHS, FUNCTION], ids=["module", "function"])
+def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop, program: str) -> None:
+    """The weights may be those of modules that a function reads.
+
+    What padding has to give is computed on the host, to make no graph.
+    """
+    shop.write("a.py", program)
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.out + said.err
     assert "kept  sizes that vary are padded with zeros to 8" in said.out
