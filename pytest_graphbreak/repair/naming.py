@@ -29,7 +29,7 @@ class Names:
     def key(self, item: Break) -> tuple[str, ...]:
         """Return what stays the same of a break when its file is patched."""
         where = self.named(item.where)
-        code = " ".join(where.code.split())
+        code = _spaced_once(where.code)
         return (item.layer, where.file, where.function, code)
 
     def named(self, where: Frame) -> Frame:
@@ -50,8 +50,8 @@ class Names:
         named = self.named(where)
         if named.file != self.own:
             return named
-        code = " ".join(named.code.split())
-        known = [" ".join(line.split()) for line in lines(self.source)]
+        code = _spaced_once(named.code)
+        known = [_spaced_once(line) for line in lines(self.source)]
         if 0 < named.line <= len(known) and known[named.line - 1] == code:
             return named
         return structs.replace(named, line=known.index(code) + 1) if code in known else named
@@ -60,7 +60,7 @@ class Names:
         """Return whether the unpatched file of a place contains its line."""
         site = self.sites.get(named.file)
         unpatched = self.source if site is None or named.file == self.own else text_of(site.path)
-        return " ".join(named.code.split()) in {" ".join(line.split()) for line in lines(unpatched)}
+        return _spaced_once(named.code) in map(_spaced_once, lines(unpatched))
 
     @property
     def own(self) -> str:
@@ -70,3 +70,8 @@ class Names:
             if site.path.resolve() == wanted:
                 return name
         return str(self.path)
+
+
+def _spaced_once(code: str) -> str:
+    """Return a line without its indentation and with one space for several."""
+    return " ".join(code.split())

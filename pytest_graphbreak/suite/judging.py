@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.report.footer import Context
     from pytest_graphbreak.report.judgement import Judgement
     from pytest_graphbreak.suite.gate import Gate
+    from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
 
 def judge(
@@ -57,21 +59,24 @@ def judge(
         versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
-    judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
-    if judged.verdict.is_unclear and (known := _by_source(item, settings, entry, judged)):
+
+    @cache
+    def lines() -> OwnSourceLines:  # read only for a failure, and once
+        from pytest_graphbreak.suite.source_lines import OwnSourceLines
+
+        return OwnSourceLines(item, settings, entry.path if entry else None)
+
+    judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures, lines()))
+    if judged.verdict.is_unclear and (known := _by_source(lines(), judged)):
         case = dataclasses.replace(case, record=replace(record, **known))
-        judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
+        judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures, lines()))
     return judged
 
 
-def _by_source(
-    item: pytest.Item, settings: Settings, entry: Entry | None, judged: Judgement
-) -> dict[str, bool]:
+def _by_source(lines: OwnSourceLines, judged: Judgement) -> dict[str, bool]:
     """Return what the source of a test says of its record: the counts can mean two things."""
     from pytest_graphbreak.judging.edited import is_inside, moved_out
-    from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
-    lines = OwnSourceLines(item, settings, entry.path if entry else None)
     if judged.verdict.called_less:
         return {"calls_plain": True} if lines.calls_plain else {}
     expected = judged.case.expected
@@ -100,10 +105,13 @@ def _ungated(mark: GraphBudgetMark, entry: Entry | None) -> str | None:
 
 
 def _context(
-    gate: Gate, item: pytest.Item, entry: Entry | None, fixtures: Mapping[str, int]
+    gate: Gate,
+    item: pytest.Item,
+    entry: Entry | None,
+    fixtures: Mapping[str, int],
+    lines: OwnSourceLines,
 ) -> Context:
     from pytest_graphbreak.report.footer import Context
-    from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
@@ -118,7 +126,7 @@ def _context(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
-        shown=OwnSourceLines(item, settings, entry.path if entry else None),
+        shown=lines,
     )
 
 
