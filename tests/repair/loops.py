@@ -269,7 +269,193 @@ def f(x):
             return x + 1
         x = x - 0.1
 """,
+        ("torch.ones(4)", "torch.tensor([0.5])"),
+    ),
+    "a return of what follows": (
+        "if (y - x).abs().max() < 1e-4:",
+        """
+def f(x):
+    for _ in range(50):
+        y = x.cos()
+        if (y - x).abs().max() < 1e-4:
+            return y
+        x = y
+    return y
+""",
+        ("torch.ones(3)", "torch.tensor([0.739085])"),
+    ),
+    "a return of something else": (
+        "if y.abs().max() < tol:",
+        """
+def f(x, tol=1e-3):
+    for n in range(6):
+        y = x * 0.1
+        if y.abs().max() < tol:
+            return y * 2
+        x = y
+    # It did not get small.
+    return x - 1
+""",
+        ("torch.ones(3)", "torch.tensor([1e9])", "torch.zeros(2)"),
+    ),
+    "a return with a test": (
+        "if x.max() > 3:",
+        """
+def f(x):
+    while x.sum() < 10:
+        if x.max() > 3:
+            x = x * 2
+            return x
+        x = x + 1
+    return x
+""",
+        ("torch.ones(3)", "torch.tensor([0.0, 4.0])", "torch.tensor([20.0])"),
+    ),
+    "a return of another name": (
+        "if torch.allclose(new, x):",
+        """
+def f(x):
+    for n in range(30):
+        new = x.sin().cos()
+        if torch.allclose(new, x):
+            return new, new.sum(), n
+        x = new - 1
+    return x, new.sum(), n
+""",
+        ("torch.ones(3)", "torch.full((2,), 0.7)"),
+    ),
+    "a return of two": (
+        "if step.norm() < 1e-4:",
+        """
+def f(x):
+    for i in range(40):
+        step = (x * x - 2) / (2 * x)
+        x = x - step
+        if step.norm() < 1e-4:
+            return x, i
+    return x, i
+""",
+        ("torch.ones(3)", "torch.tensor([2.0, 1e4])"),
+    ),
+    "an error read with float": (
+        "while err > 1e-4:",
+        """
+def f(k):
+    u = torch.ones(k.shape[0])
+    err = float("inf")
+    while err > 1e-4:
+        v = 1.0 / (k.T @ u)
+        new = 1.0 / (k @ v)
+        err = float((new - u).abs().max())
+        u = new
+    return u[:, None] * k * v, err
+""",
+        ("torch.tensor([[1.0, 2.0], [3.0, 1.0]])", "torch.ones(3, 3)"),
+    ),
+    "an error read with item": (
+        "if shift < 1e-4:",
+        """
+def f(x):
+    for _ in range(60):
+        y = x.cos()
+        shift = (y - x).abs().max().item()
+        x = y
+        if shift < 1e-4:
+            break
+    return x, shift
+""",
+        ("torch.ones(3)", "torch.tensor([0.739085])"),
+    ),
+    "an error of one element": (
+        "while worst > 0.5:",
+        """
+def f(x):
+    worst = 1.0
+    total = 0.0
+    while worst > 0.5:
+        x = x * 0.5
+        worst = x[:1].item()
+        total = total + worst
+    return x * worst, total
+""",
+        ("torch.ones(3)", "torch.tensor([40.0, 1.0])"),
+    ),
+    "until all are close": (
+        "if torch.allclose(new, centers, atol=1e-4):",
+        """
+def f(x, centers):
+    for _ in range(20):
+        near = torch.cdist(x, centers).argmin(1)
+        hot = torch.nn.functional.one_hot(near, 2).to(x.dtype)
+        new = (hot.T @ x) / hot.sum(0).clamp(min=1).unsqueeze(1)
+        if torch.allclose(new, centers, atol=1e-4):
+            break
+        centers = new
+    return centers, near
+""",
+        (
+            "torch.tensor([[0.0], [1.0], [9.0], [8.0]]), torch.tensor([[0.0], [1.0]])",
+            "torch.arange(12.0).reshape(6, 2), torch.tensor([[5.0, 5.0], [6.0, 6.0]])",
+        ),
+    ),
+    "until labels stay": (
+        "while not torch.equal(labels, before):",
+        """
+def f(x, labels):
+    before = torch.full_like(labels, -1)
+    n = 0
+    while not torch.equal(labels, before):
+        before = labels
+        labels = (x.unsqueeze(1) * (labels + 1)).argmax(0) % 3
+        n += 1
+    return labels, n
+""",
+        ("torch.tensor([1.0, 2.0]), torch.tensor([0, 1, 1])", "torch.ones(2), torch.tensor([-1])"),
+    ),
+    "until a method says equal": (
+        "if y.equal(x):",
+        """
+def f(x):
+    while True:
+        y = (x * 0.5).floor()
+        if y.equal(x):
+            return y
+        x = y
+""",
+        ("torch.tensor([7.0, 100.0])", "torch.zeros(2)"),
+    ),
+    "until close, as a method": (
+        "while not bool(x.allclose(y, rtol=1e-3)):",
+        """
+def f(x, y):
+    while not bool(x.allclose(y, rtol=1e-3)):
+        x, y = (x + y) / 2, (x * y).sqrt()
+    return x
+""",
+        ("torch.ones(2), torch.tensor([4.0, 9.0])", "torch.ones(1), torch.ones(1)"),
+    ),
+    "a return and nothing behind": (
+        "if x.sum() < 1:",
+        """
+def f(x):
+    for _ in range(3):
+        x = x * 0.5
+        if x.sum() < 1:
+            return x
+""",
         ("torch.ones(4)",),
+    ),
+    "an integer read back": (
+        "while n < 9:",
+        """
+def f(x):
+    n = 0.0
+    while n < 9:
+        x = x + 1
+        n = x.max().item()
+    return x
+""",
+        ("torch.ones(4, dtype=torch.int64)",),
     ),
     "a growing result": (
         "while x.sum() < 9:",
@@ -375,6 +561,7 @@ def f(a):
 OPEN: Final = {
     "jacobi with a view": "alias",
     "a history": "append|[Ss]ide.?[Ee]ffect|[Mm]utat",
-    "a return in the middle": "it holds `return",
+    "a return and nothing behind": "no `return` follows it",
+    "an integer read back": "Expected cond to be True",
     "a growing result": "shape|size",
 }

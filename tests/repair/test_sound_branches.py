@@ -68,6 +68,18 @@ PROGRAMS = {
     "    x = x - 1\n    n += 1\nreturn z + x",
     "a loop with a break": "for n in range(4):\n    x = x - y.abs()\n    if x.max() < 0:\n"
     "        break\nreturn x, n",
+    "a loop that returns": "for n in range(4):\n    x = x - y.abs()\n    if x.max() < 0:\n"
+    "        return x\nreturn x",
+    "a loop that returns something else": "for n in range(4):\n    x = x - y.abs()\n"
+    "    if x.max() < 0:\n        return x * 2\nreturn x + 1",
+    "a loop of float": "e = 1.0\nn = 0\nwhile e > 0.1 and n < 4:\n    x = x * 0.5\n"
+    "    e = float(x.abs().max())\n    n += 1\nreturn x * e",
+    "a loop of item": "for n in range(4):\n    x = x * 0.5\n    e = x.max().item()\n"
+    "    if e < 0.1:\n        break\nreturn x + e",
+    "a loop until close": "n = 0\nwhile not torch.allclose(x, y, atol=0.1) and n < 4:\n"
+    "    x = (x + y) / 2\n    n += 1\nreturn x",
+    "a loop until equal": "n = 0\nwhile not torch.equal(x, y) and n < 4:\n    x = x * 1 + 0\n"
+    "    y = y.floor()\n    n += 1\nreturn x + y",
 }
 KINDS = ("where", "cond", "while_loop")
 RAISES = {

@@ -59,7 +59,8 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
             fits = found(source, where, kinds, around=kind == "while_loop")
         except SyntaxError:
             return None
-        return replace(source, [(one, make(one, place)) for one, place in fits]) if fits else None
+        made = [(one, place, make(one, place)) for one, place in fits]
+        return replace(source, made) if made else None
     if kind not in ("constants", "masks"):
         return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)
     try:

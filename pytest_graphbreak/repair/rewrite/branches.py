@@ -44,8 +44,29 @@ def condition(test: ast.expr) -> str:
     if isinstance(test, ast.Compare):
         return _compared(test)
     if isinstance(test, ast.Call) and _name(test.func) == "bool" and len(test.args) == 1:
-        test = test.args[0]
+        return condition(test.args[0])
+    if (whole := _all_alike(test)) is not None:
+        return whole
     return f"{_operand(test, exact=True)}.reshape(()).bool()"
+
+
+def _all_alike(test: ast.expr) -> str | None:
+    """Return a comparison of whole tensors as one op, or None for another expression.
+
+    ``torch.allclose`` and ``torch.equal`` give a bool of Python, which ends the graph.
+    """
+    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
+        return None
+    name, holder = test.func.attr, test.func.value
+    given = test.args if ast.unparse(holder) == "torch" else [holder, *test.args]
+    if name == "allclose":
+        close = ast.Call(ast.parse("torch.isclose", mode="eval").body, given, test.keywords)
+        return f"{ast.unparse(close)}.all()"
+    if name == "equal" and len(given) == 2 and not test.keywords:
+        one, other = (_operand(each, exact=True) for each in given)
+        alike = f"torch.eq({one}, {other}).all()"  # which would broadcast
+        return f"({alike} if {one}.shape == {other}.shape else torch.tensor(False))"
+    return None
 
 
 def _part(test: ast.expr) -> str:
@@ -64,12 +85,12 @@ def _compared(test: ast.Compare, *, plain: bool = False) -> str:
     if len(test.ops) != 1:
         raise UnfitError("a comparison of more than two")
     sides = [test.left, test.comparators[0]]
-    exact = all(_whole(one) or _read(one) is not None for one in sides)
+    exact = all(_whole(one) or read_from(one) is not None for one in sides)
     texts = [_operand(one, exact=exact) for one in sides]
     sign = ast.unparse(ast.Compare(ast.Name("a"), test.ops, [ast.Name("b")]))[1:-1]
     text = f"{texts[0]}{sign}{texts[1]}"
-    scalar = all(isinstance(one, ast.Constant) or _reduced(one) for one in sides)
-    if plain or (scalar and any(map(_reduced, sides))):
+    scalar = all(isinstance(one, ast.Constant) or reduced(one) for one in sides)
+    if plain or (scalar and any(map(reduced, sides))):
         return text
     return f"({text}).reshape(())"
 
@@ -90,7 +111,7 @@ def _operand(node: ast.expr, *, exact: bool) -> str:
 
     If not ``exact``, it is converted to double, because Python compares the number as one.
     """
-    value = _read(node)
+    value = read_from(node)
     if value is None:
         text = ast.unparse(node)
         simple = isinstance(
@@ -101,7 +122,7 @@ def _operand(node: ast.expr, *, exact: bool) -> str:
     return text if exact else f"{text}.double()"
 
 
-def _read(node: ast.expr) -> ast.expr | None:
+def read_from(node: ast.expr) -> ast.expr | None:
     """Return ``t`` of ``t.item()`` or ``float(t)``, or None for anything else."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
@@ -111,7 +132,7 @@ def _read(node: ast.expr) -> ast.expr | None:
     return None if _name(node.func) != "float" or isinstance(one, ast.Constant) else one
 
 
-def _reduced(node: ast.expr) -> bool:
+def reduced(node: ast.expr) -> bool:
     """Return whether a node is a call that gives a tensor without dimensions: ``x.sum()``."""
     return (
         isinstance(node, ast.Call)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, statement
+from pytest_graphbreak.repair.rewrite.leaving import without_return
+from pytest_graphbreak.repair.rewrite.read_back import as_tensors
 from pytest_graphbreak.repair.rewrite.rounds import by_index
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
@@ -49,14 +51,19 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
 
     Raises ``UnfitError``.
     """
-    loop = _normal(node, place)
+    left = without_return(node, place)
+    if left is not None:
+        node, place = left.loop, replace(place, after=place.after | read(left.returned))
+    body, read_back = as_tensors(getattr(node, "body", []), _no_floats(place))
+    loop = _normal(node, body, place)
     names = bound(loop.body)
     before = place.before | ({loop.counter: ast.Constant(0)} if loop.counter else {})
     stopped = _STOP in loop.reads
     if stopped:
         before |= {_STOP: ast.Constant(value=False)}
     kinds = {name: kind for name in names if (kind := _kind(before.get(name))) is not None}
-    numbers = _numbers(loop.body, kinds)
+    kinds |= dict.fromkeys(read_back & kinds.keys(), "float")
+    numbers = _numbers(loop.body, kinds, read_back)
     in_place = _in_place(loop.body, kinds, numbers, place)
     loop.body = [_AsNew(kinds).visit(copy.deepcopy(one)) for one in loop.body]
     later = place.after | loop.reads
@@ -72,7 +79,22 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     copied = [name for name in in_place if name in carried]
     rounds = {name for name, kind in numbers.items() if kind == "int" and name in carried}
     loop.body = by_index(loop.body, rounds, place.changed)
-    return _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
+    lines = _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
+    return lines if left is None else [*lines, *left.lines(_STOP)]
+
+
+def _no_floats(place: Surroundings) -> frozenset[str]:
+    """Return the names that no loop may use for a number that it reads from a tensor.
+
+    If the loop does not run once, they are still something else after it.
+    """
+    return frozenset(
+        name
+        for name, value in place.before.items()
+        if not _is_none(value)
+        and (kind := _kind(value)) != "float"
+        and (kind is None or name in place.after)
+    )
 
 
 class _AsNew(ast.NodeTransformer):
@@ -186,11 +208,11 @@ def _start(name: str, plan: _Plan) -> str:
     return name if kind is None else _NUMBERS[kind].format(name)
 
 
-def _normal(node: ast.stmt, place: Surroundings) -> _Loop:
-    """Return the loop in normal form, with a flag for its ``break``."""
+def _normal(node: ast.stmt, inside: list[ast.stmt], place: Surroundings) -> _Loop:
+    """Return a loop with another body in normal form, with a flag for its ``break``."""
     if not isinstance(node, ast.While | ast.For) or node.orelse:
         raise UnfitError("it has an `else`")
-    body, stop = _without_break(node.body, place)
+    body, stop = _without_break(inside, place)
     if isinstance(node, ast.While):
         always = isinstance(node.test, ast.Constant) and bool(node.test.value)
         loop = _Loop([] if always else [condition(node.test)], body, reads=read([node.test]))
@@ -285,10 +307,15 @@ def _is_none(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
-def _numbers(body: Sequence[ast.stmt], kinds: dict[str, str]) -> dict[str, str]:
-    """Return those of the names in ``kinds`` that stay numbers, whatever the loop does."""
-    numbers = dict(kinds)
-    steps = [(name, value) for name, value in values(body) if name in kinds]
+def _numbers(
+    body: Sequence[ast.stmt], kinds: dict[str, str], read_back: Collection[str]
+) -> dict[str, str]:
+    """Return those of the names in ``kinds`` that stay numbers, whatever the loop does.
+
+    ``read_back`` are floats that it reads from tensors.
+    """
+    numbers = {**kinds, **dict.fromkeys(read_back, "float")}
+    steps = [(name, value) for name, value in values(body) if name in kinds.keys() - read_back]
     steps += [
         (node.target.id, node.value)
         for node in walk(body)

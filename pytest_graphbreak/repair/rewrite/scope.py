@@ -26,6 +26,7 @@ class Surroundings:
     ``before`` maps the names that are bound before it to their last value (None if it is unknown),
     ``after`` holds the names that are read after it, and ``changed`` those that are changed in
     place after it. A branch inside it that reads one of ``tensors`` has to become an op as well.
+    ``then`` is the ``return`` that follows it directly.
     """
 
     text: Sequence[str]
@@ -33,6 +34,7 @@ class Surroundings:
     after: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     tensors: frozenset[str] = frozenset()
+    then: ast.Return | None = None
 
     def source(self, node: ast.stmt) -> list[str]:
         """Return the lines of a statement as they are written, without their indentation."""
@@ -151,7 +153,25 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
         if isinstance(one, ast.stmt | ast.withitem) and getattr(one, "lineno", 0) < first:
             before |= dict(values([one]))
     names = [one for one in after if isinstance(one, ast.Name)]
-    return Surroundings(text, before, frozenset(read(names)), frozenset(changed(after)))
+    return Surroundings(
+        text,
+        before,
+        after=frozenset(read(names)),
+        changed=frozenset(changed(after)),
+        then=_return_after(node, function),
+    )
+
+
+def _return_after(node: ast.stmt, function: Function) -> ast.Return | None:
+    """Return the ``return`` of a value that follows a statement in its block, or None."""
+    for one in ast.walk(function):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(one, name, None)
+            if isinstance(block, list) and node in block[:-1]:
+                following = block[block.index(node) + 1]
+                gives = isinstance(following, ast.Return) and following.value is not None
+                return following if gives else None
+    return None
 
 
 def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
@@ -201,13 +221,17 @@ def _lines(node: ast.stmt, around: bool) -> range:
     return range(node.lineno, end + 1)
 
 
-def replace(source: str, made: Sequence[tuple[ast.stmt, Sequence[str]]]) -> str:
-    """Return the source with other lines in place of statements. Raises ``UnfitError``."""
+def replace(source: str, made: Sequence[tuple[ast.stmt, Surroundings, Sequence[str]]]) -> str:
+    """Return the source with other lines in place of statements. Raises ``UnfitError``.
+
+    If the new lines end with a ``return``, they replace the one that follows the statement as well.
+    """
     text = lines(source)
-    for node, new in sorted(made, key=lambda one: -one[0].lineno):
+    for node, place, new in sorted(made, key=lambda one: -one[0].lineno):
+        then = place.then if place.then is not None and new[-1].startswith("return ") else node
         indent = text[node.lineno - 1][: node.col_offset]
         if indent.strip():
             raise UnfitError("the statement does not begin its line")
         body = textwrap.indent("\n".join(new) + "\n", indent)
-        text[node.lineno - 1 : node.end_lineno] = [body]
+        text[node.lineno - 1 : then.end_lineno] = [body]
     return "".join(text)
