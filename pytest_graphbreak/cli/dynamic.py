@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from pytest_graphbreak.cli.messages import Progress, say
-from pytest_graphbreak.cli.program import add_program, find, on_bench, put_json
+from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.repair.dynamic import Marks, Way, advice, typed, ways
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text.output import UserError
@@ -27,9 +27,10 @@ def run(args: argparse.Namespace) -> int:
     with on_bench(args.timeout) as trials, Progress() as progress:
         found, marks = ways(trials, target, progress.step)
     first = found[0]
-    if first.error is not None or not first.record.active:
-        why = first.error or "it compiles nothing"
-        raise UserError(f"{target.name}: {why}")
+    if first.error is not None:
+        raise does_not_run(target, first.error, first.stack, first.out)
+    if not first.record.active:
+        raise UserError(f"{target.name}: it compiles nothing")
     for line in _lines(found, marks, columns(sys.stdout)):
         say(line)
     put_json(args.json, _data(target, found, marks))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.advice import match
 from pytest_graphbreak.cli.messages import Progress, say
-from pytest_graphbreak.cli.program import add_program, find, on_bench, put_json
+from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.text.output import UserError
 
@@ -30,11 +30,12 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         progress.step(0, 1, target.name)
-        answer, _ = trials.run(target, {"exporting": True})
+        answer, out = trials.run(target, {"exporting": True})
     found: list[dict[str, Any]] = answer.get("exports") or []
-    if answer.get("error") is not None or not found:
-        why = answer.get("error") or "it calls nothing that it compiles"
-        raise UserError(f"{target.name}: {why}")
+    if answer.get("error") is not None:
+        raise does_not_run(target, answer["error"], answer.get("stack") or (), out)
+    if not found:
+        raise UserError(f"{target.name}: it calls nothing that it compiles")
     for one in found:
         for line in _lines(one):
             say(line)

@@ -152,7 +152,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
     first = search.outcome.first
     if first.error is not None:
         progress.clear()
-        raise does_not_run(target, first)
+        raise does_not_run(target, first.error, first.stack, first.out)
     stop: KeyboardInterrupt | None = None
     try:
         search.run()

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pytest_graphbreak.cli.elsewhere import add_timeout, cleared_up
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.target import Target, parse
-from pytest_graphbreak.repair.trial import Bench, Trial, bench
+from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
@@ -57,9 +59,29 @@ def put_json(path: str | None, data: Mapping[str, Any]) -> None:
         files.put(Path(path), f"{json.dumps(data, indent=2)}\n".encode())
 
 
-def does_not_run(target: Target, first: Trial) -> UserError:
-    """Return the error for a program that fails unpatched, with the last lines of its output."""
-    words = first.out.strip().splitlines()[-12:]
+_MOST_FRAMES: Final = 4
+_MOST_LINES: Final = 6
+_LOG_OF_TORCH: Final = re.compile(r"[DIWEC]\d{4} [\d:.]+ \d+ ")
+"""How a line of torch's log begins: a traceback of torch says nothing of the user's lines."""
+
+
+def does_not_run(
+    target: Target, error: str, stack: Sequence[Mapping[str, Any]], out: str
+) -> UserError:
+    """Return the error for a program that fails unpatched.
+
+    With the last of the user's lines that led there (``failure.user_frames``), and with the last
+    lines of the program's output.
+    """
+    words = [line for one in stack[-_MOST_FRAMES:] for line in _shown(Frame.from_dict(one))]
+    said = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
+    if said and words:
+        words.append("the end of what it printed:")
+    words += said[-_MOST_LINES:]
     if not target.test and target.path.name.startswith("test_"):
         words.append(f"it was run as a script; a test of it is named as {target.name}::test_name")
-    return UserError(f"{target.name} does not run: {first.error}", words)
+    return UserError(f"{target.name} does not run: {error}", words)
+
+
+def _shown(frame: Frame) -> list[str]:
+    return [f"{frame.file}:{frame.line} in {frame.function}", f"    {frame.code}"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
-from pytest_graphbreak.cli.versions.by_commit import outcomes
+from pytest_graphbreak.cli.versions.by_commit import found, outcomes
 from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.repair.repro import Repro, Script, is_in
@@ -40,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     if args.on and not args.as_test:
         raise UserError("--on runs the tests that --as-test writes: add --as-test")
+    if args.on:
+        _check_commit(args.on, Path(args.out))
     with on_bench(args.timeout) as bench, Progress() as progress:
         scripts = _written(args, target, bench, progress)
     verified = sum(script.verified for script in scripts)
@@ -50,6 +52,14 @@ def run(args: argparse.Namespace) -> int:
     if args.on and not _on(args.on, args.timeout, [one for one in scripts if one.verified]):
         return UNUSABLE
     return DONE if verified == len(scripts) else UNVERIFIED
+
+
+def _check_commit(revision: str, out: Path) -> None:
+    """Raise ``UserError`` if the tests cannot be run on a commit, before anything takes time."""
+    try:
+        found(revision, out)
+    except GitError as error:
+        raise UserError(f"--on {revision}: {error}") from None
 
 
 def _written(
@@ -64,7 +74,7 @@ def _written(
     scripts: list[Script] = []
     try:
         if work.first.error is not None and not work.first.record.breaks:
-            raise does_not_run(target, work.first)
+            raise does_not_run(target, work.first.error, work.first.stack, work.first.out)
         for script in work.run(progress.step):
             scripts.append(script)
             progress.clear()
@@ -78,10 +88,10 @@ def _on(revision: str, timeout: float, scripts: Sequence[Script]) -> bool:
     """Print how the new tests do on another commit; return whether they could be run there."""
     items = {one.path: one.item for one in scripts}
     try:
-        with runner(timeout) as found:
+        with runner(timeout) as here:
             needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in items}
             words = (
-                outcomes(found, revision, needed, lambda path, seen: is_in(seen, items[path]))
+                outcomes(here, revision, needed, lambda path, seen: is_in(seen, items[path]))
                 if items
                 else {}
             )

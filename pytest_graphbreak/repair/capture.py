@@ -269,18 +269,6 @@ def _compiled() -> int:
     return made
 
 
-@contextlib.contextmanager
-def error_kept(answer: dict[str, Any]) -> Iterator[None]:
-    """Store what the program raises in ``answer`` as ``error``, except for an interrupt."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # includes SystemExit and pytest's outcomes
-        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-            answer["error"] = raised(error)
-
-
 def _named(option: Any) -> Any:
     """Return an option of ``torch.compile`` if it can be written down, or None for an object."""
     return option if isinstance(option, str | bool | int | float) else None

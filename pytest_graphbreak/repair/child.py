@@ -7,14 +7,13 @@ import importlib.util
 import os
 import sys
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.text.output import raised
+from pytest_graphbreak.repair.failure import noted
 
 Answer = dict[str, Any]
 
@@ -58,7 +57,7 @@ def _measured(order: Answer) -> Answer:
         seen = None
         try:
             with observe() as seen:
-                with _noted(ended):
+                with _kept(ended):
                     yield
                 capture.wait(pending=False)
         finally:
@@ -79,7 +78,7 @@ def _measured(order: Answer) -> Answer:
 
 
 @contextmanager
-def _noted(ended: Answer) -> Iterator[None]:
+def _kept(ended: Answer) -> Iterator[None]:
     """Catch what a program raises, except Ctrl-C, and record in ``ended`` how it ended."""
     try:
         yield
@@ -91,8 +90,7 @@ def _noted(ended: Answer) -> Iterator[None]:
     except BaseException as error:  # pytest's outcomes are not Exceptions
         # A test that exceeds its budget did what is expected here.
         over = type(error).__name__ == "GraphBudgetFailure"
-        ended["error"] = None if over else raised(error)
-        ended["traceback"] = traceback.format_exc()
+        ended.update(noted(error) if not over else {})
         ended["exception"] = [type(error).__name__, str(error)]
 
 

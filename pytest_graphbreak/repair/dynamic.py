@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ class Way:
     name: str
     record: Record = field(default_factory=Record)
     error: str | None = None
+    stack: Sequence[dict[str, Any]] = ()
+    out: str = ""
+    """What the program printed."""
     first: float | None = None
     all: float | None = None
     call: float | None = None
@@ -98,12 +101,14 @@ def ways(
 def _way(
     bench: Bench, target: Target, name: str, dynamic: bool | None, marks: Marks
 ) -> tuple[Way, Marks]:
-    answer, _ = bench.run(target, {"timing": {"dynamic": dynamic, "marks": marks}})
+    answer, out = bench.run(target, {"timing": {"dynamic": dynamic, "marks": marks}})
     times = answer.get("calls") or ()
     found = Way(
         name,
         Record.from_dict(answer.get("record") or {}),
         answer.get("error"),
+        answer.get("stack") or (),
+        out,
         times[0] if times else None,
         sum(times) if times else None,
         answer.get("again"),

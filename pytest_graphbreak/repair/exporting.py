@@ -5,9 +5,8 @@ Both the strict and the non-strict mode are tried.
 
 from __future__ import annotations
 
-import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, error_kept, mode, seed
+from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, mode, seed
+from pytest_graphbreak.repair.failure import error_kept, user_frames
 
 Answer = dict[str, Any]
 
@@ -81,10 +81,7 @@ class _Function(torch.nn.Module):  # type: ignore[misc]
 def _reason(error: Exception, named: Places) -> Break:
     """Return the reason, in Dynamo's words if it has any, and the user's line that is to blame."""
     why = messages.reason(str(error))
-    lines: Iterable[traceback.FrameSummary] = getattr(error, "real_stack", None) or ()
-    stack = _user_frames(lines, named) or _user_frames(
-        traceback.extract_tb(error.__traceback__), named
-    )
+    stack = user_frames(error, named)
     text = why.text if why.id else f"{type(error).__name__}: {why.text}"
     return Break(
         "dynamo",
@@ -94,12 +91,4 @@ def _reason(error: Exception, named: Places) -> Break:
         explanation=why.explanation,
         hints=why.hints,
         stack=stack,
-    )
-
-
-def _user_frames(lines: Iterable[traceback.FrameSummary], named: Places) -> tuple[Any, ...]:
-    return tuple(
-        named.frame(line.filename, line.lineno or 0, line.name, line.line)
-        for line in lines
-        if named.is_user(line.filename)
     )

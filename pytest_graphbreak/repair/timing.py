@@ -15,12 +15,12 @@ from pytest_graphbreak.repair.capture import (
     Capture,
     CompiledCall,
     copied,
-    error_kept,
     kept,
     mode,
     seed,
     wait,
 )
+from pytest_graphbreak.repair.failure import error_kept
 
 Answer = dict[str, Any]
 

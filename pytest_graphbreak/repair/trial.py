@@ -29,6 +29,8 @@ class Trial:
 
     record: Record
     error: str | None = None
+    stack: Sequence[dict[str, Any]] = ()
+    """The user's frames that led to the error (``failure.user_frames``)."""
     mismatch: str | None = None
     compared: int = 0
     raising: int = 0
@@ -94,7 +96,7 @@ def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
-    *("error", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
+    *("error", "stack", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
     *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
     "other_sizes",
 )

@@ -44,6 +44,20 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
     assert one["strict"]["where"]["line"] == one["not strict"]["where"]["line"] == 6
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("x = x + 1 if x.sum() > 3 else x", "keep the choice in tensors"),
+        ("while x.sum() > 3: x = x - 1", "torch.while_loop"),
+    ],
+)
+def test_both_ways_have_the_same_advice_for_a_branch(line: str, advice: str, shop: Shop) -> None:
+    shop.write("a.py", PROGRAM.format(line=line))
+    said = shop.run("export", "a.py")
+    fixes = [one for one in said.out.splitlines() if "fix: " in one]
+    assert [advice in one for one in fixes] == [True, True]
+
+
 def test_what_only_the_strict_way_refuses(shop: Shop) -> None:
     shop.write("a.py", PROGRAM.format(line="torch._dynamo.graph_break()"))
     said = shop.run("export", "a.py")
@@ -78,12 +92,12 @@ def test_each_function_is_exported(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("raise ValueError('no weights')", "ValueError: no weights"),
-        ("import torch", "it calls nothing that it compiles"),
+        ("raise ValueError('no weights')", "a.py does not run: ValueError: no weights"),
+        ("import torch", "a.py: it calls nothing that it compiles"),
     ],
 )
 def test_a_program_that_exports_nothing(shop: Shop, source: str, why: str) -> None:
     shop.write("a.py", source)
     said = shop.run("export", "a.py")
     assert (said.code, said.out) == (2, "")
-    assert said.err.endswith(f"graphbreak export: a.py: {why}\n")
+    assert f"graphbreak export: {why}\n" in said.err

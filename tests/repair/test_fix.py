@@ -471,6 +471,42 @@ def test_a_file_of_tests_that_does_not_run_alone_says_how_to_name_a_test(shop: S
     assert "a test of it is named as test_a.py::test_name" in said.err
 
 
+@pytest.mark.parametrize("command", ["fix", "repro", "dynamic", "export"])
+def test_the_lines_that_led_to_an_error_are_shown(command: str, shop: Shop) -> None:
+    """Those that Dynamo was tracing as well, and the operator's own words."""
+    shop.write(
+        "a.py",
+        """
+        import torch
+
+        def layer(x):
+            return x @ torch.ones(5, 5)
+
+        @torch.compile(backend="eager")
+        def f(x):
+            return layer(x.relu())
+
+        print("begun")
+        f(torch.ones(2, 3))
+        """,
+    )
+    said = shop.run(command, "a.py")
+    assert said.code == 2
+    first, *lines = said.err[said.err.index("graphbreak ") :].splitlines()
+    assert first.startswith(f"graphbreak {command}: a.py does not run: RuntimeError: ")
+    assert "2x3" in first or "[2, 3]" in first
+    assert lines == [
+        "    a.py:12 in <module>",
+        "        f(torch.ones(2, 3))",
+        "    a.py:9 in f",
+        "        return layer(x.relu())",
+        "    a.py:5 in layer",
+        "        return x @ torch.ones(5, 5)",
+        "    the end of what it printed:",
+        "    begun",
+    ]
+
+
 def test_a_full_disk_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(path: Path, _: str) -> None:
         raise OSError(28, "No space left on device")

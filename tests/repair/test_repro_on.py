@@ -82,6 +82,17 @@ def test_a_commit_that_is_not_there(checkout: Shop) -> None:
     said = checkout.run("repro", "test_net.py::test_net", "--as-test", "--on", "nowhere")
     assert said.code == 2
     assert "graphbreak repro: --on nowhere: " in said.err
+    assert not (checkout.path / "repros").exists()  # it is said before anything runs
+
+
+def test_tests_outside_of_the_checkout_are_refused_first(checkout: Shop, tmp_path: Path) -> None:
+    out = str(tmp_path.parent / "elsewhere")
+    said = checkout.run(
+        "repro", "test_net.py::test_net", "--as-test", "--on", "before", "--out", out
+    )
+    assert said.code == 2
+    assert "give an --out that is" in said.err
+    assert not Path(out).exists()
 
 
 def test_without_tests_there_is_nothing_to_run_there(checkout: Shop) -> None:

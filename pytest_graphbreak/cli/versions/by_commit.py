@@ -156,6 +156,19 @@ def _variables(checkout: UserCheckout, tree: Path, imports: Iterable[Path]) -> d
     return {"PYTHONPATH": joined, CHECKOUT: os.path.realpath(checkout.top)}
 
 
+def found(revision: str, folder: Path) -> tuple[UserCheckout, CommitInfo]:
+    """Return the checkout of the current directory and a commit of it.
+
+    Raises ``GitError`` for a revision or a directory that git does not know, and if ``folder``,
+    where files for that commit will be, is not in the checkout.
+    """
+    checkout = UserCheckout(Path.cwd())
+    commit = checkout.commit(revision)
+    if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(checkout.top)):
+        raise GitError(f"{folder} is not in the checkout {checkout.top}: give an --out that is")
+    return checkout, commit
+
+
 def outcomes(
     runner: Runner,
     revision: str,
@@ -165,16 +178,12 @@ def outcomes(
     """Run test files on a worktree of ``revision``, and return the outcome of each as text.
 
     ``files`` are the tests, each with the files that it reads, below the checkout that contains the
-    current directory. ``breaks`` says whether a record has the break of a test. Raises ``GitError``
-    for a revision or a directory that git does not know, and ``ServerError``.
+    current directory, and in one directory. ``breaks`` says whether a record has the break of a
+    test. Raises ``GitError`` as ``found`` does, and ``ServerError``.
     """
-    checkout = UserCheckout(Path.cwd())
-    commit = checkout.commit(revision)
+    checkout, commit = found(revision, next(iter(files)).parent)
     top = Path(os.path.realpath(checkout.top))
     places = {file: Path(os.path.realpath(file)) for file in files}
-    for file, place in places.items():
-        if not place.is_relative_to(top):
-            raise GitError(f"{file} is not in the checkout {top}: give an --out that is")
     with Worktrees(runner, checkout).tree(commit.hash) as tree:
         for file, needed in files.items():
             for one in (file, *needed):

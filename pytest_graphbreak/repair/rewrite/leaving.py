@@ -11,7 +11,7 @@ from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, wal
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftLoop:
     """A loop that only breaks, with what is returned behind it.
 
     ``inside`` is what the loop returned. ``behind`` is what is returned if the loop ends otherwise,
@@ -66,7 +66,7 @@ def _own(value: ast.expr) -> str:
     return f"{text}.clone()" if isinstance(value, ast.Name) else text
 
 
-def without_return(node: ast.stmt, place: Surroundings) -> Left | None:
+def without_return(node: ast.stmt, place: Surroundings) -> LeftLoop | None:
     """Return a loop with ``break`` for its ``return``, or None if it has no ``return`` of its own.
 
     Raises ``UnfitError`` if it returns in more than one place, or if nothing is returned behind it.
@@ -89,4 +89,4 @@ def without_return(node: ast.stmt, place: Surroundings) -> Left | None:
         raise UnfitError(f"no `return` follows it, and it holds `{ast.unparse(returns[0])[:60]}`")
     if behind is not None and _same(behind, inside):
         behind = None
-    return Left(changed, inside, behind)
+    return LeftLoop(changed, inside, behind)
