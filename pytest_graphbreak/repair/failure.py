@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,19 +12,24 @@ from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.text.output import raised
 
-_OPERATOR: Final = re.compile(r"with fake tensors: .*?: got (\w+)\((['\"])(.+?)\2\)", re.DOTALL)
-"""An operator's own error in that of Dynamo, which ran it with fake tensors.
+_FAKE: Final = "with fake tensors: "
+"""Dynamo's words before what it ran, as in ``get_fake_value`` of ``_dynamo/utils.py``, torch 2.13.
 
-As ``_dynamo/utils.py`` (``get_fake_value``) of torch 2.9 and 2.13 has it.
-"""
+After it comes ``: got RuntimeError('...')``, the operator's own error."""
 
 
 def noted(error: BaseException) -> dict[str, Any]:
     """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
-    operator = _OPERATOR.search(str(error))
-    words = f"{operator[1]}: {operator[3]}" if operator is not None else raised(error)
     stack = user_frames(error, places(Path.cwd()))
+    words = _operators(str(error)) or raised(error)
     return {"error": words, "stack": [frame.to_dict() for frame in stack]}
+
+
+def _operators(text: str) -> str:
+    """Return the operator's own error in that of Dynamo, or "" if it has none."""
+    _, _, ran = text.partition(_FAKE)
+    name, _, said = ran.partition(": got ")[2].partition("\n")[0].partition("(")
+    return f"{name}: {said[1:-2]}" if name.isidentifier() and said[-2:] in ("')", '")') else ""
 
 
 @contextmanager
