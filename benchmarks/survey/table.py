@@ -117,12 +117,14 @@ def _result(base: Sequence[Plain], repairs: Sequence[Plain]) -> str:
     ran = [each for each in base if each["status"] == "ran"]
     whole = sum(each.get("graphs") == 1 and not each.get("breaks") for each in ran)
     fixed = [each for each in repairs if each["status"] == "ran" and each["breaks"][0]]
+    constants = _kinds(fixed)["constants"]
+    others = sum(map(_whole, fixed)) - constants
     return (
         f"**{_share(whole, len(ran))} of {len(ran)} architectures compile into one graph without a "
         f"break;\n{_share(sum(bool(each.get('breaks')) for each in ran), len(ran))} break at one "
-        f"place or more. `graphbreak fix` removed every break\nin {sum(map(_whole, fixed))} of "
-        f"{len(fixed)} of those: in {_kinds(fixed)['constants']} with numbers that are constant "
-        "for a deployment,\nwhich it now keeps only with `--assume`.**"
+        f"place or more. `graphbreak fix` removed every break\nin {others} of {len(fixed)} of "
+        f"those with patches that fix no number, and in\n{constants} more with numbers that are "
+        "constant for a deployment, which it now keeps only with `--assume`.**"
     )
 
 
