@@ -55,6 +55,8 @@ class SourcePatch:
     """Whether it takes code out of the compiler on purpose (``disable``)."""
     note: str = ""
     """The cost of the patch, for the report."""
+    unfit: str = ""
+    """Why it is not tried, for the report."""
 
     @property
     def changes_errors(self) -> bool:

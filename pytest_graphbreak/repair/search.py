@@ -286,7 +286,7 @@ class Search:
             return "it is there already"
         if patch.drops and self._keep_side_effects:
             return f"--keep-side-effects: {patch.drops}"
-        return None
+        return patch.unfit or None
 
     def _try(self, patches: Sequence[SourcePatch]) -> tuple[Trial | None, str | None]:
         """Run the program with patches; return None and the reason if it fails or differs."""

@@ -231,6 +231,28 @@ def test_of_a_lazy_loop_it_is_said_what_to_do_by_hand(shop: Shop) -> None:
     assert sum(words in line for line in lines) == 2  # also of the rounds that compile again
 
 
+def test_a_loop_that_torch_xla_runs_on_the_host_is_not_rewritten(shop: Shop) -> None:
+    shop.write(
+        "a.py",
+        """
+        import torch
+        import torch_xla
+
+        @torch.compile(backend="openxla")
+        def f(x):
+            while x.max() > 1:
+                x = x * 0.5
+            return x
+
+        f(torch.full((4,), 5.0).to(torch_xla.device()))
+        """,
+    )
+    said = shop.run("fix", "a.py")
+    assert "open  no remedy worked. By hand: a fixed number of steps and torch.where" in said.out
+    why = "torch_xla runs it on the host, with a graph or more for each round"
+    assert f"tried, not kept: the loop became torch.while_loop: {why}" in said.out
+
+
 NUMBERS = """
     import torch
     import torch_xla

@@ -28,6 +28,14 @@ _CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as 
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
+_ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for each round"
+"""torch_xla 2.9 has no kernel for it in compiled code, and PyTorch's own reads the test each time.
+
+``torch_xla/experimental/fori_loop.py`` registers one, which refuses a loop whose test holds a
+number: it becomes a parameter of the test alone.
+"""
+
+
 def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to loop over all indices where a tensor chose them, as in a mixture of experts."""
     if ".nonzero(" in item.where.code and "dynamic shape" in item.reason.lower():
@@ -80,12 +88,7 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
     is_condition = here.code.startswith(("if ", "while "))
     if branching:
-        loop = Rewrite("while_loop", here)
-        if not _reads_later(loop, trial):
-            yield SourcePatch("the loop became torch.while_loop", (loop,))
-        yield SourcePatch(
-            "the loop became torch.while_loop, its numbers nodes of the graph", (loop, SCALARS)
-        )
+        yield from _as_loop(here, trial)
     keeps = name in ("item", "tolist", "unbacked", "branch") and not is_condition
     if keeps and not _clamps_otherwise(here.code, trial):
         yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
@@ -93,6 +96,17 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             "the value stays a tensor, and others become nodes of the graph",
             (Rewrite("keep_tensor", here), SCALARS),
         )
+
+
+def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose ``torch.while_loop``; torch_xla is known to gain nothing from it."""
+    loop, title = Rewrite("while_loop", here), "the loop became torch.while_loop"
+    if trial.record.graphs.get("xla"):
+        yield SourcePatch(title, (loop,), unfit=_ON_THE_HOST)
+        return
+    if not _reads_later(loop, trial):
+        yield SourcePatch(title, (loop,))
+    yield SourcePatch(f"{title}, its numbers nodes of the graph", (loop, SCALARS))
 
 
 def _clamps_otherwise(code: str, trial: Trial) -> bool:
