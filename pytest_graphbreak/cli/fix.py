@@ -383,7 +383,8 @@ def _compared(last: Trial) -> str:
     if last.compared:
         inputs = plural(last.compared, "input")
         raising = f"; {last.raising} more raised in both" if last.raising else ""
-        return f"yes, {inputs}{', gradients too' if last.trained else ''}{raising}"
+        endless = f"; {last.endless} did not end without the compiler" if last.endless else ""
+        return f"yes, {inputs}{', gradients too' if last.trained else ''}{raising}{endless}"
     if last.lines:
         return f"yes, {plural(len(last.lines), 'printed line')}; no call was seen"
     return "it ran; no output was seen"

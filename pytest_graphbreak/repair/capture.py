@@ -13,7 +13,7 @@ import functools
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from pytest_graphbreak.layers.hooks import Patch, beside
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.again import Compilations
 from pytest_graphbreak.repair.compare import Flat, flatten
+from pytest_graphbreak.repair.limit import TooLongError, limited
 from pytest_graphbreak.repair.others import FIRST, OtherInputs
 from pytest_graphbreak.text.output import raised
 
@@ -31,6 +32,9 @@ MOST_CALLS: Final = 64
 """The number of calls of one run whose outputs are kept."""
 MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
+LIMIT: Final = 10.0
+"""The time in seconds of a call with other inputs, and in calls of the program's own."""
+ENDLESS: Final = "does not end"
 
 
 @dataclass(slots=True)
@@ -44,6 +48,8 @@ class CompiledCall:
     called: bool = False
     grad: bool = False
     inference: bool = False
+    slowest: float = 0.0
+    """The longest time in seconds of a call of the program's own."""
 
 
 class Capture:
@@ -140,10 +146,12 @@ class Capture:
             entry.inference = torch.is_inference_mode_enabled()
             entry.args, entry.kwargs = kept(args), kept(kwargs)
         self._depth += 1
+        began = time.perf_counter()
         try:
             result = inner(*args, **kwargs)
         finally:
             self._depth -= 1
+        entry.slowest = max(entry.slowest, time.perf_counter() - began)
         if len(self._calls) < MOST_CALLS:
             self._calls.append(tuple(_snapshot(item) for item in (result, args, kwargs)))
         name = sizes.name_of(entry.original)
@@ -189,8 +197,12 @@ class Capture:
                 found += flatten(buffer, name)
         return found
 
-    def rerun(self, *, eager: bool) -> list[Flat | str]:
-        """Return the results for other inputs; for a call that raises, a text ``raises ...``."""
+    def rerun(self, *, eager: bool, endless: Collection[int] = ()) -> list[Flat | str]:
+        """Return the results for other inputs; for a call that raises, a text ``raises ...``.
+
+        For a call that does not end in time, and for those of the numbers ``endless``, which are
+        not made, it is ``ENDLESS``.
+        """
         found: list[Flat | str] = []
         compilations = Compilations()
         with compilations.watched():
@@ -198,11 +210,14 @@ class Capture:
                 dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
                 inputs = OtherInputs(entry.original, entry.args, entry.kwargs, dims)
                 for number, kind in enumerate(inputs.kinds()):
+                    if len(found) in endless:
+                        found.append(ENDLESS)
+                        continue
                     # With a seed for each, a number that was baked into a graph shows.
                     seed(number + 1)
                     before = _compiled()
                     found.append(self._variant(entry, inputs, kind, eager))
-                    if eager and isinstance(found[-1], str):
+                    if eager and isinstance(found[-1], str) and found[-1] != ENDLESS:
                         seed(number + 1)
                         self.errors[len(found) - 1] = self._variant(entry, inputs, kind, False)
                     if _compiled() > before:
@@ -226,10 +241,12 @@ class Capture:
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
         try:
-            with stance, mode(entry):
+            with stance, mode(entry), limited(max(LIMIT, LIMIT * entry.slowest)):
                 args, kwargs = inputs.drawn(kind)
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
+        except TooLongError:
+            return ENDLESS
         except Exception as error:
             return f"raises {raised(error)}"
         finally:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -143,20 +143,30 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     own = {"calls": recorder.calls(), "state": recorder.state()}
     reference = order.get("reference")
     # For inputs that the program never used, the reference is the uncompiled program.
-    own["variants"] = recorder.rerun(eager=reference is None)
+    wanted = torch.load(reference, weights_only=False) if reference is not None else None
+    endless = _endless(wanted["variants"]) if wanted is not None else ()
+    own["variants"] = recorder.rerun(eager=wanted is None, endless=endless)
     own["errors"] = {n: one for n, one in recorder.errors.items() if isinstance(one, str)}
     found: Answer = {"warm": recorder.warm(), "trained": bool(own["state"])}
-    if reference is None:
+    if wanted is None:
         torch.save(own, order["keep"])
         return found
-    wanted = torch.load(reference, weights_only=False)
     found["mismatch"], found["compared"] = _mismatch(wanted, own, bool(order.get("own_errors")))
     sides = zip(wanted["variants"], own["variants"], strict=False)
-    found["raising"] = sum(isinstance(one, str) and isinstance(two, str) for one, two in sides)
-    found["varied"] = len(own["variants"]) - found["raising"]
+    raising = sum(isinstance(one, str) and isinstance(two, str) for one, two in sides)
+    found["varied"] = len(own["variants"]) - raising
+    found["endless"] = len(endless)
+    found["raising"] = raising - len(endless)
     found["again"] = recorder.compiled_again
     found["other_sizes"] = sizes.varying_sizes(recorder.other_sizes)
     return found
+
+
+def _endless(variants: Sequence[Any]) -> tuple[int, ...]:
+    """Return the numbers of the inputs for which the uncompiled program did not end in time."""
+    from pytest_graphbreak.repair.capture import ENDLESS
+
+    return tuple(number for number, one in enumerate(variants) if one == ENDLESS)
 
 
 def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]:
@@ -165,6 +175,7 @@ def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]
     Inputs for which both sides raise are not counted. With ``own_errors`` the program's own
     exceptions may differ.
     """
+    from pytest_graphbreak.repair.capture import ENDLESS
     from pytest_graphbreak.repair.compare import difference
 
     if len(wanted["calls"]) != len(own["calls"]):
@@ -177,6 +188,8 @@ def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]
     if words := difference(wanted["state"], own["state"]):
         return words, compared
     for number, (old, new) in enumerate(zip(wanted["variants"], own["variants"], strict=True)):
+        if isinstance(old, str) and old == new:
+            continue
         if isinstance(old, str) and isinstance(new, str):
             as_compiled = _error(wanted["errors"].get(number, "")) == _error(new)
             if not (own_errors or as_compiled) and (words := _other_error(old, new)):
@@ -184,7 +197,8 @@ def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]
             continue
         compared += 1
         if isinstance(new, str):
-            return f"other inputs: {new} where the original does not", compared
+            original = "does" if new == ENDLESS else "does not"
+            return f"other inputs: {new} where the original {original}", compared
         if isinstance(old, str):
             return f"other inputs: does not raise where the original does ({old[:60]})", compared
         if words := difference(old, new):

@@ -24,7 +24,8 @@ class Trial:
 
     ``error`` is why it failed, ``mismatch`` what differs from the original. ``compared`` is the
     number of inputs for which results were compared, ``raising`` the number of those for which the
-    program and its original both raise.
+    program and its original both raise, ``endless`` of those for which the original does not end
+    in time, which are left out.
     """
 
     record: Record
@@ -34,6 +35,7 @@ class Trial:
     mismatch: str | None = None
     compared: int = 0
     raising: int = 0
+    endless: int = 0
     seconds: float = 0.0
     warm: float | None = None
     trained: bool = False
@@ -96,7 +98,8 @@ def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
-    *("error", "stack", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
+    *("error", "stack", "mismatch", "compared", "raising", "endless"),
+    *("seconds", "warm", "trained"),
     *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
     "other_sizes",
 )
