@@ -33,7 +33,7 @@ MOST_CALLS: Final = 64
 MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
 LIMIT: Final = 10.0
-"""The time in seconds of a call with other inputs, and in calls of the program's own."""
+"""The time in seconds that a call with other inputs may take, or three of the program's slowest."""
 ENDLESS: Final = "does not end"
 
 
@@ -241,7 +241,7 @@ class Capture:
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
         try:
-            with stance, mode(entry), limited(max(LIMIT, LIMIT * entry.slowest)):
+            with stance, mode(entry), limited(max(LIMIT, 3 * entry.slowest)):
                 args, kwargs = inputs.drawn(kind)
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
