@@ -21,7 +21,8 @@ After it comes ``: got RuntimeError('...')``, the operator's own error."""
 def noted(error: BaseException) -> dict[str, Any]:
     """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
     stack = user_frames(error, places(Path.cwd()))
-    words = _operators(str(error)) or raised(error)
+    words = _operators(str(error)) or _inside(str(error)) or raised(error)
+    words = words.partition(" (Could this error message be improved?")[0]  # of torch._check
     return {"error": words, "stack": [frame.to_dict() for frame in stack]}
 
 
@@ -30,6 +31,17 @@ def _operators(text: str) -> str:
     _, _, ran = text.partition(_FAKE)
     name, _, said = ran.partition(": got ")[2].partition("\n")[0].partition("(")
     return f"{name}: {said[1:-2]}" if name.isidentifier() and said[-2:] in ("')", '")') else ""
+
+
+def _inside(text: str) -> str:
+    """Return why Dynamo could not take the body of an operator such as a loop, or "".
+
+    As ``_dynamo/variables/higher_order_ops.py`` of torch 2.13 says it.
+    """
+    _, _, why = text.partition("Got graph break/error:")
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    details = [one.partition(": ")[2] for one in lines if one.startswith("Explanation: ")]
+    return f"{lines[0]}: {details[0]}" if lines and details else "".join(lines[:1])
 
 
 @contextmanager

@@ -137,6 +137,11 @@ def reads(patch: SourcePatch) -> bool:
     return BY_CASE in patch.edits
 
 
+def _decides(item: Break) -> bool:
+    """Return whether the value of a tensor decides what runs: a branch, or one more round."""
+    return advice.name(item) == "branch" or item.where.code.startswith("while ")
+
+
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A patch that was tried for a problem, and why it was not kept ("" if it was)."""
@@ -183,7 +188,7 @@ def assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> 
         return f"{gain}, but compiled again for {inputs} (--assume keeps it)"
     if not trial.varied:
         return f"{gain}, but the program takes none of the other inputs (--assume keeps it)"
-    if problem.item is not None and advice.name(problem.item) == "branch":
+    if problem.item is not None and _decides(problem.item):
         return f"{gain}, but raises where the branch goes the other way (--assume keeps it)"
     return ""
 

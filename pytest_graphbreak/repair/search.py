@@ -298,7 +298,7 @@ class Search:
         self._progress(self._share, 1.0, problem)
         trial = self._run(source, own_errors=any(patch.changes_errors for patch in patches))
         if trial.error is not None:
-            return None, f"it fails: {trial.error[:160]}"
+            return None, f"it fails{_at(trial)}: {trial.error[:160]}"
         if trial.mismatch is not None:
             return None, f"other results: {trial.mismatch}"
         words = printed(self.outcome.first, trial, any(patch.drops for patch in patches))
@@ -435,3 +435,9 @@ _LINES: Final = (
     "number",
 )
 """Rewrites of one statement, which do not affect any other."""
+
+
+def _at(trial: Trial) -> str:
+    """Return the line that an error came from, if it is one of the user's."""
+    code = trial.stack[-1]["code"] if trial.stack else ""
+    return f" at `{code[:60]}`" if code else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.repair.pure import RANDOM, computes
@@ -85,7 +86,7 @@ def _compared(test: ast.Compare, *, plain: bool = False) -> str:
     if len(test.ops) != 1:
         raise UnfitError("a comparison of more than two")
     sides = [test.left, test.comparators[0]]
-    exact = all(_whole(one) or read_from(one) is not None for one in sides)
+    exact = all(_whole(one) or _is_read(one) for one in sides)
     texts = [_operand(one, exact=exact) for one in sides]
     sign = ast.unparse(ast.Compare(ast.Name("a"), test.ops, [ast.Name("b")]))[1:-1]
     text = f"{texts[0]}{sign}{texts[1]}"
@@ -112,6 +113,8 @@ def _operand(node: ast.expr, *, exact: bool) -> str:
     If not ``exact``, it is converted to double, because Python compares the number as one.
     """
     value = read_from(node)
+    if isinstance(node, ast.Call) and value is None and _is_read(node):
+        return f"{_operand(node.args[0], exact=exact)}.abs()"
     if value is None:
         text = ast.unparse(node)
         simple = isinstance(
@@ -130,6 +133,13 @@ def read_from(node: ast.expr) -> ast.expr | None:
         return node.func.value
     one = node.args[0] if len(node.args) == 1 else None
     return None if _name(node.func) != "float" or isinstance(one, ast.Constant) else one
+
+
+def _is_read(node: ast.expr) -> bool:
+    """Return whether a number is read from a tensor, or the absolute value of one that is."""
+    if isinstance(node, ast.Call) and _name(node.func) == "abs" and len(node.args) == 1:
+        node = node.args[0]
+    return read_from(node) is not None
 
 
 def reduced(node: ast.expr) -> bool:
@@ -289,7 +299,17 @@ def own(name: str, side: Sequence[ast.stmt]) -> str:
 
 
 def _indented(side: Sequence[ast.stmt], place: Surroundings) -> list[str]:
-    return [f"    {line}" for one in side for line in statement(one, place)]
+    return [f"    {line}" for line in written(side, place)]
+
+
+def written(body: Sequence[ast.stmt], place: Surroundings) -> list[str]:
+    """Return the lines of statements inside an op, after which ``place.after`` is read."""
+    lines: list[str] = []
+    for number, one in enumerate(body):
+        before = place.before | dict.fromkeys(bound(body[:number]))
+        after = place.after | read(body[number + 1 :])
+        lines += statement(one, replace(place, before=before, after=after))
+    return lines
 
 
 def statement(node: ast.stmt, place: Surroundings) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Final
 
-from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, statement
+from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, written
 from pytest_graphbreak.repair.rewrite.leaving import without_return
 from pytest_graphbreak.repair.rewrite.read_back import as_tensors
 from pytest_graphbreak.repair.rewrite.rounds import by_index
@@ -141,11 +141,11 @@ def _written(plan: _Plan) -> list[str]:
     varying = frozenset(carried) | set(bound(loop.body))
     inner = Surroundings(
         plan.place.text,
-        before=plan.place.before | dict.fromkeys(varying),
-        after=varying,
+        before=plan.place.before | dict.fromkeys(carried),
+        after=frozenset(carried),
         tensors=varying,
     )
-    body = [line for one in loop.body for line in statement(one, inner)]
+    body = written(loop.body, inner)
     results = ", ".join(own(name, loop.body) for name in carried)
     tests = loop.tests[0]
     for one in loop.tests[1:]:
@@ -223,9 +223,23 @@ def _normal(node: ast.stmt, inside: list[ast.stmt], place: Surroundings) -> _Loo
         loop.head.append(f"{_STOP} = False")
         loop.reads.add(_STOP)
     refuse(loop.body)
+    _refuse_growing(loop.body, place)
     if not loop.tests:
         raise UnfitError("no test ends it")
     return loop
+
+
+def _refuse_growing(body: Sequence[ast.stmt], place: Surroundings) -> None:
+    """Raise ``UnfitError`` if a list from before the loop gets longer in it."""
+    for node in walk(body):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "extend", "insert", "pop")
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in place.before
+        ):
+            raise UnfitError(f"`{ast.unparse(node)[:60]}`: what it carries has a fixed size")
 
 
 def _counted(node: ast.For, body: list[ast.stmt]) -> _Loop:
