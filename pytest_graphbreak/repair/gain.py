@@ -59,16 +59,18 @@ def by_hand(record: Record) -> list[Break]:
 def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     """Return whether a record is a gain: fewer graphs and no code lost, or code won back.
 
-    Code that had left the compiler is won back if more is compiled than before, in however many
-    graphs of Dynamo; a device below it must not make more: a loop as an operator may be cut into
-    one for each round. A record in which nothing is compiled is no gain.
+    Code that had left the compiler is won back if more is compiled than before, and no other code
+    was compiled again until the limit, in however many graphs of Dynamo; a device below it must not
+    make more: a loop as an operator may be cut into one for each round. If nothing is compiled,
+    that is no gain.
     """
     if not graphs(after) or eager(after) > eager(before) or _breaks_body(after):
         return False
     if may_leave and 2 * _ops(after) < _ops(before):
         return False
     below = before.headline != "dynamo"
-    if _left(before) - _left(after) and _ops(after) > _ops(before):
+    won = bool(_left(before) - _left(after)) and _limited(after) <= _limited(before)
+    if won and _ops(after) > _ops(before):
         return not below or graphs(after) <= graphs(before)
     return not _dearer(before, after) and graphs(after) < graphs(before)
 
@@ -126,6 +128,12 @@ def eager(record: Record) -> int:
 def _left(record: Record) -> set[tuple[str, str]]:
     """Return where code left the compiler, whichever copy of a file it is in."""
     return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
+
+
+def _limited(record: Record) -> set[tuple[str, str]]:
+    """Return the places among these that were compiled again until the recompile limit."""
+    limited = [item for item in record.eager if advice.name(item) == "limit"]
+    return _left(structs.replace(record, eager=tuple(limited)))
 
 
 def _ops(record: Record) -> int:

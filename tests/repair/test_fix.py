@@ -475,6 +475,27 @@ def test_a_file_of_tests_that_does_not_run_alone_says_how_to_name_a_test(shop: S
     assert "a test of it is named as test_a.py::test_name" in said.err
 
 
+ATTENDS = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def f(x):
+        q = x.relu().view(1, 1, -1, 4)
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(q, q, q, is_causal=x.shape[0] > 4)
+
+    for n in (6, 8, 10):
+        f(torch.ones(n, 4))
+"""
+
+
+def test_a_flag_of_a_size_that_varies_is_fixed(shop: Shop, shared: Bench) -> None:
+    """It is a SymBool once the size is dynamic, which the op does not take."""
+    out = search(shop.write("a.py", ATTENDS), shared)
+    assert "the flag is decided while the graph is traced" in [one.title for one in out.kept]
+    assert out.last.record.breaks == ()
+
+
 @pytest.mark.parametrize("command", ["fix", "repro", "dynamic", "export"])
 def test_the_lines_that_led_to_an_error_are_shown(command: str, shop: Shop) -> None:
     """Those that Dynamo was tracing as well, and the operator's own words."""

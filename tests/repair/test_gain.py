@@ -103,6 +103,14 @@ def test_code_that_is_won_back_may_not_cost_graphs_of_a_device(xla: int, gain: b
     assert better(before, on_device(1, ops=9, breaks=0, xla=xla)) is gain
 
 
+def test_code_that_is_won_back_must_not_drive_out_other_code() -> None:
+    """As nested_graph_breaks that made 18 graphs of 8, until the recompile limit elsewhere."""
+    where, limit = Frame("a.py", "g", 3, "y = h(x)"), "recompile_limit was reached (8)"
+    other = structs.replace(EAGER.eager[0], where=where, reason=limit)
+    assert better(EAGER, record(18, ops=99))
+    assert not better(EAGER, structs.replace(record(18, ops=99), eager=(other,)))
+
+
 FIRST = """
     import logging
     import torch

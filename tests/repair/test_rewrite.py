@@ -136,6 +136,14 @@ def test_a_tensor_of_a_number_becomes_the_number() -> None:
     assert rewrite("def f(x):\n    return x\n", "number", "return x") is None
 
 
+def test_a_flag_of_a_size_is_decided_while_it_is_traced() -> None:
+    source = "def f(x, n):\n    return attend(x, scale=2 * n, causal=n > 1)\n"
+    assert rewrite(source, "plain_flags", "return attend(x, scale=2 * n, causal=n > 1)") == (
+        "def f(x, n):\n    return attend(x, scale=2 * n, causal=True if n > 1 else False)\n"
+    )
+    assert rewrite("def f(x):\n    return x > 1\n", "plain_flags", "return x > 1") is None
+
+
 @pytest.mark.parametrize(
     ("call", "becomes"),
     [

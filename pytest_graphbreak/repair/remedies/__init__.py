@@ -17,6 +17,7 @@ _IN_TURN = (
     breaks.later,
     breaks.loops,
     breaks.masked,
+    breaks.flags,
     numbers.propose,
     breaks.switches,
     breaks.branches,

@@ -46,6 +46,14 @@ def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
 
 
+def flags(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to decide flags of an op, which are worked out from sizes, while it is traced."""
+    if advice.name(item) == "flag":
+        yield SourcePatch(
+            "the flag is decided while the graph is traced", (Rewrite("plain_flags", item.where),)
+        )
+
+
 def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose ``torch.where`` for an assignment to the places of a mask."""
     if "nonzero" in item.reason or advice.name(item) in ("branch", *_SHAPES):

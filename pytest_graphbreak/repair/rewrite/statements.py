@@ -109,6 +109,20 @@ def tensor_to_number(node: Statement) -> Replacement | None:
     return replaced(node, _MADE, number) if isinstance(node, cst.SimpleStatementLine) else None
 
 
+_FLAG: Final = m.Arg(keyword=m.Name(), value=m.Comparison())
+
+
+def plain_flags(node: Statement) -> Replacement | None:
+    """Rewrite ``f(x, causal=n > 1)`` as ``f(x, causal=True if n > 1 else False)``."""
+
+    def decided(found: cst.CSTNode) -> cst.CSTNode:
+        test = cst.ensure_type(found, cst.Arg).value
+        choice = cst.IfExp(test=test, body=cst.Name("True"), orelse=cst.Name("False"))
+        return found.with_changes(value=choice)
+
+    return replaced(node, _FLAG, decided) if isinstance(node, cst.SimpleStatementLine) else None
+
+
 def drop_graph_break(node: Statement) -> Replacement | None:
     """Rewrite ``torch._dynamo.graph_break()`` as ``pass``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
