@@ -423,6 +423,7 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
         rows.append(" | ".join((each["model"], way, *counts, *_held_to(each))))
     plain = [each for each in again if not each.get("assume")]
     holds = [each for each in plain if _whole(each)]
+    lower = sorted(each["model"] for each in again if each.get("unseen", {}).get("limit"))
     stored = {each["model"] for each in repairs if _kind(each) == "constants"}
     now = [each["model"] for each in holds if each["model"] in stored and _kind(each) == "switch"]
     listed = "\n".join(
@@ -446,6 +447,7 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
         "for which a graph was compiled, and the graphs that were compiled for all of them, before "
         "and after the repair. A class of one graph that is compiled 7 times more has reached the "
         "recompile limit (8): the inputs after that ran without the compiler. "
+        + (f"{_LOWER.format(', '.join(lower))} " if lower else "")
         + (f"More often than before the repair: {', '.join(more)}." if more else _NO_MORE)
         + "\n\n"
         "| class | | breaks | graphs | equal | raise in both | differ | again before | after |"
@@ -456,6 +458,9 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     )
 
 
+_LOWER: Final = (
+    "For {} the limit was 4, to save time, and each input after it counts as compiled again."
+)
 _NO_MORE: Final = "No class is compiled again for more inputs of a kind than before its repair."
 
 
