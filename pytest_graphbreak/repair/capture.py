@@ -209,6 +209,8 @@ class Capture:
             for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
                 dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
                 inputs = OtherInputs(entry.original, entry.args, entry.kwargs, dims)
+                # A copy may be compiled again: it is no view, as a gradient often is.
+                self._called(entry, functools.partial(copied, (entry.args, entry.kwargs)), eager)
                 for number, kind in enumerate(inputs.kinds()):
                     if len(found) in endless:
                         found.append(ENDLESS)
@@ -216,10 +218,11 @@ class Capture:
                     # With a seed for each, a number that was baked into a graph shows.
                     seed(number + 1)
                     before = _compiled()
-                    found.append(self._variant(entry, inputs, kind, eager))
+                    draw = functools.partial(inputs.drawn, kind)
+                    found.append(self._called(entry, draw, eager))
                     if eager and isinstance(found[-1], str) and found[-1] != ENDLESS:
                         seed(number + 1)
-                        self.errors[len(found) - 1] = self._variant(entry, inputs, kind, False)
+                        self.errors[len(found) - 1] = self._called(entry, draw, False)
                     if _compiled() > before:
                         self._note_again(entry, inputs, kind, compilations.reason())
         return found
@@ -235,14 +238,15 @@ class Capture:
         for args, kwargs in (own, inputs.drawn(kind)):
             shapes.append(sizes.note(entry.original, args, kwargs, None))
 
-    def _variant(
-        self, entry: CompiledCall, inputs: OtherInputs, kind: str, eager: bool
+    def _called(
+        self, entry: CompiledCall, drawn: Callable[[], tuple[Any, Any]], eager: bool
     ) -> Flat | str:
+        """Return the result of a call, as ``rerun`` does."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
         try:
             with stance, mode(entry), limited(max(LIMIT, 3 * entry.slowest)):
-                args, kwargs = inputs.drawn(kind)
+                args, kwargs = drawn()
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
         except TooLongError:

@@ -170,7 +170,8 @@ def _varied(leaf: torch.Tensor, kind: str) -> torch.Tensor:
             value = value if kind == "random" else ~value
         elif leaf.dim():
             value = value.roll(1, -1) if kind != "zero" else value.flip(-1)
-    return value.clone().requires_grad_(leaf.requires_grad)
+    same = torch.empty_like(leaf.detach()).copy_(value)  # with the strides, which guards check
+    return same.requires_grad_(leaf.requires_grad)
 
 
 def _fewer(value: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_graphbreak.cli import program
 from pytest_graphbreak.repair.again import Compilations
 from tests.repair.conftest import Shop
 
@@ -44,6 +45,26 @@ def reasons(function: Callable[..., Any], *sizes: int) -> list[dict[str, Any]]:
             if stats["unique_graphs"] > before:
                 found.append(compilations.reason())
     return found
+
+
+def test_a_copy_of_a_view_is_not_what_a_user_varies(shop: Shop) -> None:
+    """A gradient is often a view, which is guarded once its size is dynamic; a copy is none."""
+    target = shop.write(
+        "a.py",
+        """
+        import torch
+
+        @torch.compile(backend="eager", dynamic=True)
+        def f(x, g):
+            return x - 0.1 * g
+
+        f(torch.ones(3, 4), torch.ones(4, 3).t())
+        """,
+    )
+    with program.bench(300) as trials:
+        trials.measure(target, compare=False)
+        trial = trials.measure(target)
+    assert (trial.same, list(trial.again)) == (True, [])
 
 
 @pytest.mark.parametrize(
