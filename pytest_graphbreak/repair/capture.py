@@ -197,11 +197,14 @@ class Capture:
                 found += flatten(buffer, name)
         return found
 
-    def rerun(self, *, eager: bool, endless: Collection[int] = ()) -> list[Flat | str]:
+    def rerun(
+        self, *, eager: bool, endless: Collection[int] = (), refused: Collection[int] = ()
+    ) -> list[Flat | str]:
         """Return the results for other inputs; for a call that raises, a text ``raises ...``.
 
         For a call that does not end in time, and for those of the numbers ``endless``, which are
-        not made, it is ``ENDLESS``.
+        not made, it is ``ENDLESS``. For those that the program refuses, ``refused``, it does not
+        matter whether something is compiled again.
         """
         found: list[Flat | str] = []
         compilations = Compilations()
@@ -223,7 +226,7 @@ class Capture:
                     if eager and isinstance(found[-1], str) and found[-1] != ENDLESS:
                         seed(number + 1)
                         self.errors[len(found) - 1] = self._called(entry, draw, False)
-                    if _compiled() > before:
+                    if _compiled() > before and len(found) - 1 not in refused:
                         self._note_again(entry, inputs, kind, compilations.reason())
         return found
 

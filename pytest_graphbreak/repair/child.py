@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -138,14 +138,16 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     """Keep the outputs as the reference, or compare them with the existing one."""
     import torch
 
-    from pytest_graphbreak.repair import sizes
+    from pytest_graphbreak.repair import capture, sizes
 
     own = {"calls": recorder.calls(), "state": recorder.state()}
     reference = order.get("reference")
     # For inputs that the program never used, the reference is the uncompiled program.
     wanted = torch.load(reference, weights_only=False) if reference is not None else None
-    endless = _endless(wanted["variants"]) if wanted is not None else ()
-    own["variants"] = recorder.rerun(eager=wanted is None, endless=endless)
+    others = wanted["variants"] if wanted is not None else ()
+    endless = [number for number, one in enumerate(others) if one == capture.ENDLESS]
+    refused = [number for number, one in enumerate(others) if isinstance(one, str)]
+    own["variants"] = recorder.rerun(eager=wanted is None, endless=endless, refused=refused)
     own["errors"] = {n: one for n, one in recorder.errors.items() if isinstance(one, str)}
     found: Answer = {"warm": recorder.warm(), "trained": bool(own["state"])}
     if wanted is None:
@@ -160,13 +162,6 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     found["again"] = recorder.compiled_again
     found["other_sizes"] = sizes.varying_sizes(recorder.other_sizes)
     return found
-
-
-def _endless(variants: Sequence[Any]) -> tuple[int, ...]:
-    """Return the numbers of the inputs for which the uncompiled program did not end in time."""
-    from pytest_graphbreak.repair.capture import ENDLESS
-
-    return tuple(number for number, one in enumerate(variants) if one == ENDLESS)
 
 
 def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]:

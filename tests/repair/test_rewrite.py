@@ -77,11 +77,33 @@ def test_a_branch_of_another_form_is_left_alone(body: str) -> None:
         rewrite(source, "where", body.splitlines()[0])
 
 
-@pytest.mark.parametrize("statement", ["return x", "self.y = x", "x.data[0] = 1", "raise E"])
+@pytest.mark.parametrize("statement", ["return", "self.y = x", "x.data[0] = 1", "raise E"])
 def test_a_block_that_does_more_than_bind_names_is_no_cond(statement: str) -> None:
     source = f"def f(x):\n    if x.sum() > 0:\n        y = x\n        {statement}\n    return y\n"
     with pytest.raises(UnfitError, match="it holds"):
         rewrite(source, "cond", "if x.sum() > 0:")
+
+
+def test_a_block_that_returns_before_another_return_is_a_cond() -> None:
+    source = """
+        def f(x, y):
+            if x.sum() > 0:
+                z = x * 2
+                return z, y
+            return x, y
+    """
+    assert rewrite(source, "cond", "if x.sum() > 0:") == textwrap.dedent("""
+        def f(x, y):
+            def _when_true():
+                z = x * 2
+                return (z,)
+
+            def _when_false():
+                return (x.clone(),)
+
+            (_chosen_0,) = torch.cond(x.sum() > 0, _when_true, _when_false, ())
+            return (_chosen_0, y)
+    """)
 
 
 def test_only_the_function_that_was_named_is_changed() -> None:

@@ -159,8 +159,12 @@ def _name(node: ast.expr) -> str:
 
 def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
     """Rewrite ``if t: x = a``, with or without ``else: x = b``, as ``x = torch.where(t, a, b)``."""
+    if isinstance(node, ast.If):
+        node = _with_else(node, place)
     test, target, one, other = _choice(node)
     for side in (one, other):
+        if isinstance(side, ast.Tuple | ast.List | ast.Dict):
+            raise UnfitError("a side is more than one value")
         if not computes(side):
             raise UnfitError(f"both sides would run, and `{_short(side)}` may do more than compute")
     _keeps(place, [target] if target else [])
@@ -245,6 +249,7 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     """Rewrite an ``if t:`` whose blocks bind names, or both return, as ``torch.cond``."""
     if not isinstance(node, ast.If):
         raise UnfitError("it is no `if`")
+    node = _with_else(node, place)
     last = [one[-1] if one else None for one in (node.body, node.orelse)]
     if all(isinstance(one, ast.Return) and one.value is not None for one in last):
         return _returned_cond(node, place)
@@ -277,17 +282,73 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     return [*lines, f"{pack} = torch.cond({test}, _when_true, _when_false, {operands})"]
 
 
+def _with_else(node: ast.If, place: Surroundings) -> ast.If:
+    """Return ``if t: return a``, followed by ``return b``, with an ``else`` for the latter."""
+    leaves = isinstance(node.body[-1], ast.Return) and not node.orelse
+    return ast.If(node.test, node.body, [place.then]) if leaves and place.then else node
+
+
 def _returned_cond(node: ast.If, place: Surroundings) -> list[str]:
     """Rewrite an ``if`` whose blocks both return as ``torch.cond``."""
+    sides = [(one[:-1], one[-1]) for one in (node.body, node.orelse)]
     refuse([*node.body[:-1], *node.orelse[:-1]])
     given = sorted(set(changed([*node.body, *node.orelse])) & place.before.keys())
     if given:
         raise UnfitError(f"{given[0]} is changed in place")
-    first, second = (_indented(one, place) for one in (node.body, node.orelse))
-    return [
-        *("def _when_true():", *first, "", "def _when_false():", *second, ""),
-        f"return torch.cond({condition(node.test)}, _when_true, _when_false, ())",
+    values = [one.value for _, one in sides if isinstance(one, ast.Return)]
+    return returned(condition(node.test), [one for one, _ in sides], values, place)
+
+
+def returned(
+    test: str,
+    sides: Sequence[Sequence[ast.stmt]],
+    values: Sequence[ast.expr | None],
+    place: Surroundings,
+) -> list[str]:
+    """Return the lines that return one of two values by ``torch.cond``, after its statements.
+
+    Parts of tuples that are the same on both sides are not chosen. Raises ``UnfitError``.
+    """
+    first, second = map(_parts, values)
+    if len(first) != len(second):
+        raise UnfitError("the sides return tuples of different lengths")
+    refuse([ast.Expr(one) for one in (*first, *second)])
+    inner = {*bound(sides[0]), *bound(sides[1])}
+    chosen = [
+        number
+        for number, (one, other) in enumerate(zip(first, second, strict=True))
+        if ast.unparse(one) != ast.unparse(other) or read([one]) & inner
     ]
+    if not chosen:
+        raise UnfitError("the sides return the same")
+    lines: list[str] = []
+    for name, side, parts in zip(("true", "false"), sides, (first, second), strict=True):
+        result = ", ".join(_result(parts[number], side) for number in chosen)
+        body = [
+            *_indented(side, replace(place, after=frozenset(read(parts)))),
+            f"    return ({result},)",
+        ]
+        lines += [f"def _when_{name}():", *body, ""]
+    names = [f"_chosen_{number}" for number in range(len(chosen))]
+    texts = [ast.unparse(one) for one in first]
+    for name, number in zip(names, chosen, strict=True):
+        texts[number] = name
+    end = f"({', '.join(texts)})" if isinstance(values[0], ast.Tuple) else texts[0]
+    choice = f"torch.cond({test}, _when_true, _when_false, ())"
+    return [*lines, f"({', '.join(names)},) = {choice}", f"return {end}"]
+
+
+def _parts(value: ast.expr | None) -> list[ast.expr]:
+    """Return the elements of a tuple of two or more, else the value itself."""
+    if value is None:
+        raise UnfitError("a side returns nothing")
+    many = isinstance(value, ast.Tuple) and len(value.elts) > 1
+    return value.elts if isinstance(value, ast.Tuple) and many else [value]
+
+
+def _result(value: ast.expr, side: Sequence[ast.stmt]) -> str:
+    """Return a value as a result of an op, which must not be one of its inputs."""
+    return own(value.id, side) if isinstance(value, ast.Name) else ast.unparse(value)
 
 
 def own(name: str, side: Sequence[ast.stmt]) -> str:

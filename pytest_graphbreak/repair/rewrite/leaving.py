@@ -6,7 +6,7 @@ import ast
 import copy
 from dataclasses import dataclass
 
-from pytest_graphbreak.repair.rewrite.branches import refuse
+from pytest_graphbreak.repair.rewrite.branches import returned
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, walk
 
 
@@ -23,47 +23,18 @@ class LeftLoop:
     behind: ast.expr | None
 
     @property
-    def returned(self) -> list[ast.expr]:
+    def values(self) -> list[ast.expr]:
         """The values that are returned, one or both."""
         return [self.inside] if self.behind is None else [self.inside, self.behind]
 
-    def lines(self, stop: str) -> list[str]:
+    def lines(self, stop: str, place: Surroundings) -> list[str]:
         """Return the lines behind the loop, where the tensor ``stop`` tells whether it was left.
 
-        What is not the same at both ends is chosen by ``torch.cond``. Raises ``UnfitError``.
+        Raises ``UnfitError``.
         """
         if self.behind is None:
             return [f"return {ast.unparse(self.inside)}"]
-        refuse([ast.Expr(one) for one in self.returned])
-        pairs = [*zip(_parts(self.inside), _parts(self.behind), strict=False)]
-        if not len(pairs) == len(_parts(self.inside)) == len(_parts(self.behind)):
-            raise UnfitError("it returns another number of values than what follows it")
-        chosen = [number for number, (one, other) in enumerate(pairs) if not _same(one, other)]
-        names = [f"_chosen_{number}" for number in range(len(chosen))]
-        lines: list[str] = []
-        for side, name in enumerate(("_when_true", "_when_false")):
-            result = ", ".join(_own(pairs[number][side]) for number in chosen)
-            lines += [f"def {name}():", f"    return ({result},)", ""]
-        parts = [ast.unparse(one) for one, _ in pairs]
-        for name, number in zip(names, chosen, strict=True):
-            parts[number] = name
-        end = f"({', '.join(parts)})" if isinstance(self.inside, ast.Tuple) else parts[0]
-        choice = f"torch.cond({stop}, _when_true, _when_false, ())"
-        return [*lines, f"({', '.join(names)},) = {choice}", f"return {end}"]
-
-
-def _parts(value: ast.expr) -> list[ast.expr]:
-    return value.elts if isinstance(value, ast.Tuple) else [value]
-
-
-def _same(one: ast.expr, other: ast.expr) -> bool:
-    return ast.unparse(one) == ast.unparse(other)
-
-
-def _own(value: ast.expr) -> str:
-    """Return a value as a result of an op, which must not be one of its inputs."""
-    text = ast.unparse(value)
-    return f"{text}.clone()" if isinstance(value, ast.Name) else text
+        return returned(stop, ((), ()), (self.inside, self.behind), place)
 
 
 def without_return(node: ast.stmt, place: Surroundings) -> LeftLoop | None:
@@ -87,6 +58,6 @@ def without_return(node: ast.stmt, place: Surroundings) -> LeftLoop | None:
     behind = place.then.value if place.then is not None and not always else None
     if behind is None and not always:
         raise UnfitError(f"no `return` follows it, and it holds `{ast.unparse(returns[0])[:60]}`")
-    if behind is not None and _same(behind, inside):
+    if behind is not None and ast.unparse(behind) == ast.unparse(inside):
         behind = None
     return LeftLoop(changed, inside, behind)

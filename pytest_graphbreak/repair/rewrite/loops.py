@@ -53,7 +53,7 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     """
     left = without_return(node, place)
     if left is not None:
-        node, place = left.loop, replace(place, after=place.after | read(left.returned))
+        node, place = left.loop, replace(place, after=place.after | read(left.values))
     body, read_back = as_tensors(getattr(node, "body", []), _no_floats(place))
     loop = _normal(node, body, place)
     names = bound(loop.body)
@@ -80,7 +80,7 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     rounds = {name for name, kind in numbers.items() if kind == "int" and name in carried}
     loop.body = by_index(loop.body, rounds, place.changed)
     lines = _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
-    return lines if left is None else [*lines, *left.lines(_STOP)]
+    return lines if left is None else [*lines, *left.lines(_STOP, place)]
 
 
 def _no_floats(place: Surroundings) -> frozenset[str]:
