@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
-from pytest_graphbreak.layers.hooks import Patch, beside
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.again import Compilations
 from pytest_graphbreak.repair.compare import Flat, flatten
+from pytest_graphbreak.repair.copies import copied, kept, leaves_of, snapshot
 from pytest_graphbreak.repair.limit import TooLongError, limited
 from pytest_graphbreak.repair.others import FIRST, OtherInputs
+from pytest_graphbreak.repair.steady import seed, steady_random, wait
 from pytest_graphbreak.text.output import raised
 
 MOST_CALLS: Final = 64
@@ -153,7 +152,7 @@ class Capture:
             self._depth -= 1
         entry.slowest = max(entry.slowest, time.perf_counter() - began)
         if len(self._calls) < MOST_CALLS:
-            self._calls.append(tuple(_snapshot(item) for item in (result, args, kwargs)))
+            self._calls.append(tuple(snapshot(item) for item in (result, args, kwargs)))
         name = sizes.name_of(entry.original)
         shapes = self._shapes.setdefault(name, [])
         if len(shapes) < sizes.MOST:
@@ -177,7 +176,7 @@ class Capture:
 
     def calls(self) -> list[Flat]:
         """Return the result and arguments of each call, as they were when it returned."""
-        return [flatten([_leaves(item) for item in call]) for call in self._calls]
+        return [flatten([leaves_of(item) for item in call]) for call in self._calls]
 
     def state(self) -> Flat:
         """Return the gradients, buffers and trained parameters at the end of the run."""
@@ -251,7 +250,7 @@ class Capture:
             with stance, mode(entry), limited(max(LIMIT, 3 * entry.slowest)):
                 args, kwargs = drawn()
                 result = entry.compiled(*args, **kwargs)
-                return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
+                return flatten([leaves_of(result), _gradients(entry, result, args, kwargs)])
         except TooLongError:
             return ENDLESS
         except Exception as error:
@@ -298,53 +297,6 @@ def _named(option: Any) -> Any:
     return option if isinstance(option, str | bool | int | float) else None
 
 
-def seed(number: int = 0) -> None:
-    """Seed torch, Python and numpy, for the same random numbers in every run."""
-    torch.manual_seed(number)
-    random.seed(number)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(number)
-
-
-def steady_random() -> None:
-    """Let the device draw the same numbers after a step of torch_xla as without it.
-
-    A step sets the next seed. A compilation contains one, so a program with fewer graphs would draw
-    other inputs than the original, and its results could not be compared.
-    """
-    binding = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
-    step = getattr(binding, "_xla_step_marker", None)
-    if step is None or step in _steady:
-        return
-    library: Any = binding
-
-    def state(args: tuple[Any, ...]) -> tuple[int, str]:
-        return library._xla_get_rng_seed(args[0]), args[0]
-
-    def put_back(token: tuple[int, str], result: Any) -> None:
-        library._xla_set_rng_seed(*token)
-
-    _steady.append(Patch(library, "_xla_step_marker", beside(state, put_back)).patched)
-
-
-_steady: Final[list[Any]] = []
-"""The step of torch_xla that ``steady_random`` has put in."""
-
-
-def wait(*, pending: bool = True) -> None:
-    """Wait until the device has finished its work; with ``pending`` also what was not begun.
-
-    What a program leaves pending at its end makes no graph, and is counted nowhere.
-    """
-    if "torch_xla" in sys.modules:
-        if pending:
-            sys.modules["torch_xla"].sync(wait=True)
-        else:
-            sys.modules["torch_xla.core.xla_model"].wait_device_ops()
-    elif torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def _skip(function: Callable[..., Any]) -> None:
     """Keep Dynamo from compiling our own frame, if this torch has a setting for it."""
     import torch._C._dynamo.eval_frame as inside
@@ -361,66 +313,6 @@ def _module(original: Any) -> torch.nn.Module | None:
 
 def _has_grad(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_leaf and value.grad is not None
-
-
-def _lazy(tensor: torch.Tensor) -> bool:
-    """Return whether looking at the tensor would make graphs of its own."""
-    return tensor.device.type not in ("cpu", "cuda")
-
-
-def _is_computed(tensor: torch.Tensor) -> bool:
-    """Return whether a lazy tensor has its value, so that a copy on the host makes no graph.
-
-    A tensor that is held is a result of the step that follows: a graph that the program does not
-    have.
-    """
-    library = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
-    pending = getattr(library, "_check_tensor_need_materialization", None)
-    return pending is not None and not any(pending([tensor]))
-
-
-def copied(value: Any) -> Any:
-    """Return a copy of the arguments for another call, which may change them in place."""
-    return tree_map(_copy, value)
-
-
-def _copy(leaf: Any) -> Any:
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
-
-
-def kept(value: Any) -> Any:
-    """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
-    return tree_map(
-        lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),
-        value,
-    )
-
-
-def _same(leaf: torch.Tensor) -> torch.Tensor:
-    """Return a copy, or the leaf itself if it has gradients, since its gradient comes later."""
-    return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
-
-
-def _snapshot(value: Any) -> Any:
-    def note(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if _lazy(leaf):
-            return leaf.detach().cpu() if _is_computed(leaf) else leaf
-        return leaf.detach().clone()
-
-    try:
-        return tree_map(note, value)
-    except Exception:
-        return value
-
-
-def _leaves(value: Any) -> Any:
-    """Return the leaves of a value that pytree can open, such as the outputs of transformers."""
-    leaves, spec = tree_flatten(value)
-    return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]
 
 
 @contextlib.contextmanager

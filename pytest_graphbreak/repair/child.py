@@ -41,7 +41,7 @@ def _measured(order: Answer) -> Answer:
     import torch
 
     from pytest_graphbreak import observe
-    from pytest_graphbreak.repair import capture
+    from pytest_graphbreak.repair import capture, steady
 
     recorder = capture.Capture(allow_breaks=order["allow_breaks"])
     answer: Answer = {}
@@ -50,7 +50,7 @@ def _measured(order: Answer) -> Answer:
 
     @contextmanager
     def around() -> Iterator[None]:
-        capture.seed()
+        steady.seed()
         start = _written()
         began = time.perf_counter()
         ended: Answer = {"error": None}
@@ -59,7 +59,7 @@ def _measured(order: Answer) -> Answer:
             with observe() as seen:
                 with _kept(ended):
                     yield
-                capture.wait(pending=False)
+                steady.wait(pending=False)
         finally:
             if seen is not None:
                 answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)

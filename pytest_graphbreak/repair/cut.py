@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_graphbreak.repair.capture import seed
+from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
 

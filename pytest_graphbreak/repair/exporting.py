@@ -17,8 +17,10 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, mode, seed
+from pytest_graphbreak.repair.capture import Capture, CompiledCall, mode
+from pytest_graphbreak.repair.copies import copied
 from pytest_graphbreak.repair.failure import error_kept, user_frames
+from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
 

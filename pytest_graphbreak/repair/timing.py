@@ -11,16 +11,10 @@ from typing import Any, Final
 import torch
 
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import (
-    Capture,
-    CompiledCall,
-    copied,
-    kept,
-    mode,
-    seed,
-    wait,
-)
+from pytest_graphbreak.repair.capture import Capture, CompiledCall, mode
+from pytest_graphbreak.repair.copies import copied, kept
 from pytest_graphbreak.repair.failure import error_kept
+from pytest_graphbreak.repair.steady import seed, wait
 
 Answer = dict[str, Any]
 

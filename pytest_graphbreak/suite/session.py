@@ -220,6 +220,8 @@ class Session:
     def _is_to_write(self, test: TestReport) -> bool:
         if not (self.settings.update or self.settings.record):
             return test.verdict == "lost"  # prune only
+        if test.ungated is not None and test.baseline is None:
+            return False
         return test.record.judged or test.baseline is not None
 
     def _exit_code(self, exitstatus: int) -> int:

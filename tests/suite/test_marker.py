@@ -194,6 +194,15 @@ def test_out():
     assert report["session"]["exit"] == 0
 
 
+def test_what_is_marked_ungated_gets_no_baseline(suite: Suite) -> None:
+    mark = "@pytest.mark.graph_budget(gate=False)\n"
+    write(suite, f"{mark}def test_out():\n    run(broken)\n\ndef test_in():\n    run(broken)\n")
+    suite.run("--graph-budget-record")
+    (written,) = (suite.path / "baselines").rglob("*.yaml")
+    assert "test_in:" in written.read_text()
+    assert "test_out:" not in written.read_text()
+
+
 @pytest.mark.parametrize(
     "said", ["False", "gate='no'", "gated=False", "", "reason=3"], ids=lambda text: text or "empty"
 )

@@ -1,0 +1,74 @@
+"""Copies of the inputs and outputs of a call, without a graph that the program does not have."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+
+def _lazy(tensor: torch.Tensor) -> bool:
+    """Return whether looking at the tensor would make graphs of its own."""
+    return tensor.device.type not in ("cpu", "cuda")
+
+
+def _is_computed(tensor: torch.Tensor) -> bool:
+    """Return whether a lazy tensor has its value, so that a copy on the host makes no graph.
+
+    A tensor that is held is a result of the step that follows: a graph that the program does not
+    have.
+    """
+    library = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    pending = getattr(library, "_check_tensor_need_materialization", None)
+    return pending is not None and not any(pending([tensor]))
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of the arguments for another call, which may change them in place."""
+    return tree_map(_copy, value)
+
+
+def _copy(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+
+
+def kept(value: Any) -> Any:
+    """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
+    return tree_map(
+        lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),
+        value,
+    )
+
+
+def _same(leaf: torch.Tensor) -> torch.Tensor:
+    """Return a copy, or the leaf itself if it has gradients, since its gradient comes later."""
+    return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
+
+
+def snapshot(value: Any) -> Any:
+    """Return the value as it is now, or the value itself if it cannot be copied.
+
+    A lazy tensor that is not computed yet stays as it is.
+    """
+
+    def note(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if _lazy(leaf):
+            return leaf.detach().cpu() if _is_computed(leaf) else leaf
+        return leaf.detach().clone()
+
+    try:
+        return tree_map(note, value)
+    except Exception:
+        return value
+
+
+def leaves_of(value: Any) -> Any:
+    """Return the leaves of a value that pytree can open, such as the outputs of transformers."""
+    leaves, spec = tree_flatten(value)
+    return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]

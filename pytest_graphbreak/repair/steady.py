@@ -1,0 +1,58 @@
+"""What makes two runs of a program comparable: the same random numbers, and finished work."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any, Final
+
+import torch
+
+from pytest_graphbreak.layers.hooks import Patch, beside
+
+
+def seed(number: int = 0) -> None:
+    """Seed torch, Python and numpy, for the same random numbers in every run."""
+    torch.manual_seed(number)
+    random.seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
+
+
+def steady_random() -> None:
+    """Let the device draw the same numbers after a step of torch_xla as without it.
+
+    A step sets the next seed. A compilation contains one, so a program with fewer graphs would draw
+    other inputs than the original, and its results could not be compared.
+    """
+    binding = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    step = getattr(binding, "_xla_step_marker", None)
+    if step is None or step in _steady:
+        return
+    library: Any = binding
+
+    def state(args: tuple[Any, ...]) -> tuple[int, str]:
+        return library._xla_get_rng_seed(args[0]), args[0]
+
+    def put_back(token: tuple[int, str], result: Any) -> None:
+        library._xla_set_rng_seed(*token)
+
+    _steady.append(Patch(library, "_xla_step_marker", beside(state, put_back)).patched)
+
+
+_steady: Final[list[Any]] = []
+"""The step of torch_xla that ``steady_random`` has put in."""
+
+
+def wait(*, pending: bool = True) -> None:
+    """Wait until the device has finished its work; with ``pending`` also what was not begun.
+
+    What a program leaves pending at its end makes no graph, and is counted nowhere.
+    """
+    if "torch_xla" in sys.modules:
+        if pending:
+            sys.modules["torch_xla"].sync(wait=True)
+        else:
+            sys.modules["torch_xla.core.xla_model"].wait_device_ops()
+    elif torch.cuda.is_available():
+        torch.cuda.synchronize()
