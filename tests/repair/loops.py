@@ -492,6 +492,57 @@ def f(x, w):
 """,
         ("torch.ones(2, 2), torch.eye(2) * 0.3", "torch.zeros(1, 2), torch.eye(2)"),
     ),
+    "random steps": (
+        "while x.abs().max() < 3:",
+        """
+def f(x):
+    while x.abs().max() < 3:
+        x = x + torch.randn_like(x)
+    return x
+""",
+        ("torch.zeros(3)", "torch.full((2,), 5.0)"),
+    ),
+    "accept or reject": (
+        "if best < 0.05:",
+        """
+def f(x):
+    best = x.square().sum()
+    for n in range(200):
+        y = x + 0.3 * torch.randn_like(x)
+        new = y.square().sum()
+        if new < best or torch.rand(()) < 0.1:
+            x, best = y, new
+        if best < 0.05:
+            break
+    return x, best, n
+""",
+        ("torch.ones(2)", "torch.zeros(3)"),
+    ),
+    "a draw on one side": (
+        "while x.max() < 4:",
+        """
+def f(x):
+    while x.max() < 4:
+        if x.min() > 1:
+            x = x + torch.rand_like(x)
+        else:
+            x = x * 2
+    return x, torch.rand(())
+""",
+        ("torch.ones(2)", "torch.tensor([0.3, 3.0])"),
+    ),
+    "a draw of an unknown shape": (
+        "while x.sum() < 3:",
+        """
+def f(x):
+    y = None
+    while x.sum() < 3:
+        y = torch.rand(2)
+        x = x + y
+    return x, y
+""",
+        ("torch.zeros(2)",),
+    ),
     "a growing result": (
         "while x.sum() < 9:",
         """
@@ -599,4 +650,5 @@ OPEN: Final = {
     "a return and nothing behind": "no `return` follows it",
     "an integer read back": "Expected cond to be True",
     "a growing result": "shape|size",
+    "a draw of an unknown shape": "draws once more to find the shape of y",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import torch._dynamo.config
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
+from pytest_graphbreak.repair.rewrite.writes import quiet
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.loops import LOOPS, OPEN
@@ -46,6 +49,12 @@ def as_while_loop(name: str) -> str | None:
     return apply(source, "while_loop", Frame("a.py", "f", 0, line))
 
 
+def drawn(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return the result with the random numbers of a seed."""
+    torch.manual_seed(0)
+    return function(*args)
+
+
 @pytest.mark.usefixtures("_compiles_numbers")
 @pytest.mark.parametrize("name", sorted(LOOPS.keys() - OPEN.keys()))
 def test_a_numerical_loop_is_one_graph(name: str) -> None:
@@ -58,7 +67,7 @@ def test_a_numerical_loop_is_one_graph(name: str) -> None:
         args = eval(f"({given},)")
         mine = copy.deepcopy(args)
         with torch.no_grad():
-            wanted, found = plain(*args), run(*mine)
+            wanted, found = drawn(plain, args), drawn(run, mine)
         torch.testing.assert_close((found, mine), (wanted, args))
 
 
@@ -110,6 +119,64 @@ model = torch.compile(Newton(), backend="eager")
 with torch.no_grad():
     model(torch.ones(3))
 """
+
+
+TALKING = """\
+import torch
+
+
+@torch.compile(backend="eager")
+def settle(x):
+    n = 0
+    while x.abs().max() > 0.1:
+        x = x * 0.5
+        n += 1
+        if n % 2:
+            print("round", n, x.max().item())
+    return x
+
+
+with torch.no_grad():
+    settle(torch.ones(3))
+"""
+
+
+def test_a_loop_that_prints_no_longer_does_and_the_patch_says_so(
+    tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(TALKING)
+    (patch,) = (out := search(target, shared)).kept
+    assert patch.title == "the loop became torch.while_loop that writes nothing"
+    assert patch.drops == "`if n % 2:` no longer happens in compiled code"
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("print(x.sum().item())", ""),
+        ("logger.info('%s', float(x[0]))", ""),
+        ("bar.set_postfix(loss=x.item())", ""),
+        ("if x.sum() > 2:\n            print('large')", ""),
+        ("if check(x):\n            print('large')", "\n    if check(x):\n        pass"),
+    ],
+)
+def test_what_only_writes_is_taken_out_of_a_loop(line: str, left: str) -> None:
+    assert ast.unparse(quiet(loop_with(line))) == f"while x.sum() > 1:\n    x = x / 2{left}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["print(check(x))", "print(x.add_(1))", "print(y := x.sum())", "seen.append(x)", "self.log(x)"],
+)
+def test_what_may_raise_change_or_be_read_stays(line: str) -> None:
+    with pytest.raises(UnfitError, match="nothing in it only writes"):
+        quiet(loop_with(line))
+
+
+def loop_with(line: str) -> ast.stmt:
+    return ast.parse(f"while x.sum() > 1:\n        x = x / 2\n        {line}\n").body[0]
 
 
 def rewritten(body: str) -> str | None:

@@ -108,13 +108,19 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose ``torch.while_loop``; torch_xla is known to gain nothing from it."""
+    from pytest_graphbreak.repair.rewrite.writes import written_in_loop
+
     loop, title = Rewrite("while_loop", here), "the loop became torch.while_loop"
     if trial.record.graphs.get("xla"):
         yield SourcePatch(title, (loop,), unfit=_ON_THE_HOST)
         return
+    drops = ""
+    if written := written_in_loop(trial.source(here), here):
+        loop, title = Rewrite("quiet_loop", here), f"{title} that writes nothing"
+        drops = f"`{written[0]}` no longer happens in compiled code"
     if not _reads_later(loop, trial):
-        yield SourcePatch(title, (loop,))
-    yield SourcePatch(f"{title}, its numbers nodes of the graph", (loop, SCALARS))
+        yield SourcePatch(title, (loop,), drops=drops)
+    yield SourcePatch(f"{title}, its numbers nodes of the graph", (loop, SCALARS), drops=drops)
 
 
 def _clamps_otherwise(code: str, trial: Trial) -> bool:

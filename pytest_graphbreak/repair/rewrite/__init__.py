@@ -39,6 +39,7 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
     "later": (later.to_later, (ast.Expr, ast.If)),
     "while_loop": (loops.to_while_loop, (ast.While, ast.For)),
+    "quiet_loop": (loops.to_quiet_loop, (ast.While, ast.For)),
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
 
@@ -57,7 +58,7 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
     if kind in BLOCKS:
         make, kinds = BLOCKS[kind]
         try:
-            fits = found(source, where, kinds, around=kind == "while_loop")
+            fits = found(source, where, kinds, around=kind in ("while_loop", "quiet_loop"))
         except SyntaxError:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]

@@ -37,11 +37,7 @@ def condition(test: ast.expr) -> str:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return f"torch.logical_not({condition(test.operand)})"
     if isinstance(test, ast.BoolOp):
-        name = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
-        first, *rest = map(_part, test.values)
-        for one in rest:
-            first = f"torch.{name}({first}, {one})"
-        return first
+        return _joined(test)
     if isinstance(test, ast.Compare):
         return _compared(test)
     if isinstance(test, ast.Call) and _name(test.func) == "bool" and len(test.args) == 1:
@@ -49,6 +45,21 @@ def condition(test: ast.expr) -> str:
     if (whole := _all_alike(test)) is not None:
         return whole
     return f"{_operand(test, exact=True)}.reshape(()).bool()"
+
+
+def _joined(test: ast.BoolOp) -> str:
+    """Return ``and`` or ``or`` as an op; random numbers are drawn where Python draws them."""
+    both = isinstance(test.op, ast.And)
+    name = "logical_and" if both else "logical_or"
+    joined = _part(test.values[0])
+    for one in test.values[1:]:
+        text = _part(one)
+        if draws([one]):
+            sides = (text, "torch.tensor(False)") if both else ("torch.tensor(True)", text)
+            joined = f"torch.cond({joined}, lambda: {sides[0]}, lambda: {sides[1]})"
+        else:
+            joined = f"torch.{name}({joined}, {text})"
+    return joined
 
 
 def _all_alike(test: ast.expr) -> str | None:
@@ -227,13 +238,26 @@ def _short(node: ast.AST) -> str:
     return ast.unparse(node)[:60]
 
 
-def refuse(nodes: Sequence[ast.stmt]) -> None:
-    """Raise ``UnfitError`` if statements do what no side of an op can do."""
+def draws(nodes: Sequence[ast.AST]) -> str:
+    """Return the first call that draws random numbers, or an empty text."""
+    calls = (node for node in walk(nodes) if isinstance(node, ast.Call))
+    return next((_short(one) for one in calls if getattr(one.func, "attr", "") in RANDOM), "")
+
+
+def without_gradient(names: Sequence[str]) -> str:
+    """Return the check that no gradient is asked for: a backward pass draws again (torch 2.13)."""
+    return f"torch._check(not ({' or '.join(f'{name}.requires_grad' for name in names)}))"
+
+
+def refuse(nodes: Sequence[ast.stmt], *, random: bool = False) -> None:
+    """Raise ``UnfitError`` if statements do what no side of an op can do.
+
+    With ``random``, they may draw random numbers; ``without_gradient`` has to follow.
+    """
+    if not random and (call := draws(nodes)):
+        raise UnfitError(f"`{call}` draws random numbers")
     for node in walk(nodes):
         stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-        draws = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in RANDOM
-        if draws:  # the backward pass of an op draws again (torch 2.13)
-            raise UnfitError(f"`{_short(node)}` draws random numbers")
         if stored or isinstance(node, _LEAVES) or changes_attribute(node):
             raise UnfitError(f"it holds `{_short(node)}`")
 
@@ -254,7 +278,8 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     if all(isinstance(one, ast.Return) and one.value is not None for one in last):
         return _returned_cond(node, place)
     both = [*node.body, *node.orelse]
-    refuse(both)
+    lists = {name for name, value in values(both) if isinstance(value, ast.List | ast.ListComp)}
+    refuse(both, random=not lists)
     names = bound(both)
     out = [name for name in names if name in place.after]
     sides = [set(bound(node.body)), set(bound(node.orelse))]
@@ -269,7 +294,6 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     needed = read(both) | set(out)
     given = [name for name in names if name in place.before and name in needed]
     pack = f"({', '.join(out)},)"
-    lists = {name for name, value in values(both) if isinstance(value, ast.List | ast.ListComp)}
     lines: list[str] = []
     for name, side in (("true", node.body), ("false", node.orelse)):
         result = ", ".join(
@@ -279,7 +303,8 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
         lines += [f"def _when_{name}({', '.join(given)}):", *body, ""]
     operands = f"({', '.join(given)},)" if given else "()"
     test = condition(node.test)
-    return [*lines, f"{pack} = torch.cond({test}, _when_true, _when_false, {operands})"]
+    lines.append(f"{pack} = torch.cond({test}, _when_true, _when_false, {operands})")
+    return [*lines, without_gradient(out)] if draws(both) else lines
 
 
 def _with_else(node: ast.If, place: Surroundings) -> ast.If:

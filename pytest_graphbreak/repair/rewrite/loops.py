@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Final
 
-from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, written
+from pytest_graphbreak.repair.rewrite.branches import (
+    condition,
+    draws,
+    own,
+    refuse,
+    without_gradient,
+    written,
+)
 from pytest_graphbreak.repair.rewrite.leaving import without_return
 from pytest_graphbreak.repair.rewrite.read_back import as_tensors
 from pytest_graphbreak.repair.rewrite.rounds import by_index
@@ -27,6 +34,7 @@ from pytest_graphbreak.repair.rewrite.scope import (
     values,
     walk,
 )
+from pytest_graphbreak.repair.rewrite.writes import quiet
 
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
@@ -76,11 +84,18 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     shaped = [name for name in carried if name in kinds and name not in numbers] + unset
     if not carried:
         raise UnfitError("nothing is changed in it")
+    if shaped and (call := draws(loop.body)):
+        raise UnfitError(f"`{call}` draws once more to find the shape of {shaped[0]}")
     copied = [name for name in in_place if name in carried]
     rounds = {name for name, kind in numbers.items() if kind == "int" and name in carried}
     loop.body = by_index(loop.body, rounds, place.changed)
     lines = _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
     return lines if left is None else [*lines, *left.lines(_STOP, place)]
+
+
+def to_quiet_loop(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Do the same without the statements of the loop that only write. Raises ``UnfitError``."""
+    return to_while_loop(quiet(node), place)
 
 
 def _no_floats(place: Surroundings) -> frozenset[str]:
@@ -178,6 +193,8 @@ def _written(plan: _Plan) -> list[str]:
 def _after(plan: _Plan) -> list[str]:
     """Return the lines after the loop, which make numbers again and copy changed tensors back."""
     lines = [f"{name} = _{name}.copy_({name})" for name in plan.copied]
+    if draws(plan.loop.body):
+        lines.append(without_gradient([name for name in plan.carried if name not in plan.numbers]))
     for name in plan.carried:
         if name == plan.loop.counter and name in plan.place.after:
             lines.append(f"{name} = {name}.item() - 1")
@@ -222,7 +239,7 @@ def _normal(node: ast.stmt, inside: list[ast.stmt], place: Surroundings) -> _Loo
         loop.tests.append(f"torch.logical_not({_STOP})")
         loop.head.append(f"{_STOP} = False")
         loop.reads.add(_STOP)
-    refuse(loop.body)
+    refuse(loop.body, random=True)
     _refuse_growing(loop.body, place)
     if not loop.tests:
         raise UnfitError("no test ends it")

@@ -9,7 +9,6 @@ from typing import Final
 import libcst as cst
 from libcst import matchers as m
 
-from pytest_graphbreak.repair.pure import LEVELS, METHODS
 from pytest_graphbreak.repair.rewrite.line import (
     TIGHT,
     Replacement,
@@ -20,6 +19,7 @@ from pytest_graphbreak.repair.rewrite.line import (
     text_of,
 )
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
+from pytest_graphbreak.repair.rewrite.writes import notes, reads, writes
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
@@ -39,18 +39,6 @@ _CHANGES: Final = m.Call(
 """Matches ``x.clamp_(0)`` and ``torch._check(x)``, which change a tensor or raise."""
 
 
-_WRITES: Final = frozenset(
-    {"warn", "write", "writelines", "flush", "append", "extend", "add_scalar", "set_postfix"}
-    | {*LEVELS, "warning_once", "warning_advice", "set_description", "sleep"}
-)
-"""Methods that write, or note a value; what they raise is not what a program is written for."""
-_READS: Final = METHODS | {"item", "numpy", "cpu", "format", "join", "time", "encode"}
-_BUILTINS: Final = frozenset(
-    {"abs", "bool", "float", "int", "len", "list", "max", "min", "repr", "round", "str", "sum"}
-    | {"tuple", "type"}
-)
-
-
 def only_eager(node: Statement) -> Replacement | None:
     """Put a call that only writes under ``if not torch.compiler.is_compiling():``.
 
@@ -65,26 +53,13 @@ def only_eager(node: Statement) -> Replacement | None:
         return None
     for one in m.findall(call, m.Call()):
         name = text_of(cst.ensure_type(one, cst.Call).func)
-        if not (_only_writes(name) if one is call else _only_reads(name)):
+        if not (writes(name) or notes(name) if one is call else reads(name)):
             raise UnfitError(f"{name} may raise, and compiled code would go on")
     return cst.If(
         test=cst.parse_expression("not torch.compiler.is_compiling()"),
         body=cst.IndentedBlock(body=[node.with_changes(leading_lines=[])]),
         leading_lines=node.leading_lines,
     )
-
-
-def _only_writes(name: str) -> bool:
-    """Return whether a function visibly only writes: ``print``, or a method of an object held."""
-    holder, _, method = name.rpartition(".")
-    return name == "print" or (holder not in ("", "self", "cls") and method in _WRITES)
-
-
-def _only_reads(name: str) -> bool:
-    holder, _, method = name.rpartition(".")
-    if holder in ("", "self", "cls"):
-        return not holder and method in _BUILTINS
-    return name.startswith(("torch.", "math.")) or method in _READS
 
 
 _MADE: Final = m.Call(
