@@ -543,6 +543,169 @@ def f(x):
 """,
         ("torch.zeros(2)",),
     ),
+    "a flag that is a test": (
+        "while not done and n < 50:",
+        """
+def f(x):
+    done, n = False, 0
+    while not done and n < 50:
+        new = x.cos()
+        done = (new - x).abs().max().item() < 1e-3
+        x = new
+        n += 1
+    return x, n, done
+""",
+        ("torch.ones(3)", "torch.tensor([0.739085])", "torch.full((2,), torch.nan)"),
+    ),
+    "a flag that is set": (
+        "while going:",
+        """
+def f(x):
+    going = True
+    while going:
+        x = x * 0.5
+        if x.max() < 0.1:
+            going = False
+    return x
+""",
+        ("torch.ones(3)", "torch.zeros(2)"),
+    ),
+    "an else that raises": (
+        "if x.abs().max() < 1e-2:",
+        """
+def f(x, rounds=40):
+    for n in range(rounds):
+        x = x * 0.5
+        if x.abs().max() < 1e-2:
+            break
+    else:
+        raise RuntimeError(f"not below in {rounds} rounds")
+    return x, n
+""",
+        ("torch.ones(3)", "torch.zeros(2)"),
+    ),
+    "an else that sets": (
+        "if x.abs().max() < 1e-2:",
+        """
+def f(x, rounds=5):
+    for n in range(rounds):
+        x = x * 0.5
+        if x.abs().max() < 1e-2:
+            break
+    else:
+        x = x - 1
+    return x
+""",
+        ("torch.ones(3)", "torch.zeros(2)"),
+    ),
+    "a raise behind": (
+        "if y.abs().max() < 1e-2:",
+        """
+def f(x):
+    for _ in range(40):
+        y = x * 0.5
+        if y.abs().max() < 1e-2:
+            return y
+        _, x = x, y
+    raise ValueError("not below")
+""",
+        ("torch.ones(3)", "torch.zeros(2)"),
+    ),
+    "an index behind and": (
+        "while n < 4 and a[n] == b[n]:",
+        """
+def f(a, b):
+    n = 0
+    while n < 4 and a[n] == b[n]:
+        n += 1
+    return n
+""",
+        ("torch.arange(4), torch.arange(4)", "torch.arange(4), torch.tensor([0, 1, 5, 3])"),
+    ),
+    "a relative limit": (
+        "if delta < tol * max(1.0, abs(size.item())):",
+        """
+def f(x, tol=1e-3):
+    size = x.norm()
+    for n in range(60):
+        x = x.cos() * 3
+        new = x.norm()
+        delta = (new - size).abs().item() / 2
+        size = new
+        if delta < tol * max(1.0, abs(size.item())):
+            break
+    return x, n
+""",
+        ("torch.ones(3)", "torch.tensor([0.0, 100.0])"),
+    ),
+    "in place of what is made": (
+        "while delta > 1e-4:",
+        """
+def f(x, at):
+    delta = torch.tensor(float("inf"))
+    n = 0
+    while delta > 1e-4:
+        flow = torch.zeros(3).scatter_add_(0, at, x)
+        flow += x.sum() / 30
+        new = 0.5 * flow
+        delta = (new - x).abs().sum()
+        x = new
+        n += 1
+        if n >= 20:
+            break
+    return x, n
+""",
+        ("torch.ones(3), torch.tensor([0, 1, 1])", "torch.zeros(3), torch.tensor([2, 2, 2])"),
+    ),
+    "two breaks and a continue": (
+        "if x.max() > 100:",
+        """
+def f(x):
+    for n in range(30):
+        x = x * 1.5
+        if x.min() < 0:
+            x = x + 1
+            continue
+        if x.max() > 100:
+            break
+        x = x - 0.1
+        if x.sum() < 1:
+            x = x * 0
+            break
+    return x, n
+""",
+        ("torch.ones(3)", "torch.full((2,), 0.05)", "torch.tensor([-1.0, 3.0])"),
+    ),
+    "the same return twice": (
+        "if x.max() > 9:",
+        """
+def f(x):
+    for n in range(9):
+        x = x * 2
+        if x.max() > 9:
+            return x, n
+        x = x - 0.5
+        if x.sum() < 0:
+            return x, n
+    return x, n
+""",
+        ("torch.ones(3)", "torch.full((2,), 0.1)", "torch.full((2,), 0.5)"),
+    ),
+    "a step in bounds": (
+        "while y.abs().max() > 1e-3:",
+        """
+def f(x, shrink=0.5):
+    h = 2.0
+    y = x
+    while y.abs().max() > 1e-3:
+        t = h
+        t *= shrink
+        y = y - t * y
+        h = min(1.5 * t, 1.25)
+    return y, h
+""",
+        ("torch.ones(3)", "torch.tensor([100.0, -3.0])"),
+    ),
     "a growing result": (
         "while x.sum() < 9:",
         """

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak.repair.pure import RANDOM, computes
+from pytest_graphbreak.repair.pure import computes
+from pytest_graphbreak.repair.rewrite.conditions import condition, draws, name_of
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -24,148 +25,10 @@ from pytest_graphbreak.repair.rewrite.scope import (
     walk,
 )
 
-_REDUCED: Final = frozenset({"sum", "max", "min", "mean", "norm", "any", "all", "item", "prod"})
-_ASKS: Final = frozenset({"isinstance", "hasattr", "callable", "len", "bool"})
 _LEAVES: Final = (
     *(ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await),
     *(ast.Try, ast.Global, ast.Nonlocal, ast.Delete, ast.NamedExpr, ast.Import, ast.ImportFrom),
 )
-
-
-def condition(test: ast.expr) -> str:
-    """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return f"torch.logical_not({condition(test.operand)})"
-    if isinstance(test, ast.BoolOp):
-        return _joined(test)
-    if isinstance(test, ast.Compare):
-        return _compared(test)
-    if isinstance(test, ast.Call) and _name(test.func) == "bool" and len(test.args) == 1:
-        return condition(test.args[0])
-    if (whole := _all_alike(test)) is not None:
-        return whole
-    return f"{_operand(test, exact=True)}.reshape(()).bool()"
-
-
-def _joined(test: ast.BoolOp) -> str:
-    """Return ``and`` or ``or`` as an op; random numbers are drawn where Python draws them."""
-    both = isinstance(test.op, ast.And)
-    name = "logical_and" if both else "logical_or"
-    joined = _part(test.values[0])
-    for one in test.values[1:]:
-        text = _part(one)
-        if draws([one]):
-            sides = (text, "torch.tensor(False)") if both else ("torch.tensor(True)", text)
-            joined = f"torch.cond({joined}, lambda: {sides[0]}, lambda: {sides[1]})"
-        else:
-            joined = f"torch.{name}({joined}, {text})"
-    return joined
-
-
-def _all_alike(test: ast.expr) -> str | None:
-    """Return a comparison of whole tensors as one op, or None for another expression.
-
-    ``torch.allclose`` and ``torch.equal`` give a bool of Python, which ends the graph.
-    """
-    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
-        return None
-    name, holder = test.func.attr, test.func.value
-    given = test.args if ast.unparse(holder) == "torch" else [holder, *test.args]
-    if name == "allclose":
-        close = ast.Call(ast.parse("torch.isclose", mode="eval").body, given, test.keywords)
-        return f"{ast.unparse(close)}.all()"
-    if name == "equal" and len(given) == 2 and not test.keywords:
-        one, other = (_operand(each, exact=True) for each in given)
-        alike = f"torch.eq({one}, {other}).all()"  # which would broadcast
-        return f"({alike} if {one}.shape == {other}.shape else torch.tensor(False))"
-    return None
-
-
-def _part(test: ast.expr) -> str:
-    """Return one operand of ``and`` or ``or``, which may be a flag or compare two numbers."""
-    if isinstance(test, ast.Compare):
-        text = _compared(test, plain=True)
-        return f"torch.as_tensor({text}).reshape(())"
-    if isinstance(test, ast.Call) and _name(test.func) in _ASKS - {"bool"}:
-        return f"torch.tensor(bool({ast.unparse(test)}))"
-    if isinstance(test, ast.Name | ast.Attribute):  # not as_tensor: a list [0] is true
-        return f"({ast.unparse(test)} | torch.tensor(False)).reshape(()).bool()"
-    return condition(test)
-
-
-def _compared(test: ast.Compare, *, plain: bool = False) -> str:
-    if len(test.ops) != 1:
-        raise UnfitError("a comparison of more than two")
-    sides = [test.left, test.comparators[0]]
-    exact = all(_whole(one) or _is_read(one) for one in sides)
-    texts = [_operand(one, exact=exact) for one in sides]
-    sign = ast.unparse(ast.Compare(ast.Name("a"), test.ops, [ast.Name("b")]))[1:-1]
-    text = f"{texts[0]}{sign}{texts[1]}"
-    scalar = all(isinstance(one, ast.Constant) or reduced(one) for one in sides)
-    if plain or (scalar and any(map(reduced, sides))):
-        return text
-    return f"({text}).reshape(())"
-
-
-def _whole(node: ast.expr) -> bool:
-    """Return whether a node is a number that all floating types represent exactly.
-
-    Python compares with it in the same way as tensors of any type do.
-    """
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    number = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(number, int | float) and abs(number) <= 128 and number * 2 == int(number * 2)
-
-
-def _operand(node: ast.expr, *, exact: bool) -> str:
-    """Return the tensor behind an expression that reads its number.
-
-    If not ``exact``, it is converted to double, because Python compares the number as one.
-    """
-    value = read_from(node)
-    if isinstance(node, ast.Call) and value is None and _is_read(node):
-        return f"{_operand(node.args[0], exact=exact)}.abs()"
-    if value is None:
-        text = ast.unparse(node)
-        simple = isinstance(
-            node, ast.Name | ast.Call | ast.Attribute | ast.Subscript | ast.Constant
-        )
-        return text if simple else f"({text})"
-    text = _operand(value, exact=True)
-    return text if exact else f"{text}.double()"
-
-
-def read_from(node: ast.expr) -> ast.expr | None:
-    """Return ``t`` of ``t.item()`` or ``float(t)``, or None for anything else."""
-    if not isinstance(node, ast.Call) or node.keywords:
-        return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
-        return node.func.value
-    one = node.args[0] if len(node.args) == 1 else None
-    return None if _name(node.func) != "float" or isinstance(one, ast.Constant) else one
-
-
-def _is_read(node: ast.expr) -> bool:
-    """Return whether a number is read from a tensor, or the absolute value of one that is."""
-    if isinstance(node, ast.Call) and _name(node.func) == "abs" and len(node.args) == 1:
-        node = node.args[0]
-    return read_from(node) is not None
-
-
-def reduced(node: ast.expr) -> bool:
-    """Return whether a node is a call that gives a tensor without dimensions: ``x.sum()``."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _REDUCED
-        and not node.args
-        and not node.keywords
-    )
-
-
-def _name(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -226,22 +89,16 @@ def _set(node: ast.stmt) -> tuple[str, ast.expr | None]:
     """Return the name that a statement sets and the value; the name is empty for a ``return``."""
     if isinstance(node, ast.Return):
         return "", node.value
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and _name(node.targets[0]):
-        return _name(node.targets[0]), node.value
-    if isinstance(node, ast.AugAssign) and _name(node.target):
-        name = _name(node.target)
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and name_of(node.targets[0]):
+        return name_of(node.targets[0]), node.value
+    if isinstance(node, ast.AugAssign) and name_of(node.target):
+        name = name_of(node.target)
         return name, ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
     raise UnfitError("a side does more than set one name")
 
 
 def _short(node: ast.AST) -> str:
     return ast.unparse(node)[:60]
-
-
-def draws(nodes: Sequence[ast.AST]) -> str:
-    """Return the first call that draws random numbers, or an empty text."""
-    calls = (node for node in walk(nodes) if isinstance(node, ast.Call))
-    return next((_short(one) for one in calls if getattr(one.func, "attr", "") in RANDOM), "")
 
 
 def without_gradient(names: Sequence[str]) -> str:
@@ -310,7 +167,8 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
 def _with_else(node: ast.If, place: Surroundings) -> ast.If:
     """Return ``if t: return a``, followed by ``return b``, with an ``else`` for the latter."""
     leaves = isinstance(node.body[-1], ast.Return) and not node.orelse
-    return ast.If(node.test, node.body, [place.then]) if leaves and place.then else node
+    then = place.then if isinstance(place.then, ast.Return) else None
+    return ast.If(node.test, node.body, [then]) if leaves and then is not None else node
 
 
 def _returned_cond(node: ast.If, place: Surroundings) -> list[str]:
@@ -413,12 +271,19 @@ def to_check(node: ast.stmt, place: Surroundings) -> list[str]:
     if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
         raise UnfitError("it is no `if` with one statement")
     only = node.body[0]
-    if not isinstance(only, ast.Raise) or only.exc is None:
+    if not isinstance(only, ast.Raise):
         raise UnfitError("it raises nothing")
-    words: object = "a check failed"
-    if isinstance(only.exc, ast.Call) and only.exc.args:
-        first = only.exc.args[0]
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            words = first.value
-    test = condition(node.test)
-    return [f"torch._assert_async(torch.logical_not({test}), {words!r})"]
+    return [checked(f"torch.logical_not({condition(node.test)})", only)]
+
+
+def checked(test: str, node: ast.Raise) -> str:
+    """Return the check of a bool tensor that fails with the words of a ``raise``."""
+    if node.exc is None:
+        raise UnfitError("it raises nothing")
+    words = "'a check failed'"
+    if isinstance(node.exc, ast.Call) and node.exc.args:
+        first = node.exc.args[0]
+        text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+        if text or isinstance(first, ast.JoinedStr):
+            words = ast.unparse(first)
+    return f"torch._assert_async({test}, {words})"

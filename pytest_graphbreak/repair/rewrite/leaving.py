@@ -6,7 +6,7 @@ import ast
 import copy
 from dataclasses import dataclass
 
-from pytest_graphbreak.repair.rewrite.branches import returned
+from pytest_graphbreak.repair.rewrite.branches import checked, returned
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, walk
 
 
@@ -14,26 +14,29 @@ from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, wal
 class LeftLoop:
     """A loop that only breaks, with what is returned behind it.
 
-    ``inside`` is what the loop returned. ``behind`` is what is returned if the loop ends otherwise,
-    or None if it cannot, or returns the same.
+    ``inside`` is what the loop returned. ``behind`` is what is returned, or raised, if the loop
+    ends otherwise, or None if it cannot, or returns the same.
     """
 
     loop: ast.For | ast.While
     inside: ast.expr
-    behind: ast.expr | None
+    behind: ast.expr | ast.Raise | None
 
     @property
     def values(self) -> list[ast.expr]:
         """The values that are returned, one or both."""
-        return [self.inside] if self.behind is None else [self.inside, self.behind]
+        return [self.inside, *([self.behind] if isinstance(self.behind, ast.expr) else ())]
 
     def lines(self, stop: str, place: Surroundings) -> list[str]:
         """Return the lines behind the loop, where the tensor ``stop`` tells whether it was left.
 
         Raises ``UnfitError``.
         """
+        last = f"return {ast.unparse(self.inside)}"
+        if isinstance(self.behind, ast.Raise):
+            return [checked(stop, self.behind), last]
         if self.behind is None:
-            return [f"return {ast.unparse(self.inside)}"]
+            return [last]
         return returned(stop, ((), ()), (self.inside, self.behind), place)
 
 
@@ -47,17 +50,28 @@ def without_return(node: ast.stmt, place: Surroundings) -> LeftLoop | None:
     returns = [one for one in walk(node.body) if isinstance(one, ast.Return)]
     if not returns:
         return None
-    changed = copy.deepcopy(node)
-    ways = [one.body for one in changed.body if isinstance(one, ast.If)]
-    last = next((one for one in ways if isinstance(one[-1], ast.Return)), None)
     inside = returns[0].value
-    if len(returns) > 1 or last is None or inside is None:
+    changed = copy.deepcopy(node)
+    if inside is None or _become_breaks(changed.body) < len(returns):
         raise UnfitError(f"it holds `{ast.unparse(returns[0])[:60]}`")
-    last[-1] = ast.copy_location(ast.Break(), last[-1])
+    for one in returns[1:]:
+        if ast.unparse(one) != ast.unparse(returns[0]):
+            raise UnfitError("it returns different things in more than one place")
     always = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
-    behind = place.then.value if place.then is not None and not always else None
+    then = place.then if not always else None
+    behind = then.value if isinstance(then, ast.Return) else then
     if behind is None and not always:
         raise UnfitError(f"no `return` follows it, and it holds `{ast.unparse(returns[0])[:60]}`")
     if behind is not None and ast.unparse(behind) == ast.unparse(inside):
         behind = None
     return LeftLoop(changed, inside, behind)
+
+
+def _become_breaks(body: list[ast.stmt]) -> int:
+    """Turn each ``return`` at the end of an ``if`` into a ``break``, and return how many."""
+    found = 0
+    for one in body:
+        if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Return):
+            one.body[-1] = ast.copy_location(ast.Break(), one.body[-1])
+            found += 1
+    return found

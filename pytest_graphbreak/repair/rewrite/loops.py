@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
 
-from pytest_graphbreak.repair.rewrite.branches import (
-    condition,
-    draws,
-    own,
-    refuse,
-    without_gradient,
-    written,
-)
+from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
+from pytest_graphbreak.repair.rewrite.conditions import Chosen, draws
+from pytest_graphbreak.repair.rewrite.kinds import is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
-from pytest_graphbreak.repair.rewrite.read_back import as_tensors
-from pytest_graphbreak.repair.rewrite.rounds import by_index
+from pytest_graphbreak.repair.rewrite.normal import STOP, Loop, normal
+from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -32,26 +27,12 @@ from pytest_graphbreak.repair.rewrite.scope import (
     changed,
     read,
     values,
-    walk,
 )
 from pytest_graphbreak.repair.rewrite.writes import quiet
 
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
-_STOP: Final = "_stop"
-
-
-@dataclass(slots=True)
-class _Loop:
-    """A loop in the normal form ``while tests: body``, with the lines that set it up."""
-
-    tests: list[str]
-    body: list[ast.stmt]
-    head: list[str] = field(default_factory=list)
-    reads: set[str] = field(default_factory=set)
-    counter: str = ""
-    """The name in ``for counter in range(...)``; at the end it is one more than in Python."""
 
 
 def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -62,35 +43,18 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     left = without_return(node, place)
     if left is not None:
         node, place = left.loop, replace(place, after=place.after | read(left.values))
-    body, read_back = as_tensors(getattr(node, "body", []), _no_floats(place))
-    loop = _normal(node, body, place)
-    names = bound(loop.body)
-    before = place.before | ({loop.counter: ast.Constant(0)} if loop.counter else {})
-    stopped = _STOP in loop.reads
-    if stopped:
-        before |= {_STOP: ast.Constant(value=False)}
-    kinds = {name: kind for name in names if (kind := _kind(before.get(name))) is not None}
-    kinds |= dict.fromkeys(read_back & kinds.keys(), "float")
-    numbers = _numbers(loop.body, kinds, read_back)
-    in_place = _in_place(loop.body, kinds, numbers, place)
-    loop.body = [_AsNew(kinds).visit(copy.deepcopy(one)) for one in loop.body]
-    later = place.after | loop.reads
-    carried = [
-        name
-        for name in names
-        if name in later or (name in before and not _is_set_first(name, loop.body))
-    ]
-    unset = [name for name in carried if name not in before or _is_none(before[name])]
-    shaped = [name for name in carried if name in kinds and name not in numbers] + unset
-    if not carried:
-        raise UnfitError("nothing is changed in it")
-    if shaped and (call := draws(loop.body)):
-        raise UnfitError(f"`{call}` draws once more to find the shape of {shaped[0]}")
-    copied = [name for name in in_place if name in carried]
-    rounds = {name for name, kind in numbers.items() if kind == "int" and name in carried}
-    loop.body = by_index(loop.body, rounds, place.changed)
-    lines = _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
-    return lines if left is None else [*lines, *left.lines(_STOP, place)]
+    body, read_back = as_tensors(getattr(node, "body", []), _no_floats(node, place))
+    loop = normal(node, body, place)
+    held = _held(loop, read_back, place)
+    in_place = _in_place(loop.body, held, place)
+    changes = (_AsNew(held.plain), Chosen(held.varying), AsFlags(held.flags))
+    for change in changes:
+        loop.body = [change.visit(copy.deepcopy(one)) for one in loop.body]
+    plan = _plan(loop, held, place, in_place)
+    rounds = {one for one, kind in held.numbers.items() if kind == "int" and one in plan.carried}
+    loop.choose(rounds, place)
+    lines = [*_written(plan), *loop.behind(place)]
+    return lines if left is None else [*lines, *left.lines(STOP, place)]
 
 
 def to_quiet_loop(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -98,18 +62,74 @@ def to_quiet_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     return to_while_loop(quiet(node), place)
 
 
-def _no_floats(place: Surroundings) -> frozenset[str]:
+def _no_floats(node: ast.stmt, place: Surroundings) -> frozenset[str]:
     """Return the names that no loop may use for a number that it reads from a tensor.
 
-    If the loop does not run once, they are still something else after it.
+    They are something else if it reads them first, or after it if it does not run once.
     """
+    body: list[ast.stmt] = getattr(node, "body", [])
     return frozenset(
         name
         for name, value in place.before.items()
-        if not _is_none(value)
-        and (kind := _kind(value)) != "float"
-        and (kind is None or name in place.after)
+        if not is_none(value)
+        and (found := kind(value)) != "float"
+        and ((found is None and not _is_set_first(name, body)) or name in place.after)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the names hold that a loop sets."""
+
+    before: dict[str, ast.expr | None]
+    kinds: dict[str, str]
+    """Those that begin as numbers, with the kind of these."""
+    numbers: dict[str, str]
+    """Those that are numbers throughout: they become tensors of that kind."""
+    inner: set[str]
+    """Numbers that are local to the loop."""
+    flags: frozenset[str]
+
+    @property
+    def plain(self) -> set[str]:
+        """The names that ``n += 1`` gives a new value: no tensor is changed in place by it."""
+        return {*self.kinds, *self.inner}
+
+    @property
+    def varying(self) -> set[str]:
+        """The numbers that are tensors inside of the loop."""
+        return {*self.numbers, *self.inner}
+
+
+def _held(loop: Loop, read_back: frozenset[str], place: Surroundings) -> _Held:
+    names = bound(loop.body)
+    before = dict(place.before)
+    before |= {loop.counter: ast.Constant(0)} if loop.counter else {}
+    before |= {STOP: ast.Constant(value=False)} if loop.stops else {}
+    tests = flags(loop.body, before) | ({STOP} if loop.stops else set())
+    kinds = {name: found for name in names if (found := kind(before.get(name))) is not None}
+    kinds |= dict.fromkeys(read_back & kinds.keys(), "float")
+    tensors = dict.fromkeys(read_back, "float") | dict.fromkeys(tests, "int")
+    numbers, inner = that_stay(loop.body, kinds, tensors, before)
+    return _Held(before, kinds, numbers, inner, tests)
+
+
+def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str]) -> _Plan:
+    """Return what a loop carries, and how each value begins. Raises ``UnfitError``."""
+    before, later = held.before, place.after | loop.reads
+    carried = [
+        name
+        for name in bound(loop.body)
+        if name in later or (name in before and not _is_set_first(name, loop.body))
+    ]
+    unset = [name for name in carried if name not in before or is_none(before[name])]
+    shaped = [name for name in carried if name in held.kinds and name not in held.numbers] + unset
+    if not carried:
+        raise UnfitError("nothing is changed in it")
+    if shaped and (call := draws(loop.body)):
+        raise UnfitError(f"`{call}` draws once more to find the shape of {shaped[0]}")
+    copied = [name for name in in_place if name in carried]
+    return _Plan(loop, place, carried, held.numbers, shaped, unset, copied)
 
 
 class _AsNew(ast.NodeTransformer):
@@ -138,7 +158,7 @@ class _AsNew(ast.NodeTransformer):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    loop: _Loop
+    loop: Loop
     place: Surroundings
     carried: list[str]
     numbers: dict[str, str]
@@ -162,13 +182,13 @@ def _written(plan: _Plan) -> list[str]:
     )
     body = written(loop.body, inner)
     results = ", ".join(own(name, loop.body) for name in carried)
-    tests = loop.tests[0]
-    for one in loop.tests[1:]:
+    tests, *more = loop.tests()
+    for one in more:
         tests = f"torch.logical_and({tests}, {one})"
     lines = [
         "from torch._higher_order_ops.while_loop import while_loop",
         *loop.head,
-        *([f"torch._check({loop.tests[0]})"] if loop.counter in plan.place.after else ()),
+        *([f"torch._check({loop.bound})"] if loop.counter in plan.place.after else ()),
         *(f"_{name} = {name}" for name in plan.copied),
         f"def _goes_on({given}):",
         f"    return {tests}",
@@ -211,166 +231,32 @@ def _first(name: str, start: str, plan: _Plan) -> str:
 
 
 def _start(name: str, plan: _Plan) -> str:
-    number = plan.carried.index(name)
+    at = plan.carried.index(name)
     if name in plan.unset:
-        return f"torch.zeros_like(_first[{number}])"
+        return f"torch.zeros_like(_first[{at}])"
     if name in plan.shaped:
-        return f"torch.full_like(_first[{number}], {name})"
+        return f"torch.full_like(_first[{at}], {name})"
     before = plan.place.before.get(name)
     if isinstance(before, ast.Call) and ast.unparse(before.func) in _CONSTANT:
         return f"torch.empty_like({name}).copy_({name})"
     if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # inputs may not alias
         return f"{name}.clone()"
-    kind = plan.numbers.get(name)
-    return name if kind is None else _NUMBERS[kind].format(name)
+    number = plan.numbers.get(name)
+    return name if number is None else _NUMBERS[number].format(name)
 
 
-def _normal(node: ast.stmt, inside: list[ast.stmt], place: Surroundings) -> _Loop:
-    """Return a loop with another body in normal form, with a flag for its ``break``."""
-    if not isinstance(node, ast.While | ast.For) or node.orelse:
-        raise UnfitError("it has an `else`")
-    body, stop = _without_break(inside, place)
-    if isinstance(node, ast.While):
-        always = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        loop = _Loop([] if always else [condition(node.test)], body, reads=read([node.test]))
-    else:
-        loop = _counted(node, body)
-    if stop:
-        loop.tests.append(f"torch.logical_not({_STOP})")
-        loop.head.append(f"{_STOP} = False")
-        loop.reads.add(_STOP)
-    refuse(loop.body, random=True)
-    _refuse_growing(loop.body, place)
-    if not loop.tests:
-        raise UnfitError("no test ends it")
-    return loop
-
-
-def _refuse_growing(body: Sequence[ast.stmt], place: Surroundings) -> None:
-    """Raise ``UnfitError`` if a list from before the loop gets longer in it."""
-    for node in walk(body):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "extend", "insert", "pop")
-            and isinstance(node.func.value, ast.Name)
-            and node.func.value.id in place.before
-        ):
-            raise UnfitError(f"`{ast.unparse(node)[:60]}`: what it carries has a fixed size")
-
-
-def _counted(node: ast.For, body: list[ast.stmt]) -> _Loop:
-    """Return ``for i in range(a, b)`` as a loop with its own counter."""
-    call = node.iter
-    if (
-        not isinstance(node.target, ast.Name)
-        or not isinstance(call, ast.Call)
-        or ast.unparse(call.func) != "range"
-        or len(call.args) not in (1, 2)
-    ):
-        raise UnfitError(f"it goes over `{ast.unparse(call)[:60]}`")
-    name = node.target.id
-    if name in bound(body):
-        raise UnfitError(f"{name} is set in it")
-    start = "0" if len(call.args) == 1 else ast.unparse(call.args[0])
-    name = name if name != "_" else "_round"
-    step = ast.parse(f"{name} = {name} + 1").body[0]
-    head = [f"{name} = {start}", f"_end = {ast.unparse(call.args[-1])}"]
-    return _Loop([f"{name} < _end"], [*body, step], head, {name}, name)
-
-
-def _without_break(body: list[ast.stmt], place: Surroundings) -> tuple[list[ast.stmt], bool]:
-    """Return the body with a flag for ``if t: break``, and whether there is one."""
-    at = [number for number, one in enumerate(body) if isinstance(one, ast.If) and _breaks(one)]
-    if not at:
-        return body, False
-    number = at[0]
-    leave = body[number]
-    assert isinstance(leave, ast.If)
-    if len(at) > 1 or leave.orelse:
-        raise UnfitError("it breaks in more than one place")
-    flag = ast.parse(f"{_STOP} = {condition(leave.test)}").body
-    chosen, rest = leave.body[:-1], body[number + 1 :]
-    after: list[ast.stmt] = []
-    if rest or chosen:
-        test = ast.Name(_STOP, ast.Load())
-        if not chosen:
-            after = [ast.If(ast.UnaryOp(ast.Not(), test), rest, [])]
-        else:
-            after = [ast.If(test, chosen, rest)]
-    return [*body[:number], *flag, *after], True
-
-
-def _breaks(node: ast.If) -> bool:
-    return isinstance(node.body[-1], ast.Break)
-
-
-def _in_place(
-    body: Sequence[ast.stmt], kinds: dict[str, str], numbers: dict[str, str], place: Surroundings
-) -> list[str]:
+def _in_place(body: Sequence[ast.stmt], held: _Held, place: Surroundings) -> list[str]:
     """Return the tensors from before the loop that it changes in place. Raises ``UnfitError``."""
     reassigned = {name for name, _ in values(body)}
     other = {value.id for _, value in values(body) if isinstance(value, ast.Name)}
     for name in changed(body):
-        if name in other and name not in numbers:
+        if name in other and name not in held.varying:
             raise UnfitError(f"{name} has another name and is changed in place")
-    found = [name for name in changed(body) if name in place.before and name not in kinds]
+    found = [name for name in changed(body) if name in place.before and name not in held.plain]
     for name in found:
         if name in reassigned:
             raise UnfitError(f"{name} is set again and changed in place")
     return found
-
-
-def _kind(value: ast.expr | None) -> str | None:
-    """Return ``int`` or ``float`` if an expression has the form of a Python number, else None."""
-    if isinstance(value, ast.UnaryOp):
-        value = value.operand
-    if isinstance(value, ast.Constant):
-        name = type(value.value).__name__
-        return {"bool": "int"}.get(name, name) if name in ("bool", "int", "float") else None
-    text = ast.unparse(value) if value is not None else ""
-    if text in ("math.inf", "torch.inf", "np.inf", "math.pi") or text.startswith("float("):
-        return "float"
-    return "int" if text.startswith(("len(", "int(")) else None
-
-
-def _is_none(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
-
-
-def _numbers(
-    body: Sequence[ast.stmt], kinds: dict[str, str], read_back: Collection[str]
-) -> dict[str, str]:
-    """Return those of the names in ``kinds`` that stay numbers, whatever the loop does.
-
-    ``read_back`` are floats that it reads from tensors.
-    """
-    numbers = {**kinds, **dict.fromkeys(read_back, "float")}
-    steps = [(name, value) for name, value in values(body) if name in kinds.keys() - read_back]
-    steps += [
-        (node.target.id, node.value)
-        for node in walk(body)
-        if isinstance(node, ast.AugAssign)
-        and isinstance(node.target, ast.Name)
-        and node.target.id in kinds
-    ]
-    while True:
-        lost = {
-            name
-            for name, value in steps
-            if name in numbers and name != _STOP and not _is_number(value, numbers)
-        }
-        if not lost:
-            return numbers
-        numbers = {name: kind for name, kind in numbers.items() if name not in lost}
-
-
-def _is_number(value: ast.expr | None, numbers: dict[str, str]) -> bool:
-    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
-    return value is not None and all(
-        isinstance(node, allowed) or (isinstance(node, ast.Name) and node.id in numbers)
-        for node in ast.walk(value)
-    )
 
 
 def _is_set_first(name: str, body: Sequence[ast.stmt]) -> bool:

@@ -12,6 +12,11 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.source import DEFINITIONS, Function, alike, functions, lines
 
 _SCOPES: Final = (*DEFINITIONS, ast.Lambda)
+_KINDS: Final = ("empty", "full", "ones", "rand", "randn", "zeros")
+_MAKES: Final = frozenset(
+    {"clone", "eye", *_KINDS, *(f"{one}_like" for one in _KINDS), *(f"new_{one}" for one in _KINDS)}
+)
+"""Functions whose result is a tensor that nothing else holds."""
 _LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
 
 
@@ -26,7 +31,7 @@ class Surroundings:
     ``before`` maps the names that are bound before it to their last value (None if it is unknown),
     ``after`` holds the names that are read after it, and ``changed`` those that are changed in
     place after it. A branch inside it that reads one of ``tensors`` has to become an op as well.
-    ``then`` is the ``return`` that follows it directly.
+    ``then`` is the ``return`` or the ``raise`` that follows it directly.
     """
 
     text: Sequence[str]
@@ -34,7 +39,7 @@ class Surroundings:
     after: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     tensors: frozenset[str] = frozenset()
-    then: ast.Return | None = None
+    then: ast.Return | ast.Raise | None = None
 
     def source(self, node: ast.stmt) -> list[str]:
         """Return the lines of a statement as they are written, without their indentation."""
@@ -82,8 +87,13 @@ def changed(nodes: Sequence[ast.AST]) -> list[str]:
 
 
 def changes_attribute(node: ast.AST) -> bool:
-    """Return whether a node changes in place what an object holds: ``self.x[0] = 1``."""
+    """Return whether a node changes in place what an object holds: ``self.x[0] = 1``.
+
+    A tensor that is made there, ``torch.zeros(3).add_(1)``, is held by nothing else.
+    """
     target = _changed(node)
+    if isinstance(target, ast.Call) and getattr(target.func, "attr", "") in _MAKES:
+        return False
     return target is not None and not isinstance(target, ast.Name)
 
 
@@ -158,19 +168,22 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
         before,
         after=frozenset(read(names)),
         changed=frozenset(changed(after)),
-        then=_return_after(node, function),
+        then=_end_after(node, function),
     )
 
 
-def _return_after(node: ast.stmt, function: Function) -> ast.Return | None:
-    """Return the ``return`` of a value that follows a statement in its block, or None."""
+def _end_after(node: ast.stmt, function: Function) -> ast.Return | ast.Raise | None:
+    """Return the ``return`` of a value, or ``raise``, that follows a statement in its block."""
     for one in ast.walk(function):
         for name in ("body", "orelse", "finalbody"):
             block = getattr(one, name, None)
             if isinstance(block, list) and node in block[:-1]:
                 following = block[block.index(node) + 1]
-                gives = isinstance(following, ast.Return) and following.value is not None
-                return following if gives else None
+                if isinstance(following, ast.Raise) or (
+                    isinstance(following, ast.Return) and following.value is not None
+                ):
+                    return following
+                return None
     return None
 
 

@@ -1,0 +1,77 @@
+"""Tells which names of a loop hold Python numbers, whatever it does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from pytest_graphbreak.repair.rewrite.scope import values, walk
+
+_KEEP: Final = frozenset({"abs", "float", "int", "max", "min"})
+"""Functions that give a number for numbers."""
+
+
+def kind(value: ast.expr | None) -> str | None:
+    """Return ``int`` or ``float`` if an expression has the form of a Python number, else None."""
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    if isinstance(value, ast.Constant):
+        name = type(value.value).__name__
+        return {"bool": "int"}.get(name, name) if name in ("bool", "int", "float") else None
+    text = ast.unparse(value) if value is not None else ""
+    if text in ("math.inf", "torch.inf", "np.inf", "math.pi") or text.startswith("float("):
+        return "float"
+    return "int" if text.startswith(("len(", "int(")) else None
+
+
+def is_none(value: ast.expr | None) -> bool:
+    """Return whether an expression is ``None``."""
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def that_stay(
+    body: Sequence[ast.stmt],
+    kinds: Mapping[str, str],
+    tensors: Mapping[str, str],
+    before: Mapping[str, ast.expr | None],
+) -> tuple[dict[str, str], set[str]]:
+    """Return those of the names in ``kinds`` that stay numbers, and the numbers local to a loop.
+
+    ``tensors`` are names that it makes tensors of, with the kind of their numbers, and ``before``
+    has the values that it begins with.
+    """
+    steps = [(name, value) for name, value in _steps(body) if name not in tensors]
+    set_there = {name for name, _ in steps}
+    known = {name for name, value in before.items() if kind(value) and name not in set_there}
+    found = {*kinds, *tensors, *(set_there - before.keys())}
+    while lost := {
+        name for name, value in steps if name in found and not _is_number(value, found | known)
+    }:
+        found -= lost
+    numbers = {name: one for name, one in (*kinds.items(), *tensors.items()) if name in found}
+    return numbers, found - numbers.keys()
+
+
+def _steps(body: Sequence[ast.stmt]) -> list[tuple[str, ast.expr | None]]:
+    """Return the names that statements set or change, each with what it gets, or changes by."""
+    changes = [
+        (node.target.id, node.value)
+        for node in walk(body)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    ]
+    return [*values(body), *changes]
+
+
+def _is_number(value: ast.expr | None, known: Collection[str]) -> bool:
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
+    if value is None:
+        return False
+    for node in ast.walk(value):
+        called = (
+            isinstance(node, ast.Call) and ast.unparse(node.func) in _KEEP and not node.keywords
+        )
+        named = isinstance(node, ast.Name) and node.id in {*known, *_KEEP}
+        if not (isinstance(node, allowed) or called or named):
+            return False
+    return True
