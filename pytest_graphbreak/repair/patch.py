@@ -57,11 +57,8 @@ class SourcePatch:
     """The cost of the patch, for the report."""
     unfit: str = ""
     """Why it is not tried, for the report."""
-
-    @property
-    def changes_errors(self) -> bool:
-        """Return whether the program's own exceptions may become others, as ``drops`` says."""
-        return any(isinstance(edit, Rewrite) and edit.kind == "check" for edit in self.edits)
+    changes_errors: bool = False
+    """Whether the program's own exceptions may become others, as ``drops`` says."""
 
     @property
     def key(self) -> tuple[Edit, ...]:

@@ -706,6 +706,141 @@ def f(x, shrink=0.5):
 """,
         ("torch.ones(3)", "torch.tensor([100.0, -3.0])"),
     ),
+    "a search along a line": (
+        "if g.norm() < 1e-3:",
+        """
+def f(x, shrink=0.5):
+    w = x
+    loss = w.dot(w)
+    h = 8.0
+    evals = 0
+    for step in range(20):
+        g = 2 * w
+        if g.norm() < 1e-3:
+            break
+        t = h
+        new = w - t * g
+        loss_new = new.dot(new)
+        evals += 1
+        while loss_new > loss - 1e-4 * t * g.dot(g):
+            t *= shrink
+            new = w - t * g
+            loss_new = new.dot(new)
+            evals += 1
+        w, loss = new, loss_new
+        h = min(2.0 * t, 64.0)
+    return w, loss, step, evals
+""",
+        ("torch.ones(3, dtype=torch.float64)", "torch.tensor([3.0, -7.0], dtype=torch.float64)"),
+    ),
+    "a loop with a break in a loop": (
+        "while x.abs().max() > 1e-2:",
+        """
+def f(x):
+    n = 0
+    while x.abs().max() > 1e-2:
+        t = 1.0
+        for _ in range(10):
+            y = x - t * x
+            if y.norm() < 0.9 * x.norm():
+                break
+            t = t / 2
+        x = y
+        n += 1
+    return x, n
+""",
+        ("torch.ones(2, dtype=torch.float64)", "torch.zeros(2, dtype=torch.float64)"),
+    ),
+    "a text that grows": (
+        "if done.all():",
+        """
+def f(h, w):
+    ids = torch.zeros(h.shape[0], 1, dtype=torch.long)
+    done = torch.zeros(h.shape[0], dtype=torch.bool)
+    for _ in range(8):
+        h = torch.tanh(h @ w + ids[:, -1].unsqueeze(1))
+        token = h.argmax(-1)
+        ids = torch.cat([ids, token[:, None]], dim=1)
+        done = done | (token == 2)
+        if done.all():
+            break
+    return ids, (ids != 2).sum(1)
+""",
+        (
+            "torch.eye(3)[:2], torch.eye(3).roll(1, 0) * 2",
+            "torch.eye(3), -torch.eye(3)",
+            "torch.eye(3)[2:], torch.eye(3)",
+        ),
+    ),
+    "beams that grow": (
+        "while not done.all() and n < limit:",
+        """
+def f(logits, limit=6):
+    beams = logits.shape[0]
+    seqs = torch.zeros(beams, 1, dtype=torch.long)
+    scores = torch.arange(beams).to(logits.dtype)
+    done = torch.zeros(beams, dtype=torch.bool)
+    n = 0
+    while not done.all() and n < limit:
+        scores, best = (scores[:, None] + logits[seqs[:, -1]]).view(-1).topk(beams)
+        parent = best // logits.shape[1]
+        token = best % logits.shape[1]
+        seqs = torch.cat((seqs[parent], token.unsqueeze(1)), 1)
+        done = done[parent] | (token == 0)
+        n += 1
+    return seqs, scores, n
+""",
+        (
+            "torch.arange(9.0).reshape(3, 3).sin().log_softmax(-1)",
+            "torch.arange(9.0).reshape(3, 3).cos().log_softmax(-1)",
+        ),
+    ),
+    "a row that grows": (
+        "while x[-1] > 0.1 and n < 20:",
+        """
+def f(x):
+    n = 0
+    while x[-1] > 0.1 and n < 20:
+        x = torch.cat([x, x[-1:] * 0.5])
+        n += 1
+    return x
+""",
+        ("torch.ones(2)", "torch.zeros(3)"),
+    ),
+    "a text up to a size": (
+        "while not (ids[:, -1:] == 2).all() and ids.size(1) < limit:",
+        """
+def f(ids, limit=5):
+    while not (ids[:, -1:] == 2).all() and ids.size(1) < limit:
+        new = (ids[:, -1:] * 2 + ids.shape[1]) % 3
+        ids = torch.cat([ids, new], dim=1)
+    return ids, ids.shape[1]
+""",
+        ("torch.zeros(2, 1, dtype=torch.long)", "torch.full((1, 1), 2)", "torch.ones(1, 7)"),
+    ),
+    "a text that is read whole": (
+        "if token == 2:",
+        """
+def f(ids):
+    for _ in range(8):
+        token = (ids.sum() + 1) % 3
+        ids = torch.cat([ids, token.reshape(1)])
+        if token == 2:
+            break
+    return ids
+""",
+        ("torch.zeros(1, dtype=torch.long)",),
+    ),
+    "a text without an end": (
+        "while ids[-1] != 2:",
+        """
+def f(ids):
+    while ids[-1] != 2:
+        ids = torch.cat([ids, (ids[-1:] + 1) % 3])
+    return ids
+""",
+        ("torch.zeros(1, dtype=torch.long)",),
+    ),
     "a growing result": (
         "while x.sum() < 9:",
         """
@@ -812,6 +947,8 @@ OPEN: Final = {
     "a history": "append.* has a fixed size",
     "a return and nothing behind": "no `return` follows it",
     "an integer read back": "Expected cond to be True",
-    "a growing result": "shape|size",
+    "a growing result": "nothing says how often",
+    "a text that is read whole": "`ids` has another size in each round",
+    "a text without an end": "nothing says how often the loop runs at most",
     "a draw of an unknown shape": "draws once more to find the shape of y",
 }

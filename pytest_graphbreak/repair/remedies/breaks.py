@@ -25,6 +25,7 @@ _OTHERS: Final = {
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something; such a line must not be dropped."""
 _CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as without the patch"
+_OTHER_ERROR: Final = "raises RuntimeError, later, in place of its own exception"
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
@@ -92,7 +93,8 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "the check became torch._assert_async",
             (Rewrite("check", here),),
-            drops="the check raises RuntimeError, later, in place of its own exception",
+            drops=f"the check {_OTHER_ERROR}",
+            changes_errors=True,
         )
     is_condition = here.code.startswith(("if ", "while "))
     if branching:
@@ -108,19 +110,25 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose ``torch.while_loop``; torch_xla is known to gain nothing from it."""
+    from pytest_graphbreak.repair.rewrite.leaving import raises
     from pytest_graphbreak.repair.rewrite.writes import written_in_loop
 
     loop, title = Rewrite("while_loop", here), "the loop became torch.while_loop"
     if trial.record.graphs.get("xla"):
         yield SourcePatch(title, (loop,), unfit=_ON_THE_HOST)
         return
-    drops = ""
-    if written := written_in_loop(trial.source(here), here):
+    source = trial.source(here)
+    lost = []
+    if written := written_in_loop(source, here):
         loop, title = Rewrite("quiet_loop", here), f"{title} that writes nothing"
-        drops = f"`{written[0]}` no longer happens in compiled code"
+        lost.append(f"`{written[0]}` no longer happens in compiled code")
+    if errors := raises(source, here):
+        lost.append(f"the loop {_OTHER_ERROR}")
+    drops = "; ".join(lost)
     if not _reads_later(loop, trial):
-        yield SourcePatch(title, (loop,), drops=drops)
-    yield SourcePatch(f"{title}, its numbers nodes of the graph", (loop, SCALARS), drops=drops)
+        yield SourcePatch(title, (loop,), drops=drops, changes_errors=errors)
+    title = f"{title}, its numbers nodes of the graph"
+    yield SourcePatch(title, (loop, SCALARS), drops=drops, changes_errors=errors)
 
 
 def _clamps_otherwise(code: str, trial: Trial) -> bool:

@@ -8,7 +8,7 @@ gradients: it is used for sides that only compute, and the rest is checked durin
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,8 @@ from pytest_graphbreak.repair.rewrite.scope import (
     walk,
 )
 
+_LOOPS: Final = (ast.While, ast.For)
+_JUMPS: Final = (ast.Break, ast.Continue)
 _LEAVES: Final = (
     *(ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await),
     *(ast.Try, ast.Global, ast.Nonlocal, ast.Delete, ast.NamedExpr, ast.Import, ast.ImportFrom),
@@ -113,9 +115,11 @@ def refuse(nodes: Sequence[ast.stmt], *, random: bool = False) -> None:
     """
     if not random and (call := draws(nodes)):
         raise UnfitError(f"`{call}` draws random numbers")
+    inner = [part for one in walk(nodes) if isinstance(one, _LOOPS) for part in walk(one.body)]
     for node in walk(nodes):
         stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-        if stored or isinstance(node, _LEAVES) or changes_attribute(node):
+        left = isinstance(node, _LEAVES) and not (isinstance(node, _JUMPS) and node in inner)
+        if stored or left or changes_attribute(node):
             raise UnfitError(f"it holds `{_short(node)}`")
 
 
@@ -250,20 +254,29 @@ def written(body: Sequence[ast.stmt], place: Surroundings) -> list[str]:
     """Return the lines of statements inside an op, after which ``place.after`` is read."""
     lines: list[str] = []
     for number, one in enumerate(body):
-        before = place.before | dict.fromkeys(bound(body[:number]))
+        before = place.before | dict.fromkeys(bound(body[:number])) | dict(values(body[:number]))
         after = place.after | read(body[number + 1 :])
         lines += statement(one, replace(place, before=before, after=after))
     return lines
 
 
 def statement(node: ast.stmt, place: Surroundings) -> list[str]:
-    """Return the lines of a statement inside an op; branches on ``place.tensors`` become ops."""
+    """Return the lines of a statement inside an op; what ``place.tensors`` decide becomes an op."""
+    if place.loop is not None and isinstance(node, _LOOPS) and _varies(node, place.tensors):
+        return place.loop(node, place)
     if not isinstance(node, ast.If) or not read([node.test]) & place.tensors:
         return place.source(node)
     try:
         return to_where(node, place)
     except UnfitError:
         return to_cond(node, place)
+
+
+def _varies(node: ast.For | ast.While, tensors: Collection[str]) -> bool:
+    """Return whether one of ``tensors`` decides how often a loop runs."""
+    jumps = [one for one in walk(node.body) if isinstance(one, ast.If)]
+    tests = [one.test for one in jumps if any(isinstance(part, _JUMPS) for part in walk(one.body))]
+    return bool(read([node.iter if isinstance(node, ast.For) else node.test, *tests]) & {*tensors})
 
 
 def to_check(node: ast.stmt, place: Surroundings) -> list[str]:

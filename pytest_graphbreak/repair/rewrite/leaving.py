@@ -6,8 +6,9 @@ import ast
 import copy
 from dataclasses import dataclass
 
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.branches import checked, returned
-from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, walk
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, statements, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,16 @@ def _become_breaks(body: list[ast.stmt]) -> int:
             one.body[-1] = ast.copy_location(ast.Break(), one.body[-1])
             found += 1
     return found
+
+
+def raises(source: str, where: Frame) -> bool:
+    """Return whether the innermost loop around a place raises if it was not left."""
+    try:
+        found = statements(source, where, (ast.While, ast.For), around=True)
+    except SyntaxError:
+        return False
+    return any(
+        isinstance(last, ast.Raise)
+        for node, place in found
+        for last in (place.then, *getattr(node, "orelse", []))
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -16,6 +17,7 @@ from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import Chosen, draws
+from pytest_graphbreak.repair.rewrite.growing import grown
 from pytest_graphbreak.repair.rewrite.kinds import is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
 from pytest_graphbreak.repair.rewrite.normal import STOP, Loop, normal
@@ -32,6 +34,7 @@ from pytest_graphbreak.repair.rewrite.writes import quiet
 
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
+_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 
 
@@ -43,6 +46,9 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     left = without_return(node, place)
     if left is not None:
         node, place = left.loop, replace(place, after=place.after | read(left.values))
+    longer = grown(node, place)
+    if longer is not None:
+        node, place = longer.loop, longer.place
     body, read_back = as_tensors(getattr(node, "body", []), _no_floats(node, place))
     loop = normal(node, body, place)
     held = _held(loop, read_back, place)
@@ -54,6 +60,8 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     rounds = {one for one, kind in held.numbers.items() if kind == "int" and one in plan.carried}
     loop.choose(rounds, place)
     lines = [*_written(plan), *loop.behind(place)]
+    if longer is not None:
+        lines = [*longer.head, *lines, *longer.behind]
     return lines if left is None else [*lines, *left.lines(STOP, place)]
 
 
@@ -132,6 +140,15 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
     return _Plan(loop, place, carried, held.numbers, shaped, unset, copied)
 
 
+def _inner(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the lines of a loop inside another one; its own names get a number.
+
+    They may be set in the outer one as well.
+    """
+    lines = to_while_loop(node, place)
+    return [_OWN.sub(lambda name: f"{name[1]}_{int(name[2] or 0) + 1}", line) for line in lines]
+
+
 class _AsNew(ast.NodeTransformer):
     """Replaces ``n += 1`` by ``n = n + 1`` if ``n`` begins as a number, and ``x.T`` by ``x.t()``.
 
@@ -178,7 +195,8 @@ def _written(plan: _Plan) -> list[str]:
         plan.place.text,
         before=plan.place.before | dict.fromkeys(carried),
         after=frozenset(carried),
-        tensors=varying,
+        tensors=varying | plan.place.tensors,
+        loop=_inner,
     )
     body = written(loop.body, inner)
     results = ", ".join(own(name, loop.body) for name in carried)
@@ -236,13 +254,13 @@ def _start(name: str, plan: _Plan) -> str:
         return f"torch.zeros_like(_first[{at}])"
     if name in plan.shaped:
         return f"torch.full_like(_first[{at}], {name})"
+    if (number := plan.numbers.get(name)) is not None:
+        return _NUMBERS[number].format(name)
     before = plan.place.before.get(name)
     if isinstance(before, ast.Call) and ast.unparse(before.func) in _CONSTANT:
         return f"torch.empty_like({name}).copy_({name})"
-    if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # inputs may not alias
-        return f"{name}.clone()"
-    number = plan.numbers.get(name)
-    return name if number is None else _NUMBERS[number].format(name)
+    alias = isinstance(before, ast.Name | ast.Attribute | ast.Subscript)  # inputs may not alias
+    return f"{name}.clone()" if alias or name in plan.place.tensors else name
 
 
 def _in_place(body: Sequence[ast.stmt], held: _Held, place: Surroundings) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,7 +31,8 @@ class Surroundings:
     ``before`` maps the names that are bound before it to their last value (None if it is unknown),
     ``after`` holds the names that are read after it, and ``changed`` those that are changed in
     place after it. A branch inside it that reads one of ``tensors`` has to become an op as well.
-    ``then`` is the ``return`` or the ``raise`` that follows it directly.
+    ``then`` is the ``return`` or the ``raise`` that follows it directly, and ``loop`` rewrites a
+    loop inside it that one of ``tensors`` ends.
     """
 
     text: Sequence[str]
@@ -40,6 +41,7 @@ class Surroundings:
     changed: frozenset[str] = frozenset()
     tensors: frozenset[str] = frozenset()
     then: ast.Return | ast.Raise | None = None
+    loop: Callable[[ast.stmt, Surroundings], list[str]] | None = None
 
     def source(self, node: ast.stmt) -> list[str]:
         """Return the lines of a statement as they are written, without their indentation."""
