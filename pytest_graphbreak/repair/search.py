@@ -235,9 +235,15 @@ class Search:
         if self._assume or not trial.again:
             return ""
         plain = self._without()
-        if plain is None or len(trial.again) <= len(plain.again):
+        if plain is None:
             return ""
-        inputs, why = plural(len(trial.again), "other input"), trial.again[-1]["why"]
+        again = list(trial.again)
+        if eager(trial.record) < eager(plain.record):
+            # Code that ran uncompiled was compiled for no input: lines of its own do not count.
+            again = [one for one in again if one.get("code", "\0") not in self._file.text]
+        if len(again) <= len(plain.again):
+            return ""
+        inputs, why = plural(len(again), "other input"), again[-1]["why"]
         return f"compiled again for {inputs}, {len(plain.again)} without it: {why} (--assume)"
 
     def _without(self) -> Trial | None:

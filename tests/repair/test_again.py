@@ -157,3 +157,31 @@ def test_nothing_is_said_where_other_sizes_fit_one_graph(shop: Shop) -> None:
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.err
     assert "compiled again" not in said.out
+
+
+def test_a_line_that_did_not_compile_before_does_not_count(shop: Shop) -> None:
+    """A loop with a break is skipped whole; won back, its own lines need the size as a number."""
+    shop.write(
+        "a.py",
+        """
+        import math
+        import torch
+
+        @torch.compile(backend="eager")
+        def f(x, y):
+            scale = torch.full((y.shape[0],), math.log(y.shape[0]))
+            for _ in range(50):
+                x = x * 0.5
+                if x.abs().max() < 0.1:
+                    break
+            return x, scale
+
+        with torch.no_grad():
+            f(torch.ones(4, 2), torch.ones(3, 2))
+        """,
+    )
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.err
+    assert "kept  the loop became torch.while_loop" in said.out
+    assert "is needed as a number" in said.out
+    assert "scale = torch.full((y.shape[0],), math.log(y.shape[0]))" in said.out
