@@ -841,6 +841,21 @@ def f(ids):
 """,
         ("torch.zeros(1, dtype=torch.long)",),
     ),
+    "another number at first": (
+        "while (halted < 0.9).any() and n < 12:",
+        """
+def f(x):
+    halted = torch.zeros(x.shape[0])
+    n = 0
+    while (halted < 0.9).any() and n < 12:
+        flag = x.new_full((x.shape[0], 1), 1.0 if n == 0 else 0.25)
+        x = x if n > 2 else x * 0.5
+        halted = halted + 0.1 * (x + flag).abs().mean(1)
+        n += 1
+    return x, halted, n
+""",
+        ("torch.ones(2, 3)", "torch.zeros(1, 2)"),
+    ),
     "a growing result": (
         "while x.sum() < 9:",
         """

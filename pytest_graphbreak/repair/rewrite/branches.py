@@ -13,7 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.repair.pure import computes
-from pytest_graphbreak.repair.rewrite.conditions import condition, draws, name_of
+from pytest_graphbreak.repair.rewrite.conditions import (
+    chosen_number,
+    condition,
+    draws,
+    name_of,
+)
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -46,7 +51,7 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
     _keeps(place, [target] if target else [])
     head = f"{target} = " if target else "return "
     if isinstance(one, ast.Constant) and isinstance(other, ast.Constant):
-        return [f"{head}{_number(condition(test), one, other)}"]
+        return [f"{head}{chosen_number(condition(test), one, other)}"]
     chosen = f"torch.where({condition(test)}, _one, _other)"
     in_place = isinstance(node, ast.If) and isinstance(node.body[0], ast.AugAssign)
     kept = f"torch._check((_one.shape, _one.dtype) == ({target}.shape, {target}.dtype))"
@@ -57,16 +62,6 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
         "torch._check(not (_one.requires_grad or _other.requires_grad))",
         f"{target}.copy_({chosen})" if in_place else f"{head}{chosen}",
     ]
-
-
-def _number(test: str, one: ast.Constant, other: ast.Constant) -> str:
-    """Return the choice between two numbers as a number: a tensor would promote other operands."""
-    kinds = {type(one.value), type(other.value)}
-    dtype = {float: "float64", int: "int64", bool: "bool"}.get(kinds.pop())
-    if kinds or dtype is None:
-        raise UnfitError("the sides are no numbers of one type")
-    first, second = ast.unparse(one), ast.unparse(other)
-    return f"torch.where({test}, torch.tensor({first}, dtype=torch.{dtype}), {second}).item()"
 
 
 def _choice(node: ast.stmt) -> tuple[ast.expr, str, ast.expr, ast.expr]:
@@ -264,6 +259,9 @@ def statement(node: ast.stmt, place: Surroundings) -> list[str]:
     """Return the lines of a statement inside an op; what ``place.tensors`` decide becomes an op."""
     if place.loop is not None and isinstance(node, _LOOPS) and _varies(node, place.tensors):
         return place.loop(node, place)
+    value = getattr(node, "value", None) if isinstance(node, ast.Assign) else None
+    if isinstance(value, ast.IfExp) and read([value.test]) & place.tensors:
+        return to_where(node, place)
     if not isinstance(node, ast.If) or not read([node.test]) & place.tensors:
         return place.source(node)
     try:

@@ -13,6 +13,8 @@ from typing import Final
 from pytest_graphbreak.repair.pure import RANDOM
 from pytest_graphbreak.repair.rewrite.scope import UnfitError, walk
 
+STOP: Final = "_stop"
+"""The bool tensor that says whether a loop was left by a ``break``."""
 _REDUCED: Final = frozenset({"sum", "max", "min", "mean", "norm", "any", "all", "item", "prod"})
 _EXACT: Final = (ast.Add, ast.Sub, ast.Mult)
 _CHECKS: Final = ("math.isnan", "math.isinf", "math.isfinite")
@@ -22,6 +24,8 @@ _ASKS: Final = frozenset({"isinstance", "hasattr", "callable", "len", "bool"})
 def condition(test: ast.expr) -> str:
     """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if name_of(test.operand) == STOP:
+            return f"torch.logical_not({STOP})"
         return f"torch.logical_not({condition(test.operand)})"
     if isinstance(test, ast.BoolOp):
         return _joined(test)
@@ -188,10 +192,23 @@ def _largest(values: Sequence[ast.expr], sign: str) -> ast.expr:
     return ast.parse(chosen, mode="eval").body
 
 
-class Chosen(ast.NodeTransformer):
-    """Replaces ``max(a, b)`` and ``min(a, b)`` by a choice where one is a number of ``names``.
+def chosen_number(test: str, one: ast.Constant, other: ast.Constant) -> str:
+    """Return the choice between two numbers as a number: a tensor would promote other operands.
 
-    These are tensors without dimensions, and Python's functions would need their value.
+    Raises ``UnfitError``.
+    """
+    kinds = {type(one.value), type(other.value)}
+    dtype = {float: "float64", int: "int64", bool: "bool"}.get(kinds.pop())
+    if kinds or dtype is None:
+        raise UnfitError("the sides are no numbers of one type")
+    first, second = ast.unparse(one), ast.unparse(other)
+    return f"torch.where({test}, torch.tensor({first}, dtype=torch.{dtype}), {second}).item()"
+
+
+class Chosen(ast.NodeTransformer):
+    """Replaces ``max(a, b)``, ``min(a, b)`` and ``1 if a else 2`` by ops if ``names`` decide.
+
+    These are tensors without dimensions, and Python would need their value.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -202,9 +219,23 @@ class Chosen(ast.NodeTransformer):
         called = name_of(node.func)
         if called not in ("max", "min") or len(node.args) < 2 or node.keywords:
             return node
-        if not any(isinstance(one, ast.Name) and one.id in self._names for one in walk(node.args)):
+        if not self._decide(node.args):
             return node
         return _largest(node.args, ">" if called == "max" else "<")
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        self.generic_visit(node)
+        numbers = isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)
+        if not numbers or not self._decide([node.test]):
+            return node
+        assert isinstance(node.body, ast.Constant)
+        assert isinstance(node.orelse, ast.Constant)
+        chosen = chosen_number(condition(node.test), node.body, node.orelse)
+        return ast.parse(chosen, mode="eval").body
+
+    def _decide(self, nodes: Sequence[ast.expr]) -> bool:
+        names = (one.id for one in walk(nodes) if isinstance(one, ast.Name))
+        return any(name in self._names for name in names)
 
 
 def read_from(node: ast.expr) -> ast.expr | None:

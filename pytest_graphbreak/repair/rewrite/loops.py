@@ -16,11 +16,11 @@ from itertools import repeat
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
-from pytest_graphbreak.repair.rewrite.conditions import Chosen, draws
+from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
 from pytest_graphbreak.repair.rewrite.growing import grown
 from pytest_graphbreak.repair.rewrite.kinds import is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
-from pytest_graphbreak.repair.rewrite.normal import STOP, Loop, normal
+from pytest_graphbreak.repair.rewrite.normal import Loop, normal
 from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
@@ -34,6 +34,7 @@ from pytest_graphbreak.repair.rewrite.writes import quiet
 
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
+_IMPORT: Final = "from torch._higher_order_ops.while_loop import while_loop"
 _OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 
@@ -145,7 +146,7 @@ def _inner(node: ast.stmt, place: Surroundings) -> list[str]:
 
     They may be set in the outer one as well.
     """
-    lines = to_while_loop(node, place)
+    lines = [one for one in to_while_loop(node, place) if one != _IMPORT]
     return [_OWN.sub(lambda name: f"{name[1]}_{int(name[2] or 0) + 1}", line) for line in lines]
 
 
@@ -204,7 +205,7 @@ def _written(plan: _Plan) -> list[str]:
     for one in more:
         tests = f"torch.logical_and({tests}, {one})"
     lines = [
-        "from torch._higher_order_ops.while_loop import while_loop",
+        _IMPORT,
         *loop.head,
         *([f"torch._check({loop.bound})"] if loop.counter in plan.place.after else ()),
         *(f"_{name} = {name}" for name in plan.copied),

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import checked, refuse, statement
-from pytest_graphbreak.repair.rewrite.conditions import condition
+from pytest_graphbreak.repair.rewrite.conditions import STOP, condition
 from pytest_graphbreak.repair.rewrite.rounds import by_index
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, read, walk
 
-STOP: Final = "_stop"
-"""The flag for a ``break``."""
 _LEAVES: Final = (ast.Break, ast.Continue)
 _GROWS: Final = ("append", "extend", "insert", "pop")
 
