@@ -83,6 +83,40 @@ PROGRAMS = {
     "    x = (x + y) / 2\n    n += 1\nreturn x",
     "a loop until equal": "n = 0\nwhile not torch.equal(x, y) and n < 4:\n    x = x * 1 + 0\n"
     "    y = y.floor()\n    n += 1\nreturn x + y",
+    "a loop of zeros": "n = 0\nwhile x.double().abs().max() > 1 and n < 4:\n    y = y.floor()\n"
+    "    x = x * 0.5\n    n += 1\nreturn x + y",
+    "a loop of a flag": "done = False\nn = 0\nwhile not done and n < 4:\n    x = x * 0.5\n"
+    "    done = x.abs().max().item() < 0.1\n    n += 1\nreturn x, done",
+    "a loop of a flag that is a tensor": "done = False\nfor n in range(4):\n    x = x * 0.5\n"
+    "    done = x.abs().max() < 0.1\n    if done:\n        break\nreturn x, done",
+    "a loop with an else": "for n in range(3):\n    x = x - y.abs()\n    if x.max() < 0:\n"
+    "        break\nelse:\n    x = x * 3\nreturn x",
+    "a loop that fails": "for n in range(3):\n    x = x - y.abs()\n    if x.max() < 0:\n"
+    "        break\nelse:\n    raise RuntimeError(f'not in {3}')\nreturn x",
+    "a loop with two breaks": "for n in range(4):\n    x = x - y.abs()\n    if x.max() < 0:\n"
+    "        continue\n    if x.min() < -1:\n        x = x + 1\n        break\n    x = x * 2\n"
+    "    if x.sum() > 9:\n        break\nreturn x, n",
+    "a loop of an index": "n = 0\nz = x.flatten()\nwhile n < 2 and z[n] > y.min():\n    n += 1\n"
+    "return z, n",
+    "a loop of arithmetic": "for n in range(4):\n    x = x * 0.5\n"
+    "    if abs(x.sum().item() - y.sum().item()) < 0.1 * max(1.0, y.max().item()):\n"
+    "        break\nreturn x, n",
+    "a loop of arithmetic that is kept": "for n in range(4):\n    x = x * 0.5\n"
+    "    e = max(x.max().item(), 2 * y.min().item()) / 2\n    if e < 0.1:\n        break\n"
+    "return x, e",
+    "a loop that divides": "for n in range(4):\n    x = x * 0.5\n"
+    "    if x.max().item() / y.max().item() < 0.1:\n        break\nreturn x, n",
+    "a loop that grows": "for n in range(3):\n    x = torch.cat([x, x[-1:] * y[:1]])\n"
+    "    if x[-1].sum() > 1:\n        break\nreturn x, n",
+    "a loop that grows up to a size": "while x.abs().sum() < 9 and x.shape[0] < 5:\n"
+    "    x = torch.cat((x, y[:1]), dim=0)\nreturn x * 1",
+    "a loop in a loop": "n = 0\nwhile x.double().abs().max() > 0.5 and n < 3:\n    h = 1.0\n"
+    "    while (x * h).double().abs().max() > 1 and h > 0.1:\n        h *= 0.5\n"
+    "    x = x * h * 0.5\n    n += 1\nreturn x, n",
+    "a loop of random numbers": "n = 0\nwhile x.double().max() < 2 and n < 4:\n"
+    "    x = x + torch.rand_like(y)\n    n += 1\nreturn x * 1",
+    "a loop in place of what is made": "n = 0\nwhile x.double().sum() > 1 and n < 4:\n"
+    "    x = torch.zeros_like(x).add_(x - 1)\n    n += 1\nreturn x * 1",
 }
 KINDS = ("where", "cond", "while_loop")
 RAISES = {

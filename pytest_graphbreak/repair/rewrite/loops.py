@@ -21,7 +21,7 @@ from pytest_graphbreak.repair.rewrite.growing import grown
 from pytest_graphbreak.repair.rewrite.kinds import is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
 from pytest_graphbreak.repair.rewrite.normal import Loop, normal
-from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags
+from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags, unclear
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -35,7 +35,9 @@ from pytest_graphbreak.repair.rewrite.writes import quiet
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
 _IMPORT: Final = "from torch._higher_order_ops.while_loop import while_loop"
-_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first)(?:_(\d+))?\b")
+_CHECK: Final = 'torch._assert_async(_goes_on(*_starts), "the loop does not run once")'
+"""A name that only the loop sets is not set otherwise."""
+_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 
 
@@ -116,6 +118,8 @@ def _held(loop: Loop, read_back: frozenset[str], place: Surroundings) -> _Held:
     before |= {loop.counter: ast.Constant(0)} if loop.counter else {}
     before |= {STOP: ast.Constant(value=False)} if loop.stops else {}
     tests = flags(loop.body, before) | ({STOP} if loop.stops else set())
+    if test := unclear(loop.body, tests & place.after):
+        raise UnfitError(f"`{test}` is a tensor or a bool, and is read later")
     kinds = {name: found for name in names if (found := kind(before.get(name))) is not None}
     kinds |= dict.fromkeys(read_back & kinds.keys(), "float")
     tensors = dict.fromkeys(read_back, "float") | dict.fromkeys(tests, "int")
@@ -221,12 +225,33 @@ def _written(plan: _Plan) -> list[str]:
         first = ", ".join(map(_first, carried, starts, repeat(plan)))
         lines.append(f"_first = _body({first})  # its shapes and dtypes")
     packed = f"({', '.join(starts)},)"
-    if set(plan.unset) & plan.place.after:
+    rest = _if_it_never_ran(plan)
+    if checked := bool(set(plan.unset) & plan.place.after):
+        lines += [f"_starts = {packed}", _CHECK]
+    elif rest:
         lines.append(f"_starts = {packed}")
-        lines.append('torch._assert_async(_goes_on(*_starts), "the loop does not run once")')
-        packed = "_starts"
+    packed = "_starts" if checked or rest else packed
     lines.append(f"({given},) = while_loop(_goes_on, _body, {packed})")
-    return [*lines, *_after(plan)]
+    return [*lines, *(() if checked else rest), *_after(plan)]
+
+
+def _if_it_never_ran(plan: _Plan) -> list[str]:
+    """Return the lines that take the gradient of a loop that did not run from its start.
+
+    torch 2.13 gives none for a value that has none in the body: ``y = y.floor()``.
+    """
+    held = [name for name in plan.carried if name not in {*plan.numbers, *plan.shaped}]
+    if not held or not plan.loop.may_not_run:
+        return []
+    if plan.place.loop is not None:
+        return [without_gradient(held)]
+    starts = [f"_starts[{plan.carried.index(name)}]" for name in held]
+    chosen = map("torch.where(_ran, {}, {})".format, held, starts)
+    return [
+        f"if {' or '.join(f'{one}.requires_grad' for one in starts)}:",
+        "    _ran = _goes_on(*_starts)  # torch 2.13 loses the gradient if it is false",
+        f"    {', '.join(held)} = {', '.join(chosen)}",
+    ]
 
 
 def _after(plan: _Plan) -> list[str]:

@@ -109,6 +109,22 @@ def flags(body: Sequence[ast.stmt], before: Mapping[str, ast.expr | None]) -> fr
     return frozenset(begin.intersection(bound(body)).difference(others, changed(body)))
 
 
+def unclear(body: Sequence[ast.stmt], names: Collection[str]) -> str:
+    """Return the first test of these flags that may be a tensor as well, or an empty text."""
+    found = (value for name, value in values(body) if name in names and not _is_flag(value))
+    sure = ("bool", "torch.allclose", "torch.equal")
+    return next(
+        (
+            ast.unparse(value)[:60]
+            for value in found
+            if value is not None
+            and not holds_read(value)
+            and not (isinstance(value, ast.Call) and ast.unparse(value.func) in sure)
+        ),
+        "",
+    )
+
+
 def _is_flag(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, bool)
 
