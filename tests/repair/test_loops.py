@@ -16,6 +16,7 @@ import torch._dynamo.config
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.loops import helpers
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
 from pytest_graphbreak.repair.rewrite.writes import quiet
 from pytest_graphbreak.repair.target import Target
@@ -150,6 +151,46 @@ def test_a_loop_that_prints_no_longer_does_and_the_patch_says_so(
     assert patch.title == "the loop became torch.while_loop that writes nothing"
     assert patch.drops == "`if n % 2:` no longer happens in compiled code"
     assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+FITTED = """\
+import torch
+
+
+def gradient(w, x, y):
+    return x.T @ (x @ w - y)
+
+
+class Fit(torch.nn.Module):
+    def residual(self, x, w):
+        return x.T.mT @ w
+
+    def forward(self, x, y):
+        w = torch.zeros(x.shape[1])
+        n = 0
+        while gradient(w, x, y).norm() > 0.1 and n < 50:
+            w = w - 0.1 * gradient(w, x, y) + 0 * self.residual(x, w).sum()
+            n += 1
+        return w, n
+
+
+fit = torch.compile(Fit(), backend="eager")
+with torch.no_grad():
+    fit(torch.eye(3), torch.ones(3))
+"""
+
+
+def test_functions_that_a_loop_calls_transpose_by_a_method(tmp_path: Path, shared: Bench) -> None:
+    """``x.T`` is read before the loop, and would be a second input of it that shares memory."""
+    where = Frame("a.py", "Fit.forward", 0, "while gradient(w, x, y).norm() > 0.1 and n < 50:")
+    assert [one.function for one in helpers(FITTED, where)] == ["gradient", "Fit.residual"]
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(FITTED)
+    out = search(target, shared)
+    title = "the loop became torch.while_loop, its numbers nodes of the graph"
+    assert [patch.title for patch in out.kept] == [title]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert b"x.t() @ (x @ w - y)" in (out.source or b"")
 
 
 @pytest.mark.parametrize(

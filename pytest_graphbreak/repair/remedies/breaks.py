@@ -111,6 +111,7 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose ``torch.while_loop``; torch_xla is known to gain nothing from it."""
     from pytest_graphbreak.repair.rewrite.leaving import raises
+    from pytest_graphbreak.repair.rewrite.loops import helpers
     from pytest_graphbreak.repair.rewrite.writes import written_in_loop
 
     loop, title = Rewrite("while_loop", here), "the loop became torch.while_loop"
@@ -125,10 +126,11 @@ def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
     if errors := raises(source, here):
         lost.append(f"the loop {_OTHER_ERROR}")
     drops = "; ".join(lost)
+    edits = (loop, *(Rewrite("transposed", one) for one in helpers(source, here)))
     if not _reads_later(loop, trial):
-        yield SourcePatch(title, (loop,), drops=drops, changes_errors=errors)
+        yield SourcePatch(title, edits, drops=drops, changes_errors=errors)
     title = f"{title}, its numbers nodes of the graph"
-    yield SourcePatch(title, (loop, SCALARS), drops=drops, changes_errors=errors)
+    yield SourcePatch(title, (*edits, SCALARS), drops=drops, changes_errors=errors)
 
 
 def _clamps_otherwise(code: str, trial: Trial) -> bool:

@@ -28,6 +28,7 @@ REWRITERS: dict[str, Rewriter] = {
     "plain_flags": statements.plain_flags,
     "enable": statements.enable,
     "group_key": statements.group_key,
+    "transposed": statements.transposed,
     "every_index": constants.every_index,
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
@@ -43,7 +44,7 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
 
-WHOLE = ("enable", "group_key", "every_index", "all_constants", *DECORATORS)
+WHOLE = ("enable", "group_key", "transposed", "every_index", "all_constants", *DECORATORS)
 """Rewriters of a whole function: the place names the function, and its line is ignored."""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
 
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
 from pytest_graphbreak.repair.rewrite.growing import grown
@@ -28,9 +29,11 @@ from pytest_graphbreak.repair.rewrite.scope import (
     bound,
     changed,
     read,
+    statements,
     values,
 )
 from pytest_graphbreak.repair.rewrite.writes import quiet
+from pytest_graphbreak.repair.source import functions
 
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
@@ -71,6 +74,25 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
 def to_quiet_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     """Do the same without the statements of the loop that only write. Raises ``UnfitError``."""
     return to_while_loop(quiet(node), place)
+
+
+def helpers(source: str, where: Frame) -> list[Frame]:
+    """Return the functions of the file that the innermost loop calls and that read ``x.T``."""
+    try:
+        found = statements(source, where, (ast.While, ast.For), around=True)
+        module = ast.parse(source)
+    except SyntaxError:
+        return []
+    calls = (one for node, _ in found for one in ast.walk(node) if isinstance(one, ast.Call))
+    called = dict.fromkeys(ast.unparse(one.func) for one in calls)
+    owner = where.function.rpartition(".")[0]
+    names = [one.replace("self.", f"{owner}.") if owner else one for one in called]
+    return [
+        Frame(where.file, name, 0, "")
+        for name in names
+        for function in functions(module, name)
+        if any(isinstance(one, ast.Attribute) and one.attr == "T" for one in ast.walk(function))
+    ]
 
 
 def _no_floats(node: ast.stmt, place: Surroundings) -> frozenset[str]:

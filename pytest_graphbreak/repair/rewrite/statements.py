@@ -128,6 +128,17 @@ def enable(node: Statement) -> Replacement | None:
     return node.with_changes(decorators=kept) if len(kept) < len(node.decorators) else None
 
 
+def transposed(node: Statement) -> Replacement | None:
+    """Rewrite ``x.T`` as ``x.t()``, which is no second input of a loop beside ``x``."""
+
+    def called(attribute: cst.CSTNode) -> cst.CSTNode:
+        named = cst.ensure_type(attribute, cst.Attribute).with_changes(attr=cst.Name("t"))
+        return cst.Call(named)
+
+    matcher = m.Attribute(attr=m.Name("T"))
+    return replaced(node, matcher, called) if isinstance(node, cst.FunctionDef) else None
+
+
 _POSITIONAL: Final = m.Arg(keyword=None, star="")
 _GROUPED: Final = m.Call(
     func=m.OneOf(m.Name("groupby"), m.Attribute(attr=m.Name("groupby"))),
