@@ -856,6 +856,17 @@ def f(x):
 """,
         ("torch.ones(2, 3)", "torch.zeros(1, 2)"),
     ),
+    "a start that is expanded": (
+        "while h.abs().max() > 0.1:",
+        """
+def f(x):
+    h = x.expand(3, -1)
+    while h.abs().max() > 0.1:
+        h = h.flip(0) * 0.5
+    return h
+""",
+        ("torch.ones(1, 2)", "torch.zeros(1, 4)"),
+    ),
     "a growing result": (
         "while x.sum() < 9:",
         """

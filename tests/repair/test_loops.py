@@ -220,6 +220,51 @@ def loop_with(line: str) -> ast.stmt:
     return ast.parse(f"while x.sum() > 1:\n        x = x / 2\n        {line}\n").body[0]
 
 
+TRAINED = """\
+import torch
+
+
+class Halting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.halt = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        h, halted = torch.zeros_like(x), torch.zeros(x.shape[0])
+        n = 0
+        while (halted < 0.9).any() and n < 6:
+            h = torch.tanh(self.cell(h + x))
+            halted = halted + 0.3 * torch.sigmoid(self.halt(h)).squeeze(1)
+            n += 1
+        return h.sum() + halted.sum(), n
+
+
+net = Halting()
+model = torch.compile(net, backend="eager")
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    loss, n = model(torch.ones(2, 4))
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print(n, loss.item())
+"""
+
+
+def test_a_loop_that_is_trained_keeps_its_gradient(tmp_path: Path, shared: Bench) -> None:
+    """torch 2.13 loses the gradient of what begins without one, as h does."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(TRAINED)
+    out = search(target, shared)
+    title = (
+        "the loop became torch.while_loop that keeps its gradient, its numbers nodes of the graph"
+    )
+    assert [patch.title for patch in out.kept] == [title]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert out.last.trained
+
+
 def rewritten(body: str) -> str | None:
     source = "def f(x, mask):\n" + "".join(f"    {line}\n" for line in body.splitlines())
     return apply(source, "every_index", Frame("a.py", "f", 0, ""))

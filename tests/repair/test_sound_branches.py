@@ -85,6 +85,9 @@ PROGRAMS = {
     "    y = y.floor()\n    n += 1\nreturn x + y",
     "a loop of zeros": "n = 0\nwhile x.double().abs().max() > 1 and n < 4:\n    y = y.floor()\n"
     "    x = x * 0.5\n    n += 1\nreturn x + y",
+    "a loop of what begins without a gradient": "h = torch.zeros(2).to(y)\nn = 0\n"
+    "while h.double().sum() < 1 and n < 3:\n    h = h + y.flatten() * 0.5\n    n += 1\n"
+    "return x + h.sum()",
     "a loop of a flag": "done = False\nn = 0\nwhile not done and n < 4:\n    x = x * 0.5\n"
     "    done = x.abs().max().item() < 0.1\n    n += 1\nreturn x, done",
     "a loop of a flag that is a tensor": "done = False\nfor n in range(4):\n    x = x * 0.5\n"
@@ -118,7 +121,7 @@ PROGRAMS = {
     "a loop in place of what is made": "n = 0\nwhile x.double().sum() > 1 and n < 4:\n"
     "    x = torch.zeros_like(x).add_(x - 1)\n    n += 1\nreturn x * 1",
 }
-KINDS = ("where", "cond", "while_loop")
+KINDS = ("where", "cond", "while_loop", "trained_loop")
 RAISES = {
     ("where", "of a list"),
     ("where", "of shapes"),

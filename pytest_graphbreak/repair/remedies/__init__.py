@@ -18,6 +18,7 @@ _IN_TURN = (
     breaks.loops,
     breaks.masked,
     breaks.flags,
+    breaks.indices,
     numbers.propose,
     breaks.switches,
     breaks.branches,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak import advice
@@ -63,6 +64,18 @@ def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
 
 
+def indices(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose an index of one element where a tensor without dimensions is an index."""
+    reason = item.reason.lower()
+    if "[" in item.where.code and ("subscr" in reason or "data dependent operator" in reason):
+        index = Rewrite("index", item.where)
+        yield SourcePatch("the index is a tensor of one element", (index,))
+        yield SourcePatch(
+            "the index is a tensor of one element, and others become nodes of the graph",
+            (index, SCALARS),
+        )
+
+
 def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose Dynamo switches that let more code into a graph."""
     name, reason = advice.name(item), item.reason.lower()
@@ -119,18 +132,21 @@ def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(title, (loop,), unfit=_ON_THE_HOST)
         return
     source = trial.source(here)
-    lost = []
+    lost, kind = [], ""
     if written := written_in_loop(source, here):
-        loop, title = Rewrite("quiet_loop", here), f"{title} that writes nothing"
+        kind, title = "quiet_", f"{title} that writes nothing"
         lost.append(f"`{written[0]}` no longer happens in compiled code")
     if errors := raises(source, here):
         lost.append(f"the loop {_OTHER_ERROR}")
-    drops = "; ".join(lost)
-    edits = (loop, *(Rewrite("transposed", one) for one in helpers(source, here)))
-    if not _reads_later(loop, trial):
-        yield SourcePatch(title, edits, drops=drops, changes_errors=errors)
-    title = f"{title}, its numbers nodes of the graph"
-    yield SourcePatch(title, (*edits, SCALARS), drops=drops, changes_errors=errors)
+    called = [Rewrite("transposed", one) for one in helpers(source, here)]
+    plain, trained = (Rewrite(f"{kind}{one}_loop", here) for one in ("while", "trained"))
+    for loop in (trained,) if trial.trained else (plain, trained):
+        name = title if loop is plain else f"{title} that keeps its gradient"
+        patch = SourcePatch(name, (loop, *called), "; ".join(lost), changes_errors=errors)
+        if not _reads_later(loop, trial):
+            yield patch
+        name = f"{name}, its numbers nodes of the graph"
+        yield replace(patch, title=name, edits=(*patch.edits, SCALARS))
 
 
 def _clamps_otherwise(code: str, trial: Trial) -> bool:

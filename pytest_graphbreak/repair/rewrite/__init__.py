@@ -14,7 +14,15 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import branches, constants, later, loops, masked, statements
+from pytest_graphbreak.repair.rewrite import (
+    branches,
+    chosen,
+    constants,
+    later,
+    loops,
+    masked,
+    statements,
+)
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, replace
 from pytest_graphbreak.repair.rewrite.scope import statements as found
@@ -33,14 +41,20 @@ REWRITERS: dict[str, Rewriter] = {
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 
+LOOPS: Final = {
+    "while_loop": loops.to_while_loop,
+    "quiet_while_loop": loops.to_quiet_loop,
+    "trained_loop": loops.to_trained_loop,
+    "quiet_trained_loop": loops.to_quiet_trained_loop,
+}
 BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tuple[type, ...]]]] = {
     "where": (branches.to_where, (ast.If, ast.Assign, ast.Return)),
     "cond": (branches.to_cond, (ast.If,)),
     "check": (branches.to_check, (ast.If,)),
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
+    "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),
     "later": (later.to_later, (ast.Expr, ast.If)),
-    "while_loop": (loops.to_while_loop, (ast.While, ast.For)),
-    "quiet_loop": (loops.to_quiet_loop, (ast.While, ast.For)),
+    **{kind: (make, (ast.While, ast.For)) for kind, make in LOOPS.items()},
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
 
@@ -59,7 +73,7 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
     if kind in BLOCKS:
         make, kinds = BLOCKS[kind]
         try:
-            fits = found(source, where, kinds, around=kind in ("while_loop", "quiet_loop"))
+            fits = found(source, where, kinds, around=kind in LOOPS)
         except SyntaxError:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]

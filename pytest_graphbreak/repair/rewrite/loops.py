@@ -38,9 +38,11 @@ from pytest_graphbreak.repair.source import functions
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
 """Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
 _IMPORT: Final = "from torch._higher_order_ops.while_loop import while_loop"
+_STRIDED: Final = ("expand", "expand_as", "movedim", "permute", "swapaxes", "t", "transpose")
+"""Methods that give other strides than an op does: each round has to give those of the first."""
 _CHECK: Final = 'torch._assert_async(_goes_on(*_starts), "the loop does not run once")'
 """A name that only the loop sets is not set otherwise."""
-_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran)(?:_(\d+))?\b")
+_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran|_made)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 
 
@@ -167,6 +169,16 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
     return _Plan(loop, place, carried, held.numbers, shaped, unset, copied)
 
 
+def to_trained_loop(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Do the same for a loop that gradients go through. Raises ``UnfitError``."""
+    return to_while_loop(node, replace(place, trained=True))
+
+
+def to_quiet_trained_loop(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Do both. Raises ``UnfitError``."""
+    return to_trained_loop(quiet(node), place)
+
+
 def _inner(node: ast.stmt, place: Surroundings) -> list[str]:
     """Return the lines of a loop inside another one; its own names get a number.
 
@@ -247,40 +259,40 @@ def _written(plan: _Plan) -> list[str]:
         first = ", ".join(map(_first, carried, starts, repeat(plan)))
         lines.append(f"_first = _body({first})  # its shapes and dtypes")
     packed = f"({', '.join(starts)},)"
-    rest = _if_it_never_ran(plan)
-    if checked := bool(set(plan.unset) & plan.place.after):
-        lines += [f"_starts = {packed}", _CHECK]
-    elif rest:
-        lines.append(f"_starts = {packed}")
-    packed = "_starts" if checked or rest else packed
+    gradient, behind = _gradient(plan)
+    checked = bool(set(plan.unset) & plan.place.after)
+    if checked or gradient:
+        lines += [f"_starts = {packed}", *([_CHECK] if checked else ()), *gradient]
+        packed = "_starts"
     lines.append(f"({given},) = while_loop(_goes_on, _body, {packed})")
-    return [*lines, *(() if checked else rest), *_after(plan)]
+    return [*lines, *behind, *_after(plan)]
 
 
-def _if_it_never_ran(plan: _Plan) -> list[str]:
-    """Return the lines that take the gradient of a loop that did not run from its start.
+def _gradient(plan: _Plan) -> tuple[list[str], list[str]]:
+    """Return the lines before and behind the loop that keep its gradient, or check for none.
 
-    torch 2.13 gives none for a value that has none in the body: ``y = y.floor()``.
+    torch 2.13 loses the gradient of a value that begins without one, and that of a loop that does
+    not run, for a value that has none in the body: ``y = y.floor()``.
     """
-    held = [name for name in plan.carried if name not in {*plan.numbers, *plan.shaped}]
-    if not held or not plan.loop.may_not_run:
-        return []
-    if plan.place.loop is not None:
-        return [without_gradient(held)]
+    held = [name for name in plan.carried if name not in plan.numbers]
+    if not held:
+        return [], []
+    if not plan.place.trained or plan.place.loop is not None or draws(plan.loop.body):
+        return [], [without_gradient(held)]
     starts = [f"_starts[{plan.carried.index(name)}]" for name in held]
     chosen = map("torch.where(_ran, {}, {})".format, held, starts)
     return [
-        f"if {' or '.join(f'{one}.requires_grad' for one in starts)}:",
-        "    _ran = _goes_on(*_starts)  # torch 2.13 loses the gradient if it is false",
-        f"    {', '.join(held)} = {', '.join(chosen)}",
-    ]
+        "_ran, _made = _goes_on(*_starts), _body(*_starts)",
+        "_starts = tuple(",
+        "    torch.where(torch.full((), False), made, one) if made.requires_grad else one",
+        "    for one, made in zip(_starts, _made)",
+        ")  # torch 2.13 gives what begins without a gradient none",
+    ], [f"{', '.join(held)}, = {', '.join(chosen)},"]
 
 
 def _after(plan: _Plan) -> list[str]:
     """Return the lines after the loop, which make numbers again and copy changed tensors back."""
     lines = [f"{name} = _{name}.copy_({name})" for name in plan.copied]
-    if draws(plan.loop.body):
-        lines.append(without_gradient([name for name in plan.carried if name not in plan.numbers]))
     for name in plan.carried:
         if name == plan.loop.counter and name in plan.place.after:
             lines.append(f"{name} = {name}.item() - 1")
@@ -307,6 +319,8 @@ def _start(name: str, plan: _Plan) -> str:
     before = plan.place.before.get(name)
     if isinstance(before, ast.Call) and ast.unparse(before.func) in _CONSTANT:
         return f"torch.empty_like({name}).copy_({name})"
+    if isinstance(before, ast.Call) and getattr(before.func, "attr", "") in _STRIDED:
+        return f"{name}.contiguous()"
     alias = isinstance(before, ast.Name | ast.Attribute | ast.Subscript)  # inputs may not alias
     return f"{name}.clone()" if alias or name in plan.place.tensors else name
 

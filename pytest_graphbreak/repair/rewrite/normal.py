@@ -30,8 +30,6 @@ class Loop:
     head: list[str] = field(default_factory=list)
     counter: str = ""
     """The name in ``for counter in range(...)``; at the end it is one more than in Python."""
-    may_not_run: bool = False
-    """Whether it is not known that it runs once; a range of constants is taken to."""
     otherwise: Sequence[ast.stmt] = ()
     """What follows if it was not left: its ``else``."""
 
@@ -75,8 +73,6 @@ def normal(node: ast.stmt, inside: Sequence[ast.stmt], place: Surroundings) -> L
     body = _without_break(inside)
     loop = _counted(node, body) if isinstance(node, ast.For) else Loop(body, _tested(node.test))
     loop.stops, loop.otherwise = STOP in bound(body), node.orelse
-    sizes = isinstance(node, ast.For) and any(map(_is_size, ast.walk(node.iter)))
-    loop.may_not_run = loop.test is not None or sizes
     if loop.stops:
         loop.head.append(f"{STOP} = False")
     refuse(loop.body, random=True)
@@ -84,12 +80,6 @@ def normal(node: ast.stmt, inside: Sequence[ast.stmt], place: Surroundings) -> L
     if not loop.reads:
         raise UnfitError("no test ends it")
     return loop
-
-
-def _is_size(node: ast.AST) -> bool:
-    """Return whether a node may be the size of a tensor: ``len(x)``, ``x.shape[0]``."""
-    called = isinstance(node, ast.Call) and ast.unparse(node.func) != "range"
-    return called or isinstance(node, ast.Subscript)
 
 
 def _tested(test: ast.expr) -> ast.expr | None:

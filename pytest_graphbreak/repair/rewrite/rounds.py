@@ -36,10 +36,10 @@ def by_index(
     written = {*changed(body), *changed_later}
     for node in walk(body):
         for target in _targets(node):
-            if _shares(target, numbers):
+            if shares(target, numbers):
                 raise UnfitError(f"`{ast.unparse(target)}` is a view that is changed in place")
     for name, value in values(body):
-        if value is not None and _shares(value, numbers):
+        if value is not None and shares(value, numbers):
             roots = {one.id for one in ast.walk(value) if isinstance(one, ast.Name)}
             if written & {name, *roots} - set(numbers):
                 raise UnfitError(f"{name} is a view of what is changed in place")
@@ -111,15 +111,15 @@ def _targets(node: ast.AST) -> Iterator[ast.expr]:
             yield node.func.value
 
 
-def _shares(node: ast.AST, numbers: Collection[str]) -> bool:
+def shares(node: ast.AST, numbers: Collection[str]) -> bool:
     """Return whether a value may be a view of what a number of the loop chooses."""
     if isinstance(node, _VALUES):
         return False
     if isinstance(node, ast.Subscript):
-        return _mentions(node.slice, numbers) or _shares(node.value, numbers)
+        return _mentions(node.slice, numbers) or shares(node.value, numbers)
     if isinstance(node, ast.Call):
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
         if name in _COMPUTES:
             return False
-    return any(_shares(one, numbers) for one in ast.iter_child_nodes(node))
+    return any(shares(one, numbers) for one in ast.iter_child_nodes(node))

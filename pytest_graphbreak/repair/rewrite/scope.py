@@ -30,18 +30,21 @@ class Surroundings:
 
     ``before`` maps the names that are bound before it to their last value (None if it is unknown),
     ``after`` holds the names that are read after it, and ``changed`` those that are changed in
-    place after it. A branch inside it that reads one of ``tensors`` has to become an op as well.
+    place after it. ``given`` are the arguments that were not set again. A branch inside it that
+    reads one of ``tensors`` has to become an op as well.
     ``then`` is the ``return`` or the ``raise`` that follows it directly, and ``loop`` rewrites a
-    loop inside it that one of ``tensors`` ends.
+    loop inside it that one of ``tensors`` ends. ``trained`` says that gradients go through it.
     """
 
     text: Sequence[str]
     before: dict[str, ast.expr | None] = field(default_factory=dict)
     after: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
     tensors: frozenset[str] = frozenset()
     then: ast.Return | ast.Raise | None = None
     loop: Callable[[ast.stmt, Surroundings], list[str]] | None = None
+    trained: bool = False
 
     def source(self, node: ast.stmt) -> list[str]:
         """Return the lines of a statement as they are written, without their indentation."""
@@ -161,15 +164,18 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
         one for one in outside if isinstance(one, uses) and (one.lineno >= later or one in inner)
     ]
     before = _parameters(function.args)
+    given = set(before)
     for one in outside:
         if isinstance(one, ast.stmt | ast.withitem) and getattr(one, "lineno", 0) < first:
             before |= dict(values([one]))
+            given -= dict(values([one])).keys()
     names = [one for one in after if isinstance(one, ast.Name)]
     return Surroundings(
         text,
         before,
         after=frozenset(read(names)),
         changed=frozenset(changed(after)),
+        given=frozenset(given),
         then=_end_after(node, function),
     )
 
