@@ -242,7 +242,7 @@ def own(name: str, side: Sequence[ast.stmt]) -> str:
 
 
 def _indented(side: Sequence[ast.stmt], place: Surroundings) -> list[str]:
-    return [f"    {line}" for line in written(side, place)]
+    return [f"    {line}".rstrip() for line in written(side, place)]
 
 
 def written(body: Sequence[ast.stmt], place: Surroundings) -> list[str]:

@@ -251,7 +251,7 @@ def _written(plan: _Plan) -> list[str]:
         f"    return {tests}",
         f"def _body({given}):",
         *(f"    {name} = {name}.clone()" for name in plan.copied),
-        *(f"    {line}" for line in body),
+        *(f"    {line}".rstrip() for line in body),
         f"    return ({results},)",
     ]
     starts = [_start(name, plan) for name in carried]
