@@ -867,6 +867,18 @@ def f(x):
 """,
         ("torch.ones(1, 2)", "torch.zeros(1, 4)"),
     ),
+    "a test of a shape inside": (
+        "while x.max() > 0.1:",
+        """
+def f(x):
+    while x.max() > 0.1:
+        if x.dim() > 1:
+            x = x * 0.5
+        x = x / 3 if x.shape[0] > 2 else x - 1
+    return x
+""",
+        ("torch.ones(3, 2)", "torch.ones(2)"),
+    ),
     "a growing result": (
         "while x.sum() < 9:",
         """

@@ -260,14 +260,30 @@ def statement(node: ast.stmt, place: Surroundings) -> list[str]:
     if place.loop is not None and isinstance(node, _LOOPS) and _varies(node, place.tensors):
         return place.loop(node, place)
     value = getattr(node, "value", None) if isinstance(node, ast.Assign) else None
-    if isinstance(value, ast.IfExp) and read([value.test]) & place.tensors:
+    if isinstance(value, ast.IfExp) and _asks(value.test, place.tensors):
         return to_where(node, place)
-    if not isinstance(node, ast.If) or not read([node.test]) & place.tensors:
+    if not isinstance(node, ast.If) or not _asks(node.test, place.tensors):
         return place.source(node)
     try:
         return to_where(node, place)
     except UnfitError:
         return to_cond(node, place)
+
+
+def _asks(test: ast.AST, tensors: Collection[str]) -> bool:
+    """Return whether a test needs the value of one of ``tensors``, and not just its shape."""
+    if isinstance(test, ast.Name):
+        return test.id in tensors
+    known = isinstance(test, ast.Attribute) and test.attr in ("device", "dtype", "ndim", "shape")
+    called = isinstance(test, ast.Call) and getattr(test.func, "attr", "") in (
+        "dim",
+        "numel",
+        "size",
+    )
+    none = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot)
+    if known or called or none:
+        return False
+    return any(_asks(one, tensors) for one in ast.iter_child_nodes(test))
 
 
 def _varies(node: ast.For | ast.While, tensors: Collection[str]) -> bool:
