@@ -265,6 +265,21 @@ def test_a_loop_that_is_trained_keeps_its_gradient(tmp_path: Path, shared: Bench
     assert out.last.trained
 
 
+def test_a_number_that_varies_is_a_tensor_in_a_loop_that_is_trained(
+    tmp_path: Path, shared: Bench
+) -> None:
+    """torch 2.13 has no gradient of a loop that reads a number which is an input of the graph."""
+    target = Target(tmp_path / "a.py")
+    program = TRAINED.replace("def forward(self, x):", "def forward(self, x, rate):")
+    program = program.replace("halted + 0.3 *", "halted + rate *").replace("range(2)", "(0.3, 0.4)")
+    target.path.write_text(program.replace("ones(2, 4))\n", "ones(2, 4), _)\n"))
+    out = search(target, shared)
+    assert [patch.title.rpartition("; ")[2] for patch in out.kept] == [
+        "Python numbers that vary became tensors"
+    ]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
 def rewritten(body: str) -> str | None:
     source = "def f(x, mask):\n" + "".join(f"    {line}\n" for line in body.splitlines())
     return apply(source, "every_index", Frame("a.py", "f", 0, ""))

@@ -10,6 +10,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.pure import LEVELS
+from pytest_graphbreak.repair.remedies import recompiles
 from pytest_graphbreak.repair.remedies.programs import AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
@@ -146,7 +147,12 @@ def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
         if not _reads_later(loop, trial):
             yield patch
         name = f"{name}, its numbers nodes of the graph"
-        yield replace(patch, title=name, edits=(*patch.edits, SCALARS))
+        patch = replace(patch, title=name, edits=(*patch.edits, SCALARS))
+        yield patch
+    if trial.trained and (numbers := recompiles.tensors(trial)):
+        # torch 2.13 has no gradient of a loop that reads a number which is an input of the graph.
+        name = f"{name}; Python numbers that vary became tensors"
+        yield replace(patch, title=name, edits=(*patch.edits, *numbers))
 
 
 def _clamps_otherwise(code: str, trial: Trial) -> bool:
