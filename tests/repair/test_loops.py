@@ -232,12 +232,13 @@ class Halting(torch.nn.Module):
 
     def forward(self, x):
         h, halted = torch.zeros_like(x), torch.zeros(x.shape[0])
-        n = 0
+        left, n = torch.zeros(x.shape[0]), 0
         while (halted < 0.9).any() and n < 6:
             h = torch.tanh(self.cell(h + x))
+            left = left + (halted > 0.5) * (1 - halted)
             halted = halted + 0.3 * torch.sigmoid(self.halt(h)).squeeze(1)
             n += 1
-        return h.sum() + halted.sum(), n
+        return h.sum() + halted.sum() + left.sum(), n
 
 
 net = Halting()

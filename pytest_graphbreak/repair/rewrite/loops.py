@@ -42,7 +42,7 @@ _STRIDED: Final = ("expand", "expand_as", "movedim", "permute", "swapaxes", "t",
 """Methods that give other strides than an op does: each round has to give those of the first."""
 _CHECK: Final = 'torch._assert_async(_goes_on(*_starts), "the loop does not run once")'
 """A name that only the loop sets is not set otherwise."""
-_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran|_made)(?:_(\d+))?\b")
+_OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran|_made|_seed)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 
 
@@ -283,10 +283,13 @@ def _gradient(plan: _Plan) -> tuple[list[str], list[str]]:
     chosen = map("torch.where(_ran, {}, {})".format, held, starts)
     return [
         "_ran, _made = _goes_on(*_starts), _body(*_starts)",
-        "_starts = tuple(",
-        "    torch.where(torch.full((), False), made, one) if made.requires_grad else one",
-        "    for one, made in zip(_starts, _made)",
-        ")  # torch 2.13 gives what begins without a gradient none",
+        "_seed = [made.sum() for made in _made if made.requires_grad]",
+        "_starts = tuple(  # torch 2.13 gives what begins without a gradient none",
+        "    torch.where(torch.full((), False), _seed[0].to(one.dtype), one)",
+        "    if _seed and one.is_floating_point() and not one.requires_grad",
+        "    else one",
+        "    for one in _starts",
+        ")",
     ], [f"{', '.join(held)}, = {', '.join(chosen)},"]
 
 
