@@ -265,9 +265,18 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
         yield TextLine(f"side effect moved: {words}")
     for words in dict.fromkeys(patch.note for patch in outcome.kept if patch.note):
         yield TextLine(f"note: {words}")
+    if outcome.kept and outcome.last.record.graphs.get("xla") and outcome.after != outcome.before:
+        yield TextLine(f"note: {_SEEDS}")
     yield from _compiled_again(outcome)
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
+
+
+_SEEDS: Final = (
+    "torch_xla sets the next seed of the device with each graph that it compiles, so what "
+    "is drawn there are other random numbers than before"
+)
+"""``_xla_step_marker`` of torch_xla 2.9; ``fix`` itself holds the seed (``repair.steady``)."""
 
 
 def _compiled_again(outcome: SearchResult) -> Iterator[TextLine]:

@@ -189,6 +189,7 @@ def test_inputs_drawn_on_the_device_are_those_of_the_original(shop: Shop) -> Non
     assert said.code == 0, said.out + said.err
     assert "kept  the line is written after the graph" in said.out
     assert "split" not in said.out  # nothing of ours is seen between a sync and its compilation
+    assert "what is drawn there are other random numbers than before" in said.out
 
 
 @pytest.mark.parametrize(("name", "graphs"), [("clips gradients by their norm", 5)])
