@@ -24,6 +24,8 @@ _OTHERS: Final = {
     "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
     "sparse": ("sparse tensors go into the graph", switch("capture_sparse_compute")),
 }
+_CHOOSES: Final = ("subscr", "data dependent operator", "data-dependent expression")
+"""What reasons say where an index is a tensor; torch 2.9 says the last."""
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something; such a line must not be dropped."""
 _CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as without the patch"
@@ -68,7 +70,7 @@ def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def indices(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose an index of one element where a tensor without dimensions is an index."""
     reason = item.reason.lower()
-    if "[" in item.where.code and ("subscr" in reason or "data dependent operator" in reason):
+    if "[" in item.where.code and any(words in reason for words in _CHOOSES):
         index = Rewrite("index", item.where)
         yield SourcePatch("the index is a tensor of one element", (index,))
         yield SourcePatch(
