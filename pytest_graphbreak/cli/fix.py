@@ -265,6 +265,11 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
         yield TextLine(f"side effect moved: {words}")
     for words in dict.fromkeys(patch.note for patch in outcome.kept if patch.note):
         yield TextLine(f"note: {words}")
+    if outcome.reference and outcome.kept:
+        yield TextLine(
+            "other inputs are compared with the compiled program without patches, which differs "
+            f"from the uncompiled one: {outcome.reference}"
+        )
     yield from _compiled_again(outcome)
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")

@@ -39,6 +39,15 @@ def places(record: Record) -> list[Break]:
     return [*found, *cuts.values()]
 
 
+def no_gain(before: Record, after: Record) -> str:
+    """Return why a run that is as it was before is no gain."""
+    if not graphs(after):
+        return "nothing is compiled with it either"
+    if graphs(after) > graphs(before):
+        return f"the graphs got more ({graphs(before)} -> {graphs(after)})"
+    return "the graphs did not get fewer"
+
+
 def by_hand(record: Record) -> list[Break]:
     """Return the places that make graphs without a break, each with one of its reasons.
 
@@ -206,7 +215,8 @@ class SearchResult:
     """The result of a search. ``last`` is the run of all kept patches together.
 
     ``plain`` is one without patches, compiled for other inputs as well, where ``last`` was compiled
-    again for some of them.
+    again for some of them. ``reference`` is how the program differs without a patch, for other
+    inputs, from what it does uncompiled: then it is compared with what it does compiled.
     """
 
     first: Trial
@@ -216,6 +226,7 @@ class SearchResult:
     source: bytes | None = None
     stopped: str = ""
     plain: Trial | None = None
+    reference: str = ""
 
     @property
     def before(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_graphbreak.cli import program
-from pytest_graphbreak.repair.again import Compilations
+from pytest_graphbreak.repair.again import Compilations, _failed
 from tests.repair.conftest import Shop
 
 
@@ -157,3 +157,11 @@ def test_nothing_is_said_where_other_sizes_fit_one_graph(shop: Shop) -> None:
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.err
     assert "compiled again" not in said.out
+
+
+def test_a_remark_of_torch_is_no_part_of_a_guard() -> None:
+    text = "2 <= args[1].size()[0] <= 15  # y = f(x)  # a.py:7 in f (user code shown is the first"
+    assert _failed(text) == {
+        "why": "2 <= args[1].size()[0] <= 15",
+        "at": {"file": "a.py", "line": 7, "function": "f", "code": "y = f(x)"},
+    }

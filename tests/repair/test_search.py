@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_graphbreak.model.record import Break, Frame, Frames, Record
+from msgspec import structs
+
+from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.gain import SearchResult
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.remedies import breaks
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
@@ -121,3 +124,14 @@ def test_a_patch_that_is_compiled_for_more_inputs_than_the_program_is_not_kept(
     assert as_often.kept == [PATCH]
     assert as_often.plain is not None
     assert len(as_often.plain.again) == 2
+
+
+def test_a_compiled_function_is_not_taken_out_of_the_compiler_for_its_caller() -> None:
+    """Of a trainer that calls what it compiled: then nothing of it would be compiled."""
+    stack = tuple(Frame("a.py", name, 2, "x") for name in ("train", "loss", "helper"))
+    item = Break("dynamo", "a reason", stack[-1], stack=stack)
+    made = Graph("dynamo", "0/0", "entry", where=Frame("a.py", "loss", 1, "def loss(x):"))
+    trial = Trial(structs.replace(record(2), graph_list=(made,)))
+    assert [one.function for one in breaks.inside(item, trial)] == ["helper"]
+    own = structs.replace(item, where=stack[1], stack=stack[:2])
+    assert breaks.inside(own, trial) == []

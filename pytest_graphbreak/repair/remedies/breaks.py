@@ -18,6 +18,7 @@ SHAPES: Final = switch("capture_dynamic_output_shape_ops")
 _BRANCHES: Final = ("branch", "item", "compare", "unbacked", "assert", "loop")
 _SCALARS: Final = ("item", "tolist", "compare", "unbacked", "loop", "assert", "one-hot")
 _SHAPES: Final = ("nonzero", "mask", "one-hot", "unbacked")
+_AUTOGRAD: Final = switch("trace_autograd_ops")
 _OTHERS: Final = {
     "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
     "sparse": ("sparse tensors go into the graph", switch("capture_sparse_compute")),
@@ -77,6 +78,9 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "capture_dynamic_output_shape_ops and capture_scalar_outputs", (SHAPES, SCALARS)
         )
+    if any("trace_autograd_ops" in text for text in (item.explanation, *item.hints)):
+        title = "trace_autograd_ops: backward() and torch.autograd.grad become nodes of the graph"
+        yield SourcePatch(title, (_AUTOGRAD,))
     if name in _OTHERS:
         title, line = _OTHERS[name]
         yield SourcePatch(title, (line,))
@@ -203,7 +207,7 @@ def _logging(code: str) -> Iterator[SourcePatch]:
 
 def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose fewer graphs around code that stays out of the graph."""
-    frames = inside(item)
+    frames = inside(item, trial)
     if frames:
         yield SourcePatch(
             "nested_graph_breaks: a break cuts the outermost function once",
@@ -223,14 +227,16 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
 
 
-def inside(item: Break) -> list[Frame]:
+def inside(item: Break, trial: Trial) -> list[Frame]:
     """Return the functions between the compiled one and a break, innermost first.
 
     The compiled function itself is not included: if it ran uncompiled, or as one node, nothing
-    would be compiled.
+    would be compiled. Neither are the functions that call it.
     """
     inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
-    return inner[:0:-1]
+    entries = {one.where.function for one in trial.record.graph_list if one.cause == "entry"}
+    called = [number for number, frame in enumerate(inner) if frame.function in entries]
+    return inner[: (called[-1] if called else 0) : -1]
 
 
 def cpu_tensors(item: Break) -> Iterator[SourcePatch]:

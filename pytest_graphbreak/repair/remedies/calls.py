@@ -109,7 +109,7 @@ def opaque(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name not in _READ:
         yield from _imported(item, trial)
     traces = name not in _READ and trial.torch >= (2, 7)  # 2.7 has nonstrict_trace
-    for frame in inside(item)[:2]:
+    for frame in inside(item, trial)[:2]:
         yield from _around(frame, trial, traces)
 
 
