@@ -189,7 +189,8 @@ class Search:
     def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
         last = replace(self.outcome.last, sites=self._names.sites)
         if problem.item is None:
-            return remedies.for_recompiles(last)
+            record = self._names.guarded(last.record)
+            return remedies.for_recompiles(replace(last, record=record))
         return remedies.for_break(problem.item, last)
 
     def _fix(self, problem: Problem) -> None:
@@ -437,13 +438,7 @@ _UNWRITABLE = "unwritable"
 _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (
-    "later",
-    "masked",
-    "where",
-    "cond",
-    "while_loop",
-    "keep_tensor",
-    "drop_graph_break",
-    "number",
+    *("later", "later_block", "held", "masked", "where", "cond", "while_loop"),
+    *("keep_tensor", "drop_graph_break", "number"),
 )
 """Rewrites of one statement, which do not affect any other."""

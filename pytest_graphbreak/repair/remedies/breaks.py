@@ -9,7 +9,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.pure import LEVELS
-from pytest_graphbreak.repair.remedies.programs import AROUND, around
+from pytest_graphbreak.repair.remedies.programs import AROUND, GIVEN, around
 from pytest_graphbreak.repair.trial import Trial
 
 SCALARS: Final = switch("capture_scalar_outputs")
@@ -151,27 +151,50 @@ def _reads_later(loop: Rewrite, trial: Trial) -> bool:
 
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to run a line that only writes output after the graph has run."""
-    from pytest_graphbreak.repair.rewrite.later import definition
-
     name, code = advice.name(item), item.where.code
+    yield from _written(item.where, trial, block=True)
     if name in ("print", "warnings"):
         function = "print" if code.startswith("print(") else "warnings.warn"
         load = [Preamble("import warnings")] if function != "print" else []
         yield SourcePatch(
             f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
         )
-    source = trial.source(item.where)
-    if source and (found := definition(source, item.where)):
-        function, text = found
-        edits = (Preamble(text), _reordered(function), Rewrite("later", item.where))
-        yield SourcePatch("the line is written after the graph", edits, moves=_LATER)
-        if item.where.code.startswith("if "):
+    for patch in _written(item.where, trial):
+        yield patch
+        if code.startswith("if "):
             for kind in ("where", "cond"):
                 yield SourcePatch(
                     f"what the branch writes is written after the graph, the rest torch.{kind}",
-                    (*edits, Rewrite(kind, item.where)),
+                    (*patch.edits, Rewrite(kind, item.where)),
                     moves=_LATER,
                 )
+    yield from noted(item.where, trial)
+
+
+def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[SourcePatch]:
+    """Propose to write a line, or all of the ``if`` around it, after the graph has run."""
+    from pytest_graphbreak.repair.rewrite.later import definition
+
+    if block and where.code.startswith("if "):
+        return
+    source = trial.source(where)
+    if source and (found := definition(source, where, block=block)):
+        function, text = found
+        kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
+        writes = (Preamble(text), _reordered(function), Rewrite(kind, where))
+        edits = (GIVEN, *writes) if "_is_number" in text else writes
+        yield SourcePatch(f"{what} is written after the graph", edits, moves=_LATER)
+
+
+def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to note a value in a list or dictionary of an object after the graph has run."""
+    from pytest_graphbreak.repair.rewrite.held import definition
+
+    source = trial.source(where)
+    if source and (found := definition(source, where)):
+        function, text = found
+        edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
+        yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
 
 
 def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:

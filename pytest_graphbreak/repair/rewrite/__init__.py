@@ -14,7 +14,15 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import branches, constants, later, loops, masked, statements
+from pytest_graphbreak.repair.rewrite import (
+    branches,
+    constants,
+    held,
+    later,
+    loops,
+    masked,
+    statements,
+)
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, replace
 from pytest_graphbreak.repair.rewrite.scope import statements as found
@@ -38,10 +46,15 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "check": (branches.to_check, (ast.If,)),
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
     "later": (later.to_later, (ast.Expr, ast.If)),
+    "later_block": (later.to_later_block, (ast.If,)),
+    "held": (held.to_held, (ast.Expr,)),
     "while_loop": (loops.to_while_loop, (ast.While, ast.For)),
     "quiet_loop": (loops.to_quiet_loop, (ast.While, ast.For)),
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
+
+_AROUND: Final = ("while_loop", "quiet_loop", "later_block")
+"""Those of them whose statement may be around the line, and need not begin with it."""
 
 WHOLE = ("enable", "group_key", "every_index", "all_constants", *DECORATORS)
 """Rewriters of a whole function: the place names the function, and its line is ignored."""
@@ -58,7 +71,7 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
     if kind in BLOCKS:
         make, kinds = BLOCKS[kind]
         try:
-            fits = found(source, where, kinds, around=kind in ("while_loop", "quiet_loop"))
+            fits = found(source, where, kinds, around=kind in _AROUND)
         except SyntaxError:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]
