@@ -270,6 +270,10 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
             "other inputs are compared with the compiled program without patches, which differs "
             f"from the uncompiled one: {outcome.reference}"
         )
+    if outcome.prints and outcome.kept:
+        yield TextLine(
+            "compiled without patches it prints other lines than uncompiled; with them, the same"
+        )
     yield from _compiled_again(outcome)
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")

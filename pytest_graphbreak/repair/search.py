@@ -32,9 +32,10 @@ from pytest_graphbreak.repair.gain import (
     places,
     reads,
     recompiled,
+    taken_out,
 )
 from pytest_graphbreak.repair.naming import Names
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import UNCOMPILED, Preamble, SourcePatch
 from pytest_graphbreak.repair.source import called, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
@@ -73,6 +74,7 @@ class Search:
         self._uncertain: list[SourcePatch] = []
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
         self._certified = False
+        self._eager: Trial | None = None
         self._plain: dict[str, Trial | None] = {}
         first = bench.measure(target, compare=False)
         self._names.add(first.sites)
@@ -176,7 +178,7 @@ class Search:
         if advice.name(item) == "disabled" and self._names.key(item) not in known:
             left = [one for one in patched if any(patch.leaves for patch in one.kept)]
             names = {name.rpartition(".")[2] for name in called(item.where.code)}
-            near = [one for one in left if _taken_out(one) & names]
+            near = [one for one in left if taken_out(one) & names]
             return _first(near or left)
         named = self._names.named(item.where)
         if named == item.where or not named.code:
@@ -308,8 +310,18 @@ class Search:
             return None, f"it fails{trial.at}: {trial.error[:160]}"
         if trial.mismatch is not None:
             return None, f"other results: {trial.mismatch}"
-        words = printed(self.outcome.first, trial, any(patch.drops for patch in patches))
+        drops = any(patch.drops for patch in patches)
+        words = printed(self.outcome.first, trial, drops)
+        if words is not None and printed(self._uncompiled(), trial, drops) is None:
+            self.outcome.prints = words
+            words = None
         return (trial, None) if words is None else (None, words)
+
+    def _uncompiled(self) -> Trial:
+        """Return a run without the compiler; it is made once."""
+        if self._eager is None:
+            self._eager = self._run(self._built([UNCOMPILED]))
+        return self._eager
 
     def _renewed(self, trial: Trial) -> bool:
         """Return whether there is another reference now, since the program differs unpatched, too.
@@ -425,13 +437,6 @@ def _first(problems: Sequence[Problem]) -> Problem | None:
     """Return the problem that the last of these came from, if any."""
     found = problems[-1] if problems else None
     return found and (found.origin or found)
-
-
-def _taken_out(problem: Problem) -> set[str]:
-    """Return the names of the functions that patches of a problem took out of the compiler."""
-    edits = [edit for patch in problem.kept if patch.leaves for edit in patch.edits]
-    places = [edit.where.function for edit in edits if isinstance(edit, Rewrite)]
-    return {name.rpartition(".")[2] for name in places}
 
 
 _UNWRITABLE = "unwritable"

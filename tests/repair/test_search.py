@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
@@ -18,9 +19,6 @@ from pytest_graphbreak.repair.remedies import breaks
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
-
-if TYPE_CHECKING:
-    import pytest
 
 LINE = "y = helper(x)"
 PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))
@@ -135,3 +133,40 @@ def test_a_compiled_function_is_not_taken_out_of_the_compiler_for_its_caller() -
     assert [one.function for one in breaks.inside(item, trial)] == ["helper"]
     own = structs.replace(item, where=stack[1], stack=stack[:2])
     assert breaks.inside(own, trial) == []
+
+
+class Misprinted(MadeUp):
+    """Torch compiles the program to one that prints other lines; patched, it prints its own."""
+
+    def __init__(self, uncompiled: str) -> None:
+        super().__init__("", "")
+        self._uncompiled = uncompiled
+
+    def measure(self, target: Target, **options: Any) -> Trial:
+        text = target.path.read_text()
+        if "force_eager" in text:
+            return Trial(record(0), lines=(self._uncompiled,))
+        if "_graphbreak_ours" in text:
+            return Trial(record(1), lines=("a text",))
+        return Trial(record(3, ("the reason", LINE, target.path)), lines=("a number",))
+
+
+@pytest.mark.parametrize("uncompiled", ["a text", "another"])
+def test_lines_are_those_of_the_uncompiled_program_where_torch_prints_others(
+    uncompiled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(f"import torch\ndef f(x):\n    {LINE}\n")
+    monkeypatch.setattr(remedies, "for_break", lambda *_: iter([PATCH]))
+    bench: Any = Misprinted(uncompiled)
+    out = Search(
+        parse("model.py"),
+        bench,
+        most=9,
+        keep_side_effects=False,
+        header="",
+        say=lambda _: None,
+        progress=lambda *_: None,
+    ).run()
+    assert bool(out.kept) is (uncompiled == "a text")
+    assert bool(out.prints) is bool(out.kept)

@@ -241,6 +241,7 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             f"{frame.function.rsplit('.', 1)[-1]} runs uncompiled, as one piece",
             (Rewrite("leave_compiler", frame),),
             leaves=True,
+            note=f"{frame.function} is not compiled any more",
         )
     if "manual_seed" in item.where.code:
         yield SourcePatch(
