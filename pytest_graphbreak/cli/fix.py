@@ -330,12 +330,21 @@ def _problem(problem: Problem) -> Iterator[TextLine]:
 
 
 def _left(record: Record) -> Iterator[TextLine]:
-    """Yield the first recompiles that are left, each with the line of its guard."""
+    """Yield the first recompiles that are left, each with the line of its guard and the advice."""
+    said: set[str] = set()
     for item in record.recompile_list[:_MOST_LEFT]:
         where = item.guard if item.guard.code else item.where
+        modes = "grad_mode" in item.reason
+        words = _MODES if modes else f"By hand: {advice.short(item) or ''}"
         yield TextLine(f"{item.reason}", indent=4)
         yield TextLine(f"{where.file}:{where.line} in {where.function}", "place", 8)
         yield TextLine(where.code, "source", 12)
+        if advice.short(item) and words not in said:
+            yield TextLine(words, indent=8)
+        said.add(words)
+
+
+_MODES: Final = "one graph for training and one for inference, under no_grad, is normal"
 
 
 def _state(word: str, text: str) -> TextLine:

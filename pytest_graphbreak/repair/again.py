@@ -80,6 +80,8 @@ def _failed(guard: str) -> Reason:
     """
     guard = guard.partition(" (user code shown")[0]
     found = _GUARD.fullmatch(guard)
+    if found is None and "'NoneType' object has no" in guard:
+        return {"why": "something is None now that was not when it was compiled"}
     if found is None:
         return {"why": guard[:_LONGEST]}
     value = _VALUE.fullmatch(found["guard"])

@@ -159,6 +159,11 @@ def test_nothing_is_said_where_other_sizes_fit_one_graph(shop: Shop) -> None:
     assert "compiled again" not in said.out
 
 
+def test_a_guard_that_torch_cannot_read_is_said_in_words() -> None:
+    why = "something is None now that was not when it was compiled"
+    assert _failed("'NoneType' object has no attribute 'size'") == {"why": why}
+
+
 def test_a_remark_of_torch_is_no_part_of_a_guard() -> None:
     text = "2 <= args[1].size()[0] <= 15  # y = f(x)  # a.py:7 in f (user code shown is the first"
     assert _failed(text) == {

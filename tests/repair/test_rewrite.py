@@ -180,3 +180,20 @@ def test_groupby_is_given_its_key_by_name(call: str, becomes: str | None) -> Non
     source = f"def f(x):\n    return [k for k, _ in {call}]\n"
     wanted = None if becomes is None else source.replace(call, becomes)
     assert rewrite(source, "group_key", "") == wanted
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "logs = {'loss': loss.item(), 'n': 1}",
+        "self.best = loss.item()",
+        "best = self.best = min(best, loss.item())",
+        "self.total += loss.item() * n",
+        "self.losses.append(loss.item())",
+        "self.losses.extend([n, float(loss)])",
+    ],
+)
+def test_a_number_that_an_object_keeps_does_not_become_a_tensor(line: str) -> None:
+    source = f"def f(self, loss, n):\n    {line}\n    return loss\n"
+    with pytest.raises(UnfitError, match="kept by an object"):
+        apply(source, "keep_tensor", Frame("a.py", "f", 2, line))

@@ -10,6 +10,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from pytest_graphbreak.repair.rewrite.line import (
+    READ,
     TIGHT,
     Replacement,
     Rewriter,
@@ -19,15 +20,46 @@ from pytest_graphbreak.repair.rewrite.line import (
     text_of,
 )
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
-from pytest_graphbreak.repair.rewrite.writes import notes, reads, writes
+from pytest_graphbreak.repair.rewrite.writes import NOTES, notes, reads, writes
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
     """Rewrite ``y * t.item()`` as ``y * t.detach()``, everywhere in one statement.
 
-    Without ``detach`` gradients would flow through what was a number.
+    Without ``detach`` gradients would flow through what was a number. Raises ``UnfitError`` if the
+    number is kept by an object: code that is not compiled would find a tensor there.
     """
-    return kept_tensors(node, "detach") if isinstance(node, cst.SimpleStatementLine) else None
+    if not isinstance(node, cst.SimpleStatementLine):
+        return None
+    kept = kept_tensors(node, "detach")
+    if kept is not None and m.findall(node, _KEEPS):
+        raise UnfitError("the number is kept by an object, which would hold a tensor")
+    return kept
+
+
+def _has_read(node: cst.CSTNode) -> bool:
+    return bool(m.findall(node, READ))
+
+
+_KEEPS: Final = m.OneOf(
+    m.DictElement(value=m.MatchIfTrue(_has_read)),
+    m.Assign(
+        targets=[m.ZeroOrMore(), m.AssignTarget(target=m.Attribute()), m.ZeroOrMore()],
+        value=m.MatchIfTrue(_has_read),
+    ),
+    m.AugAssign(target=m.Attribute(), value=m.MatchIfTrue(_has_read)),
+    m.Expr(
+        m.Call(
+            func=m.Attribute(attr=m.Name(value=m.MatchIfTrue(NOTES.__contains__))),
+            args=[
+                m.ZeroOrMore(),
+                m.Arg(value=m.MatchIfTrue(_has_read)),
+                m.ZeroOrMore(),
+            ],
+        )
+    ),
+)
+"""Matches ``{"loss": x.item()}``, ``self.best = x.item()`` and ``self.all.append(x.item())``."""
 
 
 _CHANGES: Final = m.Call(
