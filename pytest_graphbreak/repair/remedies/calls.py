@@ -83,6 +83,11 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "itertools.groupby is given its key by name", (Rewrite("group_key", item.where),)
         )
+    if "random.random" in functions:
+        yield SourcePatch(
+            "random.random() is random.uniform(0.0, 1.0), an input of the graph",
+            (Rewrite("uniform", item.where),),
+        )
     for function in functions:
         if function in _CONSTANT_CALLS:
             load = Preamble(f"import {function.rpartition('.')[0]}")

@@ -244,6 +244,16 @@ def draws(nodes: Sequence[ast.AST]) -> str:
     return next((_short(one) for one in calls if getattr(one.func, "attr", "") in RANDOM), "")
 
 
+def _draws_in_python(nodes: Sequence[ast.AST]) -> str:
+    """Return the first call of ``random`` or of NumPy's, or an empty text.
+
+    Dynamo draws their numbers before the graph runs, also for a side that does not run.
+    """
+    calls = (_short(node) for node in walk(nodes) if isinstance(node, ast.Call))
+    roots = ("random.", "np.random.", "numpy.random.")
+    return next((one for one in calls if one.startswith(roots)), "")
+
+
 def without_gradient(names: Sequence[str]) -> str:
     """Return the check that no gradient is asked for: a backward pass draws again (torch 2.13)."""
     return f"torch._check(not ({' or '.join(f'{name}.requires_grad' for name in names)}))"
@@ -254,7 +264,7 @@ def refuse(nodes: Sequence[ast.stmt], *, random: bool = False) -> None:
 
     With ``random``, they may draw random numbers; ``without_gradient`` has to follow.
     """
-    if not random and (call := draws(nodes)):
+    if (call := _draws_in_python(nodes)) or (not random and (call := draws(nodes))):
         raise UnfitError(f"`{call}` draws random numbers")
     for node in walk(nodes):
         stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
