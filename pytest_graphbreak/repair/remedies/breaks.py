@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,6 +27,7 @@ _OTHERS: Final = {
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something; such a line must not be dropped."""
 _CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as without the patch"
+_CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
@@ -166,7 +168,7 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
                 yield SourcePatch(
                     f"what the branch writes is written after the graph, the rest torch.{kind}",
                     (*patch.edits, Rewrite(kind, item.where)),
-                    moves=_LATER,
+                    moves=patch.moves,
                 )
     yield from noted(item.where, trial)
 
@@ -183,7 +185,8 @@ def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[Sou
         kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
         writes = (Preamble(text), _reordered(function), Rewrite(kind, where))
         edits = (GIVEN, *writes) if "_is_number" in text else writes
-        yield SourcePatch(f"{what} is written after the graph", edits, moves=_LATER)
+        moves = f"{_LATER}; its clock is read then" if _CLOCK.search(text) else _LATER
+        yield SourcePatch(f"{what} is written after the graph", edits, moves=moves)
 
 
 def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
