@@ -267,6 +267,15 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
         yield TextLine(f"note: {words}")
     if outcome.kept and outcome.last.record.graphs.get("xla") and outcome.after != outcome.before:
         yield TextLine(f"note: {_SEEDS}")
+    if outcome.reference and outcome.kept:
+        yield TextLine(
+            "other inputs are compared with the compiled program without patches, which differs "
+            f"from the uncompiled one: {outcome.reference}"
+        )
+    if outcome.prints and outcome.kept:
+        yield TextLine(
+            "compiled without patches it prints other lines than uncompiled; with them, the same"
+        )
     yield from _compiled_again(outcome)
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
@@ -330,12 +339,21 @@ def _problem(problem: Problem) -> Iterator[TextLine]:
 
 
 def _left(record: Record) -> Iterator[TextLine]:
-    """Yield the first recompiles that are left, each with the line of its guard."""
+    """Yield the first recompiles that are left, each with the line of its guard and the advice."""
+    said: set[str] = set()
     for item in record.recompile_list[:_MOST_LEFT]:
         where = item.guard if item.guard.code else item.where
+        modes = "grad_mode" in item.reason
+        words = _MODES if modes else f"By hand: {advice.short(item) or ''}"
         yield TextLine(f"{item.reason}", indent=4)
         yield TextLine(f"{where.file}:{where.line} in {where.function}", "place", 8)
         yield TextLine(where.code, "source", 12)
+        if advice.short(item) and words not in said:
+            yield TextLine(words, indent=8)
+        said.add(words)
+
+
+_MODES: Final = "one graph for training and one for inference, under no_grad, is normal"
 
 
 def _state(word: str, text: str) -> TextLine:

@@ -75,9 +75,13 @@ class Compilations:
 def _failed(guard: str) -> Reason:
     """Return a guard that failed, without its value, and the line that is compiled for that value.
 
-    torch writes it as ``L['n'] == 3  # x * n  # a.py:7 in f``.
+    torch writes it as ``L['n'] == 3  # x * n  # a.py:7 in f``, and adds a remark in brackets if the
+    line is the first that uses the value.
     """
+    guard = guard.partition(" (user code shown")[0]
     found = _GUARD.fullmatch(guard)
+    if found is None and "'NoneType' object has no" in guard:
+        return {"why": "something is None now that was not when it was compiled"}
     if found is None:
         return {"why": guard[:_LONGEST]}
     value = _VALUE.fullmatch(found["guard"])

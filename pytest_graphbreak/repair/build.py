@@ -95,7 +95,7 @@ def build(
                 head.append(edit.source)
         elif (other := origin(edit.where, own, sites)) is None:
             source = rewritten(source, edit)
-        elif edit.kind == "later":
+        elif edit.kind in ("later", "later_block", "held"):
             raise BuildError("the function that writes is one of the user's own file")
         elif edit.kind in DECORATORS:
             head.append(_decorated(other.module, edit.where.function, DECORATORS[edit.kind]))

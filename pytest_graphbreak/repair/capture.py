@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch.utils._pytree import tree_flatten
 
-from pytest_graphbreak.repair import sizes
+from pytest_graphbreak.repair import optimizers, sizes
 from pytest_graphbreak.repair.again import Compilations
 from pytest_graphbreak.repair.compare import Flat, flatten
 from pytest_graphbreak.repair.copies import copied, kept, leaves_of, snapshot
@@ -246,6 +246,8 @@ class Capture:
         """Return the result of a call, as ``rerun`` does."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
+        if eager:
+            optimizers.restore()
         try:
             with stance, mode(entry), limited(max(LIMIT, 3 * entry.slowest)):
                 args, kwargs = drawn()

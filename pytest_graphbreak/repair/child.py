@@ -17,7 +17,10 @@ from pytest_graphbreak.repair.failure import noted
 
 Answer = dict[str, Any]
 
-_OTHERS: Final = {"cut": "cut", "timing": "timing", "exporting": "exporting"}
+OTHERS: Final = "other inputs: "
+"""How a difference begins that the program's own calls do not show."""
+
+_ORDERS: Final = {"cut": "cut", "timing": "timing", "exporting": "exporting"}
 """Orders that are not measurements: the key of each, and the module that carries it out."""
 
 
@@ -28,7 +31,7 @@ def work(order: Answer) -> Answer:
     sys.argv = [str(target), *order["arguments"]]
     order["base"] = sys.path[1:]
     sys.path[0] = str(target.resolve().parent)
-    for key, module in _OTHERS.items():
+    for key, module in _ORDERS.items():
         if order.get(key):
             found = importlib.import_module(f"pytest_graphbreak.repair.{module}")
             answer: Answer = found.work(order, lambda around: _go(order, around))
@@ -154,6 +157,8 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
         torch.save(own, order["keep"])
         return found
     found["mismatch"], found["compared"] = _mismatch(wanted, own, bool(order.get("own_errors")))
+    if order.get("renew") and (found["mismatch"] or "").startswith(OTHERS):
+        torch.save(own | {"errors": {}}, order["keep"])
     sides = zip(wanted["variants"], own["variants"], strict=False)
     raising = sum(isinstance(one, str) and isinstance(two, str) for one, two in sides)
     found["varied"] = len(own["variants"]) - raising
@@ -188,16 +193,16 @@ def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]
         if isinstance(old, str) and isinstance(new, str):
             as_compiled = _error(wanted["errors"].get(number, "")) == _error(new)
             if not (own_errors or as_compiled) and (words := _other_error(old, new)):
-                return f"other inputs: {words}", compared
+                return f"{OTHERS}{words}", compared
             continue
         compared += 1
         if isinstance(new, str):
             original = "does" if new == ENDLESS else "does not"
-            return f"other inputs: {new} where the original {original}", compared
+            return f"{OTHERS}{new} where the original {original}", compared
         if isinstance(old, str):
-            return f"other inputs: does not raise where the original does ({old[:60]})", compared
+            return f"{OTHERS}does not raise where the original does ({old[:60]})", compared
         if words := difference(old, new):
-            return f"other inputs: {words}", compared
+            return f"{OTHERS}{words}", compared
     return None, compared
 
 

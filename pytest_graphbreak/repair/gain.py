@@ -9,7 +9,7 @@ from msgspec import structs
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record
-from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.numbers import BY_CASE
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.output import plural
@@ -39,6 +39,15 @@ def places(record: Record) -> list[Break]:
     return [*found, *cuts.values()]
 
 
+def no_gain(before: Record, after: Record) -> str:
+    """Return why a run that is as it was before is no gain."""
+    if not graphs(after):
+        return "nothing is compiled with it either"
+    if graphs(after) > graphs(before):
+        return f"the graphs got more ({graphs(before)} -> {graphs(after)})"
+    return "the graphs did not get fewer"
+
+
 def by_hand(record: Record) -> list[Break]:
     """Return the places that make graphs without a break, each with one of its reasons.
 
@@ -62,11 +71,11 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     Code that had left the compiler is won back if more is compiled than before, and no other code
     was compiled again until the limit, in however many graphs of Dynamo; a device below it must not
     make more: a loop as an operator may be cut into one for each round. If nothing is compiled,
-    that is no gain.
+    that is no gain, and a patch that takes code out of the compiler may take a third at most.
     """
     if not graphs(after) or eager(after) > eager(before) or _breaks_body(after):
         return False
-    if may_leave and 2 * _ops(after) < _ops(before):
+    if may_leave and any(3 * ops(after) < 2 * ops(before) for ops in (_ops, _ops_of_models)):
         return False
     below = before.headline != "dynamo"
     won = bool(_left(before) - _left(after)) and _limited(after) <= _limited(before)
@@ -140,6 +149,12 @@ def _ops(record: Record) -> int:
     return sum(graph.ops or 0 for graph in record.graph_list if graph.layer == "dynamo")
 
 
+def _ops_of_models(record: Record) -> int:
+    """Return the operations without those of torch's own code alone, such as an optimizer's."""
+    made = (graph for graph in record.graph_list if graph.layer == "dynamo" and graph.functions)
+    return sum(graph.ops or 0 for graph in made)
+
+
 def reads(patch: SourcePatch) -> bool:
     """Return whether a patch makes numbers of tensors constants, which may depend on the inputs."""
     return BY_CASE in patch.edits
@@ -206,7 +221,9 @@ class SearchResult:
     """The result of a search. ``last`` is the run of all kept patches together.
 
     ``plain`` is one without patches, compiled for other inputs as well, where ``last`` was compiled
-    again for some of them.
+    again for some of them. ``reference`` is how the program differs without a patch, for other
+    inputs, from what it does uncompiled: then it is compared with what it does compiled.
+    ``prints`` is how its lines differ with patches, where they are those of the uncompiled program.
     """
 
     first: Trial
@@ -216,6 +233,8 @@ class SearchResult:
     source: bytes | None = None
     stopped: str = ""
     plain: Trial | None = None
+    reference: str = ""
+    prints: str = ""
 
     @property
     def before(self) -> int:
@@ -224,3 +243,10 @@ class SearchResult:
     @property
     def after(self) -> int:
         return graphs(self.last.record)
+
+
+def taken_out(problem: Problem) -> set[str]:
+    """Return the names of the functions that patches of a problem took out of the compiler."""
+    edits = [edit for patch in problem.kept if patch.leaves for edit in patch.edits]
+    places = [edit.where.function for edit in edits if isinstance(edit, Rewrite)]
+    return {name.rpartition(".")[2] for name in places}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.build import Site, home, text_of
 from pytest_graphbreak.repair.source import lines
 
@@ -55,6 +55,12 @@ class Names:
         if 0 < named.line <= len(known) and known[named.line - 1] == code:
             return named
         return structs.replace(named, line=known.index(code) + 1) if code in known else named
+
+    def guarded(self, record: Record) -> Record:
+        """Return a record whose failed guards have their lines in the user's unpatched files."""
+        found = record.recompile_list
+        placed = tuple(structs.replace(one, guard=self.placed(one.guard)) for one in found)
+        return structs.replace(record, recompile_list=placed)
 
     def has(self, named: Frame) -> bool:
         """Return whether the unpatched file of a place contains its line."""

@@ -68,3 +68,10 @@ class SourcePatch:
 def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
     """Return the statement that sets a config of torch."""
     return Preamble(f"{home}.{name} = {value}")
+
+
+UNCOMPILED: Final = SourcePatch(
+    "the program without the compiler",
+    (Preamble('torch.compiler.set_stance("force_eager")'),),
+)
+"""No remedy: it shows what a program does where torch compiles it to something else."""

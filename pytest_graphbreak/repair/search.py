@@ -18,6 +18,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Diff, build, difference
+from pytest_graphbreak.repair.child import OTHERS
 from pytest_graphbreak.repair.gain import (
     Problem,
     SearchResult,
@@ -27,12 +28,14 @@ from pytest_graphbreak.repair.gain import (
     cleaner,
     eager,
     graphs,
+    no_gain,
     places,
     reads,
     recompiled,
+    taken_out,
 )
 from pytest_graphbreak.repair.naming import Names
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import UNCOMPILED, Preamble, SourcePatch
 from pytest_graphbreak.repair.source import called, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
@@ -70,6 +73,8 @@ class Search:
         self._waiting = 0
         self._uncertain: list[SourcePatch] = []
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
+        self._certified = False
+        self._eager: Trial | None = None
         self._plain: dict[str, Trial | None] = {}
         first = bench.measure(target, compare=False)
         self._names.add(first.sites)
@@ -173,7 +178,7 @@ class Search:
         if advice.name(item) == "disabled" and self._names.key(item) not in known:
             left = [one for one in patched if any(patch.leaves for patch in one.kept)]
             names = {name.rpartition(".")[2] for name in called(item.where.code)}
-            near = [one for one in left if _taken_out(one) & names]
+            near = [one for one in left if taken_out(one) & names]
             return _first(near or left)
         named = self._names.named(item.where)
         if named == item.where or not named.code:
@@ -186,7 +191,8 @@ class Search:
     def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
         last = replace(self.outcome.last, sites=self._names.sites)
         if problem.item is None:
-            return remedies.for_recompiles(last)
+            record = self._names.guarded(last.record)
+            return remedies.for_recompiles(replace(last, record=record))
         return remedies.for_break(problem.item, last)
 
     def _fix(self, problem: Problem) -> None:
@@ -222,7 +228,7 @@ class Search:
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
                     there = "the break is" if problem.item is not None else "recompiles are"
-                    why = _no_gain(before, after) if gone else f"{there} still there"
+                    why = no_gain(before, after) if gone else f"{there} still there"
             if why != _UNWRITABLE:
                 problem.tried.append(Tried(patch, why or ""))
         if doubtful is not None and not problem.kept:
@@ -302,23 +308,50 @@ class Search:
             return None, f"it cannot be written: {error}" if str(error) else _UNWRITABLE
         problem = patches[-1].title if patches else "without patches"
         self._progress(self._share, 1.0, problem)
-        trial = self._run(source, own_errors=any(patch.changes_errors for patch in patches))
+        own_errors = any(patch.changes_errors for patch in patches)
+        trial = self._run(source, own_errors=own_errors)
+        if trial.error is None and self._renewed(trial):
+            trial = self._run(source, own_errors=own_errors)
         if trial.error is not None:
-            return None, f"it fails{_at(trial)}: {trial.error[:160]}"
+            return None, f"it fails{trial.at}: {trial.error[:160]}"
         if trial.mismatch is not None:
             return None, f"other results: {trial.mismatch}"
-        words = printed(self.outcome.first, trial, any(patch.drops for patch in patches))
+        drops = any(patch.drops for patch in patches)
+        words = printed(self.outcome.first, trial, drops)
+        if words is not None and printed(self._uncompiled(), trial, drops) is None:
+            self.outcome.prints = words
+            words = None
         return (trial, None) if words is None else (None, words)
+
+    def _uncompiled(self) -> Trial:
+        """Return a run without the compiler; it is made once."""
+        if self._eager is None:
+            self._eager = self._run(self._built([UNCOMPILED]))
+        return self._eager
+
+    def _renewed(self, trial: Trial) -> bool:
+        """Return whether there is another reference now, since the program differs unpatched, too.
+
+        That is found out once, for the first run that differs for other inputs: an optimizer that
+        is compiled rounds in another way, and each step adds to it.
+        """
+        if self._certified or not (trial.mismatch or "").startswith(OTHERS):
+            return False
+        self._certified = True
+        own = self._run(self._built([]), renew=True).mismatch or ""
+        differs = own.startswith(OTHERS)
+        self.outcome.reference = own.removeprefix(OTHERS) if differs else ""
+        return differs
 
     def _built(self, patches: Sequence[SourcePatch], header: str = "") -> bytes:
         test = self._target.test
         text = build(self._names.source, self._names.own, patches, self._names.sites, header, test)
         return self._file.encoded(text)
 
-    def _run(self, source: bytes, *, own_errors: bool) -> Trial:
+    def _run(self, source: bytes, **options: bool) -> Trial:
         with self._bench.beside(self._target, source) as copy:
             self._names.copies.add(copy.path.name)
-            return self._bench.measure(copy, own_errors=own_errors)
+            return self._bench.measure(copy, **options)
 
     def _keep(
         self, problem: Problem, patch: SourcePatch, trial: Trial, *, word: str = "kept"
@@ -369,7 +402,7 @@ class Search:
         for problem in out.problems:
             for patch in [one for one in problem.kept if one in gone]:
                 problem.kept.remove(patch)
-                problem.tried.append(Tried(patch, _no_gain(before, after)))
+                problem.tried.append(Tried(patch, no_gain(before, after)))
 
     def _close(self) -> None:
         """Write the source with all kept patches, and record which problems are fixed."""
@@ -401,14 +434,6 @@ class Search:
         self._close()
 
 
-def _no_gain(before: Record, after: Record) -> str:
-    if not graphs(after):
-        return "nothing is compiled with it either"
-    if graphs(after) > graphs(before):
-        return f"the graphs got more ({graphs(before)} -> {graphs(after)})"
-    return "the graphs did not get fewer"
-
-
 def _item(problem: Problem) -> Break:
     assert problem.item is not None
     return problem.item
@@ -420,30 +445,11 @@ def _first(problems: Sequence[Problem]) -> Problem | None:
     return found and (found.origin or found)
 
 
-def _taken_out(problem: Problem) -> set[str]:
-    """Return the names of the functions that patches of a problem took out of the compiler."""
-    edits = [edit for patch in problem.kept if patch.leaves for edit in patch.edits]
-    places = [edit.where.function for edit in edits if isinstance(edit, Rewrite)]
-    return {name.rpartition(".")[2] for name in places}
-
-
 _UNWRITABLE = "unwritable"
 _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (
-    "later",
-    "masked",
-    "where",
-    "cond",
-    "while_loop",
-    "keep_tensor",
-    "drop_graph_break",
-    "number",
+    *("later", "later_block", "held", "masked", "where", "cond", "while_loop"),
+    *("keep_tensor", "drop_graph_break", "number"),
 )
 """Rewrites of one statement, which do not affect any other."""
-
-
-def _at(trial: Trial) -> str:
-    """Return the line that an error came from, if it is one of the user's."""
-    code = trial.stack[-1]["code"] if trial.stack else ""
-    return f" at `{code[:60]}`" if code else ""

@@ -78,6 +78,12 @@ class Trial:
         """Whether it ran and gave the results of the original."""
         return self.error is None and self.mismatch is None
 
+    @property
+    def at(self) -> str:
+        """The line that an error came from, if it is one of the user's: `` at `line` ``."""
+        code = self.stack[-1]["code"] if self.stack else ""
+        return f" at `{code[:60]}`" if code else ""
+
 
 def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
     """Return how the printed lines differ, or None if they agree.
@@ -129,14 +135,19 @@ class Bench:
         alone: bool = False,
         weights: bool = False,
         own_errors: bool = False,
+        renew: bool = False,
     ) -> Trial:
-        """Count the target's graphs and compare its outputs; the first run is the reference."""
+        """Count the target's graphs and compare its outputs; the first run is the reference.
+
+        With ``renew`` this run is the reference from now on, if it differs for other inputs only.
+        """
         order = {
             "allow_breaks": allow_breaks,
             "outputs": outputs,
             "same_random": same_random,
             "weights": weights,
             "own_errors": own_errors,
+            "renew": renew,
             "keep": str(self.reference),
             "reference": str(self.reference) if compare else None,
         }

@@ -95,3 +95,17 @@ def _run(code: str, folder: Path) -> running.Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return running.run(head + code, "(torch.ones(4),),", folder)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "name"),
+    [
+        ("Call to `torch._dynamo.graph_break()`", "optimizer.step()", "autograd"),
+        ("Call to `torch._dynamo.graph_break()`", "torch._dynamo.graph_break()", "graph-break"),
+        ("Call to `torch._dynamo.graph_break()`", "", "graph-break"),
+        ("Attempted to inline function marked as skipped", "opt.zero_grad()", "autograd"),
+        ("Attempted to inline function marked as skipped", "y = helper(x)", "c-call"),
+    ],
+)
+def test_an_optimizer_belongs_outside_of_compiled_code(reason: str, code: str, name: str) -> None:
+    assert advice.name(Break("dynamo", reason, Frame("a.py", "f", 2, code))) == name

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_graphbreak.cli import program
-from pytest_graphbreak.repair.again import Compilations
+from pytest_graphbreak.repair.again import Compilations, _failed
 from tests.repair.conftest import Shop
 
 
@@ -185,3 +185,16 @@ def test_a_line_that_did_not_compile_before_does_not_count(shop: Shop) -> None:
     assert "kept  the loop became torch.while_loop" in said.out
     assert "is needed as a number" in said.out
     assert "scale = torch.full((y.shape[0],), math.log(y.shape[0]))" in said.out
+
+
+def test_a_guard_that_torch_cannot_read_is_said_in_words() -> None:
+    why = "something is None now that was not when it was compiled"
+    assert _failed("'NoneType' object has no attribute 'size'") == {"why": why}
+
+
+def test_a_remark_of_torch_is_no_part_of_a_guard() -> None:
+    text = "2 <= args[1].size()[0] <= 15  # y = f(x)  # a.py:7 in f (user code shown is the first"
+    assert _failed(text) == {
+        "why": "2 <= args[1].size()[0] <= 15",
+        "at": {"file": "a.py", "line": 7, "function": "f", "code": "y = f(x)"},
+    }

@@ -95,6 +95,16 @@ def test_a_break_less_counts_in_as_many_graphs_of_a_device(
     assert cleaner(before, after, may_leave=may_leave) is gain
 
 
+def test_a_model_is_not_left_out_for_the_graph_of_its_optimizer() -> None:
+    """The optimizer's holds more operations, but no function of a model or of the program."""
+    model = Graph("dynamo", "0", "callee", ops=100, functions={"net.py::Net.forward": 100})
+    optimizer = Graph("dynamo", "1", "callee", ops=500)
+    before = structs.replace(record(2), graph_list=(model, optimizer))
+    after = structs.replace(record(1), graph_list=(optimizer,))
+    assert better(before, after)
+    assert not better(before, after, may_leave=True)
+
+
 @pytest.mark.parametrize(("xla", "gain"), [(34, False), (32, True)])
 def test_code_that_is_won_back_may_not_cost_graphs_of_a_device(xla: int, gain: bool) -> None:
     """As a bisection whose torch.while_loop was cut into a graph for each round."""

@@ -88,6 +88,7 @@ def test_a_tensor_that_may_change_is_passed_as_it_is_then() -> None:
     assert found is not None
     assert changed is not None
     name, text = found
-    assert f"def {name}(scale, n, x):\n    print(scale.sum().item(), n, x)" in text
-    passed = "self.scale.clone(), n, x.clone() if isinstance(x, torch.Tensor) else x"
+    assert f"def {name}(scale, n, x, x_is_number):\n" in text
+    assert "    x = x.item() if x_is_number else x\n    print(scale.sum().item(), n, x)" in text
+    passed = "self.scale.clone(), n, *_graphbreak_given(x, True)"
     assert f"{name}({passed})" in changed

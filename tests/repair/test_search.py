@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_graphbreak.model.record import Break, Frame, Frames, Record
+import pytest
+from msgspec import structs
+
+from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.gain import SearchResult
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.remedies import breaks
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
-
-if TYPE_CHECKING:
-    import pytest
 
 LINE = "y = helper(x)"
 PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))
@@ -121,3 +122,51 @@ def test_a_patch_that_is_compiled_for_more_inputs_than_the_program_is_not_kept(
     assert as_often.kept == [PATCH]
     assert as_often.plain is not None
     assert len(as_often.plain.again) == 2
+
+
+def test_a_compiled_function_is_not_taken_out_of_the_compiler_for_its_caller() -> None:
+    """Of a trainer that calls what it compiled: then nothing of it would be compiled."""
+    stack = tuple(Frame("a.py", name, 2, "x") for name in ("train", "loss", "helper"))
+    item = Break("dynamo", "a reason", stack[-1], stack=stack)
+    made = Graph("dynamo", "0/0", "entry", where=Frame("a.py", "loss", 1, "def loss(x):"))
+    trial = Trial(structs.replace(record(2), graph_list=(made,)))
+    assert [one.function for one in breaks.inside(item, trial)] == ["helper"]
+    own = structs.replace(item, where=stack[1], stack=stack[:2])
+    assert breaks.inside(own, trial) == []
+
+
+class Misprinted(MadeUp):
+    """Torch compiles the program to one that prints other lines; patched, it prints its own."""
+
+    def __init__(self, uncompiled: str) -> None:
+        super().__init__("", "")
+        self._uncompiled = uncompiled
+
+    def measure(self, target: Target, **options: Any) -> Trial:
+        text = target.path.read_text()
+        if "force_eager" in text:
+            return Trial(record(0), lines=(self._uncompiled,))
+        if "_graphbreak_ours" in text:
+            return Trial(record(1), lines=("a text",))
+        return Trial(record(3, ("the reason", LINE, target.path)), lines=("a number",))
+
+
+@pytest.mark.parametrize("uncompiled", ["a text", "another"])
+def test_lines_are_those_of_the_uncompiled_program_where_torch_prints_others(
+    uncompiled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(f"import torch\ndef f(x):\n    {LINE}\n")
+    monkeypatch.setattr(remedies, "for_break", lambda *_: iter([PATCH]))
+    bench: Any = Misprinted(uncompiled)
+    out = Search(
+        parse("model.py"),
+        bench,
+        most=9,
+        keep_side_effects=False,
+        header="",
+        say=lambda _: None,
+        progress=lambda *_: None,
+    ).run()
+    assert bool(out.kept) is (uncompiled == "a text")
+    assert bool(out.prints) is bool(out.kept)

@@ -19,6 +19,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.remedies.programs import program
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.rewrite.later import definition
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
@@ -38,6 +39,10 @@ LATER = {
     "prints": "y = x * 2\nprint('y', y.mean().item())\nreturn y + 1",
     "prints a text": "y = x * 2\nprint(f'{y.sum().item():.3f}', tuple(y.shape))\nreturn y",
     "prints an argument": "print(x.sum().item())\nreturn x + 1",
+    "prints a number that is read": "n, m = x.max().item(), x.shape[0]\nprint(n, m + 1)\n"
+    "return x * m",
+    "prints below a number": "n = x.size(0)\nif n % 2 == 0:\n    print(n, x.sum().item())\n"
+    "return x",
     "prints a number": "n = len(x.shape)\nprint(n, x.sum().item())\nreturn x * n",
     "prints in a loop": "for n in range(3):\n    x = x * 2\n    print(n, x.sum().item())\nreturn x",
     "prints two names of one line": "for n in (1, 2):\n    print(n, x.min().item())\n"
@@ -181,7 +186,7 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str) -> None:
     if found is None or changed is None:
         return
     function, text = found
-    plain, patched = loaded(source), loaded(text, changed)
+    plain, patched = loaded(source), loaded(program("given"), text, changed)
     torch._dynamo.config.reorderable_logging_functions.add(patched[function])
     run = torch.compile(patched["f"], backend="eager")
 
@@ -224,7 +229,8 @@ def _written(source: str, where: Frame, kind: str) -> tuple[str, ...]:
     except UnfitError:
         return (source,)
     found = definition(source, where) if kind == "later" else None
-    return (source,) if changed is None else (*((found[1],) if found else ()), changed)
+    parts = (program("given"), found[1]) if found else ()
+    return (source,) if changed is None else (*parts, changed)
 
 
 @pytest.mark.parametrize("kind", ["only_eager", "later"])

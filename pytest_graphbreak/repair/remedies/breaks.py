@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -11,7 +12,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.pure import LEVELS
 from pytest_graphbreak.repair.remedies import recompiles
-from pytest_graphbreak.repair.remedies.programs import AROUND, around
+from pytest_graphbreak.repair.remedies.programs import AROUND, GIVEN, around
 from pytest_graphbreak.repair.trial import Trial
 
 SCALARS: Final = switch("capture_scalar_outputs")
@@ -20,6 +21,7 @@ SHAPES: Final = switch("capture_dynamic_output_shape_ops")
 _BRANCHES: Final = ("branch", "item", "compare", "unbacked", "assert", "loop")
 _SCALARS: Final = ("item", "tolist", "compare", "unbacked", "loop", "assert", "one-hot")
 _SHAPES: Final = ("nonzero", "mask", "one-hot", "unbacked")
+_AUTOGRAD: Final = switch("trace_autograd_ops")
 _OTHERS: Final = {
     "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
     "sparse": ("sparse tensors go into the graph", switch("capture_sparse_compute")),
@@ -30,6 +32,7 @@ _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something; such a line must not be dropped."""
 _CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as without the patch"
 _OTHER_ERROR: Final = "raises RuntimeError, later, in place of its own exception"
+_CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
@@ -94,6 +97,9 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "capture_dynamic_output_shape_ops and capture_scalar_outputs", (SHAPES, SCALARS)
         )
+    if any("trace_autograd_ops" in text for text in (item.explanation, *item.hints)):
+        title = "trace_autograd_ops: backward() and torch.autograd.grad become nodes of the graph"
+        yield SourcePatch(title, (_AUTOGRAD,))
     if name in _OTHERS:
         title, line = _OTHERS[name]
         yield SourcePatch(title, (line,))
@@ -181,27 +187,51 @@ def _reads_later(loop: Rewrite, trial: Trial) -> bool:
 
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to run a line that only writes output after the graph has run."""
-    from pytest_graphbreak.repair.rewrite.later import definition
-
     name, code = advice.name(item), item.where.code
+    yield from _written(item.where, trial, block=True)
     if name in ("print", "warnings"):
         function = "print" if code.startswith("print(") else "warnings.warn"
         load = [Preamble("import warnings")] if function != "print" else []
         yield SourcePatch(
             f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
         )
-    source = trial.source(item.where)
-    if source and (found := definition(source, item.where)):
-        function, text = found
-        edits = (Preamble(text), _reordered(function), Rewrite("later", item.where))
-        yield SourcePatch("the line is written after the graph", edits, moves=_LATER)
-        if item.where.code.startswith("if "):
+    for patch in _written(item.where, trial):
+        yield patch
+        if code.startswith("if "):
             for kind in ("where", "cond"):
                 yield SourcePatch(
                     f"what the branch writes is written after the graph, the rest torch.{kind}",
-                    (*edits, Rewrite(kind, item.where)),
-                    moves=_LATER,
+                    (*patch.edits, Rewrite(kind, item.where)),
+                    moves=patch.moves,
                 )
+    yield from noted(item.where, trial)
+
+
+def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[SourcePatch]:
+    """Propose to write a line, or all of the ``if`` around it, after the graph has run."""
+    from pytest_graphbreak.repair.rewrite.later import definition
+
+    if block and where.code.startswith("if "):
+        return
+    source = trial.source(where)
+    if source and (found := definition(source, where, block=block)):
+        function, text = found
+        kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
+        writes = (Preamble(text), _reordered(function), Rewrite(kind, where))
+        edits = (GIVEN, *writes) if "_is_number" in text else writes
+        moves = f"{_LATER}; its clock is read then" if _CLOCK.search(text) else _LATER
+        yield SourcePatch(f"{what} is written after the graph", edits, moves=moves)
+
+
+def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to note a value in a list or dictionary of an object after the graph has run."""
+    from pytest_graphbreak.repair.rewrite.held import definition
+
+    source = trial.source(where)
+    if source and (found := definition(source, where)):
+        function, text = found
+        edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
+        yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
 
 
 def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -237,7 +267,7 @@ def _logging(code: str) -> Iterator[SourcePatch]:
 
 def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose fewer graphs around code that stays out of the graph."""
-    frames = inside(item)
+    frames = inside(item, trial)
     if frames:
         yield SourcePatch(
             "nested_graph_breaks: a break cuts the outermost function once",
@@ -248,6 +278,7 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             f"{frame.function.rsplit('.', 1)[-1]} runs uncompiled, as one piece",
             (Rewrite("leave_compiler", frame),),
             leaves=True,
+            note=f"{frame.function} is not compiled any more",
         )
     if "manual_seed" in item.where.code:
         yield SourcePatch(
@@ -257,14 +288,16 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
 
 
-def inside(item: Break) -> list[Frame]:
+def inside(item: Break, trial: Trial) -> list[Frame]:
     """Return the functions between the compiled one and a break, innermost first.
 
     The compiled function itself is not included: if it ran uncompiled, or as one node, nothing
-    would be compiled.
+    would be compiled. Neither are the functions that call it.
     """
     inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
-    return inner[:0:-1]
+    entries = {one.where.function for one in trial.record.graph_list if one.cause == "entry"}
+    called = [number for number, frame in enumerate(inner) if frame.function in entries]
+    return inner[: (called[-1] if called else 0) : -1]
 
 
 def cpu_tensors(item: Break) -> Iterator[SourcePatch]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch, switch
+from pytest_graphbreak.repair.remedies.breaks import noted
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
@@ -17,6 +18,8 @@ _OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental.
 
 def propose(trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for the recompiles of a run, the one that changes least first."""
+    for where in dict.fromkeys(one.guard for one in trial.record.recompile_list):
+        yield from noted(where, trial)
     families = {advice.name(item) for item in trial.record.recompile_list} - {""}
     marked, padded = list(mark(trial)), list(pad(trial))
     yield from marked

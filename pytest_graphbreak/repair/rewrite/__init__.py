@@ -18,6 +18,7 @@ from pytest_graphbreak.repair.rewrite import (
     branches,
     chosen,
     constants,
+    held,
     later,
     loops,
     masked,
@@ -33,6 +34,7 @@ REWRITERS: dict[str, Rewriter] = {
     "number": statements.tensor_to_number,
     "only_eager": statements.only_eager,
     "drop_graph_break": statements.drop_graph_break,
+    "uniform": statements.uniform,
     "plain_flags": statements.plain_flags,
     "enable": statements.enable,
     "group_key": statements.group_key,
@@ -54,9 +56,14 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
     "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),
     "later": (later.to_later, (ast.Expr, ast.If)),
+    "later_block": (later.to_later_block, (ast.If,)),
+    "held": (held.to_held, (ast.Expr,)),
     **{kind: (make, (ast.While, ast.For)) for kind, make in LOOPS.items()},
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
+
+_AROUND: Final = (*LOOPS, "later_block")
+"""Those of them whose statement may be around the line, and need not begin with it."""
 
 WHOLE = ("enable", "group_key", "transposed", "every_index", "all_constants", *DECORATORS)
 """Rewriters of a whole function: the place names the function, and its line is ignored."""
@@ -73,7 +80,7 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
     if kind in BLOCKS:
         make, kinds = BLOCKS[kind]
         try:
-            fits = found(source, where, kinds, around=kind in LOOPS)
+            fits = found(source, where, kinds, around=kind in _AROUND)
         except SyntaxError:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]

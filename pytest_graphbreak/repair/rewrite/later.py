@@ -13,9 +13,10 @@ import ast
 import textwrap
 import zlib
 from collections.abc import Iterable
+from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.pure import LEVELS, METHODS
+from pytest_graphbreak.repair.pure import LEVELS, METHODS, computes
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -41,23 +42,45 @@ def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
     return [f"{name}({', '.join(passed)})", *(ast.unparse(rest).splitlines() if rest else ())]
 
 
-def definition(source: str, where: Frame) -> tuple[str, str] | None:
+def to_later_block(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the call that replaces an ``if`` in which a line is written. Raises ``UnfitError``."""
+    _whole(node, place)
+    return to_later(node, place)
+
+
+def _whole(node: ast.stmt, place: Surroundings) -> None:
+    """Raise ``UnfitError`` if an ``if`` does more than write, or is the ``elif`` of another."""
+    if "".join(place.text[node.lineno - 1 : node.lineno]).lstrip().startswith("elif"):
+        raise UnfitError("it is a part of another `if`")
+    if _split(node, place)[1] is not None:
+        raise UnfitError("it does more than write")
+
+
+def definition(source: str, where: Frame, *, block: bool = False) -> tuple[str, str] | None:
     """Return the name and source of the function for what the statement at a place writes.
 
-    Returns None if there is no such statement.
+    With ``block``, it is for the ``if`` around it. Returns None if there is no such statement.
     """
-    fits = statements(source, where, (ast.Expr, ast.If))
+    kinds = (ast.If,) if block else (ast.Expr, ast.If)
+    fits = statements(source, where, kinds, around=block)
     if not fits:
         return None
     try:
+        if block:
+            _whole(*fits[0])
         writes, _ = _split(*fits[0])
         name, given = _given(writes, fits[0][1])
         _as_now(given, writes, fits[0][1])
     except UnfitError:
         return None
     inside = _Renamed(given).visit(ast.parse(ast.unparse(writes)))
-    body = textwrap.indent(ast.unparse(inside), "    ")
-    return name, f"@torch.compiler.disable\ndef {name}({', '.join(given.values())}):\n{body}"
+    numbers = [given[one] for one in _numbers(given, writes, fits[0][1])]
+    lines = [f"{one} = {one}.item() if {one}_is_number else {one}" for one in numbers]
+    parameters = [
+        part for one in given.values() for part in (one, *([f"{one}_is_number"] * (one in numbers)))
+    ]
+    body = textwrap.indent("\n".join([*lines, ast.unparse(inside)]), "    ")
+    return name, f"@torch.compiler.disable\ndef {name}({', '.join(parameters)}):\n{body}"
 
 
 def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | None]:
@@ -67,14 +90,22 @@ def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | No
         if not _writes(node, local, module):
             raise UnfitError("it does more than write")
         return node, None
+
+    def only_writes(one: ast.stmt) -> bool:
+        return _writes(one, local, module) or _prepares(one, place)
+
     sides = [
-        [[one for one in side if _writes(one, local, module) is kind] for kind in (True, False)]
+        [[one for one in side if only_writes(one) is kind] for kind in (True, False)]
         for side in (node.body, node.orelse)
     ]
     (first, others), (second, more) = sides
     if not first or (node.orelse and second and not others and more):
         raise UnfitError("it does more than write")
     writes = ast.If(node.test, first, second)
+    if not any(_writes(one, local, module) for one in (*first, *second)):
+        raise UnfitError("it does more than write")
+    if set(bound([*first, *second])) & read([*others, *more]):
+        raise UnfitError("what it writes is used beside it")
     if set(bound([*others, *more])) & read([*first, *second]):
         raise UnfitError("what it writes is set beside it")
     rest = ast.If(node.test, others or [ast.Pass()], more) if others or more else None
@@ -105,6 +136,15 @@ def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
     }
     uses = sum(isinstance(one, ast.Name) and one.id == name for one in inside)
     return name in bound(made) and name not in local and uses == 1
+
+
+def _prepares(node: ast.stmt, place: Surroundings) -> bool:
+    """Return whether a statement computes a value for what is written beside it, and no more."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return False
+    target = node.targets[0]
+    known = {*place.before, *place.after}
+    return isinstance(target, ast.Name) and target.id not in known and computes(node.value)
 
 
 def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
@@ -140,8 +180,9 @@ def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[s
 
     Raises ``UnfitError`` for a tensor of the module, which is not an argument.
     """
-    if not _changes(place):
-        return list(given)
+    numbers = _numbers(given, node, place)
+    if not changes(place):
+        return [f"*_graphbreak_given({one})" if one in numbers else one for one in given]
     writers = {one.value for one in ast.walk(node) if isinstance(one, ast.Expr)}
     module = bound(ast.parse("".join(place.text)).body)
     used = {
@@ -153,7 +194,9 @@ def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[s
     if held := used.intersection(module) - set(given):
         raise UnfitError(f"{min(held)} may be changed in place before the graph has run")
     return [
-        f"{one}.clone()"
+        f"*_graphbreak_given({one}, True)"
+        if one in numbers
+        else f"{one}.clone()"
         if one in used
         else one
         if isinstance(place.before.get(one), ast.Constant)
@@ -162,7 +205,33 @@ def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[s
     ]
 
 
-def _changes(place: Surroundings) -> bool:
+def _numbers(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the arguments that may be numbers which vary, or are read from tensors.
+
+    What the statement reads an attribute of is a tensor.
+    """
+    tensors = {ast.unparse(one.value) for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+    return [
+        one for one in given if one not in tensors and _may_be_number(place.before.get(one, None))
+    ]
+
+
+def _may_be_number(value: ast.expr | None) -> bool:
+    """Return whether a value may be a number that is not the same in each call."""
+    if not isinstance(value, ast.Call):
+        return not isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare)
+    function = value.func
+    name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
+    return name in _GIVE_NUMBERS
+
+
+_GIVE_NUMBERS: Final = frozenset(
+    {"item", "size", "numel", "dim", "len", "int", "float", "round", "min", "max", "abs", "sum"}
+)
+"""Functions that may give a number of Python; other calls give tensors, or what stays the same."""
+
+
+def changes(place: Surroundings) -> bool:
     """Return whether a function of the file changes in place what may be a tensor."""
     for function in ast.walk(ast.parse("".join(place.text))):
         if not isinstance(function, FUNCTIONS) or function.name == "__init__":

@@ -46,7 +46,7 @@ def replaced(node: Node, matcher: m.BaseMatcherNode, change: Change) -> Node | N
 
 _ITEM: Final = m.Call(func=m.Attribute(attr=m.Name("item")), args=[])
 _NUMBER: Final = m.OneOf(m.SimpleString(), m.Integer(), m.Float())
-_READ: Final = _ITEM | m.Call(
+READ: Final = _ITEM | m.Call(
     func=m.OneOf(m.Name("bool"), m.Name("float"), m.Name("int")),
     args=[m.Arg(m.DoesNotMatch(_NUMBER))],
 )
@@ -64,7 +64,7 @@ def kept_tensors(node: Node, method: str = "") -> Node | None:
         kept = in_brackets(value)
         return cst.Call(cst.Attribute(kept, cst.Name(method))) if method else kept
 
-    return replaced(node, _READ, bare)
+    return replaced(node, READ, bare)
 
 
 def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:

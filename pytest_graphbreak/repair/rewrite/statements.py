@@ -10,6 +10,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from pytest_graphbreak.repair.rewrite.line import (
+    READ,
     TIGHT,
     Replacement,
     Rewriter,
@@ -19,15 +20,46 @@ from pytest_graphbreak.repair.rewrite.line import (
     text_of,
 )
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
-from pytest_graphbreak.repair.rewrite.writes import notes, reads, writes
+from pytest_graphbreak.repair.rewrite.writes import NOTES, notes, reads, writes
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
     """Rewrite ``y * t.item()`` as ``y * t.detach()``, everywhere in one statement.
 
-    Without ``detach`` gradients would flow through what was a number.
+    Without ``detach`` gradients would flow through what was a number. Raises ``UnfitError`` if the
+    number is kept by an object: code that is not compiled would find a tensor there.
     """
-    return kept_tensors(node, "detach") if isinstance(node, cst.SimpleStatementLine) else None
+    if not isinstance(node, cst.SimpleStatementLine):
+        return None
+    kept = kept_tensors(node, "detach")
+    if kept is not None and m.findall(node, _KEEPS):
+        raise UnfitError("the number is kept by an object, which would hold a tensor")
+    return kept
+
+
+def _has_read(node: cst.CSTNode) -> bool:
+    return bool(m.findall(node, READ))
+
+
+_KEEPS: Final = m.OneOf(
+    m.DictElement(value=m.MatchIfTrue(_has_read)),
+    m.Assign(
+        targets=[m.ZeroOrMore(), m.AssignTarget(target=m.Attribute()), m.ZeroOrMore()],
+        value=m.MatchIfTrue(_has_read),
+    ),
+    m.AugAssign(target=m.Attribute(), value=m.MatchIfTrue(_has_read)),
+    m.Expr(
+        m.Call(
+            func=m.Attribute(attr=m.Name(value=m.MatchIfTrue(NOTES.__contains__))),
+            args=[
+                m.ZeroOrMore(),
+                m.Arg(value=m.MatchIfTrue(_has_read)),
+                m.ZeroOrMore(),
+            ],
+        )
+    ),
+)
+"""Matches ``{"loss": x.item()}``, ``self.best = x.item()`` and ``self.all.append(x.item())``."""
 
 
 _CHANGES: Final = m.Call(
@@ -96,6 +128,36 @@ def plain_flags(node: Statement) -> Replacement | None:
         return found.with_changes(value=choice)
 
     return replaced(node, _FLAG, decided) if isinstance(node, cst.SimpleStatementLine) else None
+
+
+_RANDOM: Final = m.Call(func=m.Attribute(m.Name("random"), m.Name("random")), args=[])
+_COMPARED: Final = m.Comparison(
+    left=_RANDOM, comparisons=[m.ComparisonTarget(operator=m.LessThan() | m.GreaterThan())]
+)
+_UNIFORM: Final = "random.uniform(0.0, 1.0)"
+
+
+def uniform(node: Statement) -> Replacement | None:
+    """Rewrite ``random.random()`` as ``random.uniform(0.0, 1.0)``, the same number.
+
+    Dynamo makes that an input of the graph; PyTorch 2.13 does not trace the other. Where it is
+    compared it is a tensor, for ``torch.where`` and ``torch.cond``.
+    """
+
+    def compared(found: cst.CSTNode) -> cst.CSTNode:
+        number = f"torch.tensor({_UNIFORM}, dtype=torch.float64)"
+        return found.with_changes(left=cst.parse_expression(number))
+
+    if isinstance(node, cst.If):
+        test = uniform(cst.SimpleStatementLine([cst.Expr(node.test)]))
+        if not isinstance(test, cst.SimpleStatementLine):
+            return None
+        return node.with_changes(test=cst.ensure_type(test.body[0], cst.Expr).value)
+    if not isinstance(node, cst.SimpleStatementLine):
+        return None
+    changed = replaced(node, _COMPARED, compared)
+    drawn = replaced(changed or node, _RANDOM, lambda _: cst.parse_expression(_UNIFORM))
+    return drawn or changed
 
 
 def drop_graph_break(node: Statement) -> Replacement | None:

@@ -14,7 +14,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import LEVELS, METHODS
 from pytest_graphbreak.repair.rewrite.scope import UnfitError, changed, statements, walk
 
-_NOTES: Final = frozenset({"append", "extend"})
+NOTES: Final = frozenset({"append", "extend"})
 """Methods that note a value in an object that other code may read."""
 _WRITES: Final = frozenset(
     {"warn", "write", "writelines", "flush", "add_scalar", "set_postfix", "set_description"}
@@ -37,7 +37,7 @@ def writes(name: str) -> bool:
 def notes(name: str) -> bool:
     """Return whether a function visibly adds a value to an object that is held."""
     holder, _, method = name.rpartition(".")
-    return holder not in ("", "self", "cls") and method in _NOTES
+    return holder not in ("", "self", "cls") and method in NOTES
 
 
 def reads(name: str) -> bool:

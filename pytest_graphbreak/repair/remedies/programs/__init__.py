@@ -34,3 +34,5 @@ AROUND: Final = Preamble(program("around"))
 ARGUMENTS: Final = Preamble(program("arguments"))
 """It names arguments in the same way as ``sizes`` does."""
 OPERATOR: Final = Preamble(program("operator"))
+GIVEN: Final = Preamble(program("given"))
+"""Passes numbers and the objects that they change to functions called after the graph."""
