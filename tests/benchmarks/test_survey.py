@@ -20,7 +20,8 @@ def _result(name: str, **values: Any) -> dict[str, Any]:
 def test_the_page_is_what_the_data_says() -> None:
     listed = json.loads(table.LISTED.read_text("utf-8"))
     parts = (table.read(path) for path in (table.RESULTS, table.REPAIRS, table.DRAWN))
-    assert table.PAGE.read_text("utf-8") == table.page(*parts, listed), (
+    unsought = table.read(table.RECORDED)
+    assert table.PAGE.read_text("utf-8") == table.page(*parts, listed, unsought), (
         "renew it: python -m benchmarks.survey.table"
     )
 
