@@ -125,3 +125,24 @@ def test_repairs_are_counted_by_the_kind_that_promises_least(
     assert "3 of the classes were drawn" in text
     assert "More often than before the repair: B." in text
     assert "Of the 2 that were run without `--assume`, 0 are left without a break." in text
+
+
+def test_recorded_repairs_are_said_to_be_no_search_and_what_they_lack_is_named() -> None:
+    fixed = {"status": "ran", "graphs": [3, 1], "breaks": [1, 0]}
+    switch = ["capture_scalar_outputs: .item() becomes a node of the graph"]
+    repairs = [{"model": name, **fixed, "kept": switch} for name in "ABCD"]
+    seen = {"equal": 30, "raise": 2, "kinds": {"batch": 11}, "graphs": 4}
+    held = {"unseen": {**seen, "again": {"batch": 10}}, "unpatched": {**seen, "again": {}}}
+    unsought = [
+        {"model": "A", **fixed, **held},
+        {"model": "B", **fixed, "breaks": [1, 1], "graphs": [3, 3], "missing": switch},
+        {"model": "C", **fixed, "breaks": [1, 1], "graphs": [3, 2]},
+    ]
+    text = table.page([_result("A")], repairs, [], {"base": 4, "head": 0}, unsought)
+    assert "**1 of these 4 classes were held to inputs" in text
+    assert "(1 of 4 with switches): 30 outputs are those of the plain class" in text
+    assert "1 of them is compiled again for more inputs than before the repair" in text
+    assert "3 other classes were not searched again" in text
+    assert "For 1 of 3 the run has as many graphs and breaks as was recorded." in text
+    assert f"Not so: B (not proposed any more: {switch[0]}); C (2 graphs and 1 breaks" in text
+    assert "| A | switch | 1 to 0 | 3 to 1 | 30 | 2 | 0 | 0; 4 | 10 of 11 batch; 4 |" in text
