@@ -367,7 +367,9 @@ _KINDS: Final = {
     "switch": (
         "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
         "none for other values: numbers and sizes are nodes of the graph. A check of the class "
-        "that becomes a node raises RuntimeError in place of its own exception",
+        "that becomes a node raises RuntimeError in place of its own exception. A loop over the "
+        "rows of a batch that was outside of the graph is unrolled in it: a graph for each batch "
+        "size",
     ),
     "drops": ("output that compiled code does not write", "none; a line of a log is lost"),
     "constants": (
@@ -399,14 +401,23 @@ def _kinds(repairs: Sequence[Plain]) -> Counter[str]:
     return Counter(kind(each) for each in repairs if _whole(each))
 
 
-def _by_kind(repairs: Sequence[Plain]) -> str:
-    counts = _kinds(repairs)
+def _by_kind(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
+    kinds = {each["model"]: kind(each) for each in repairs if repaired_whole(each)}
+    seen = [each for each in held if each.get("unseen") and each["model"] in kinds]
+    counts = Counter(kinds.values())
+    of = Counter(kinds[name] for name in {each["model"] for each in seen})
+    more = {each["model"] for each in seen if _often(each, "unseen") > _often(each)}
+    again = Counter(kinds[name] for name in more)
     rows = "\n".join(
-        f"| {what} | {counts[kind]} | {cost} |" for kind, (what, cost) in _KINDS.items()
+        f"| {what} | {counts[one]} | {of[one]} | {again[one]} | {cost} |"
+        for one, (what, cost) in _KINDS.items()
     )
     return (
-        "By what the repair is; of several patches of a class the one that promises least:\n\n"
-        f"| kind | classes | cost when inputs vary |\n| --- | ---: | --- |\n{rows}\n"
+        "By what the repair is; of several patches of a class the one that promises least. *Held* "
+        "are the classes that were held to unseen inputs, *again* those of them that were compiled "
+        "again for more of these inputs than before the repair:\n\n"
+        "| kind | classes | held | again | cost when inputs vary |\n"
+        f"| --- | ---: | ---: | ---: | --- |\n{rows}\n"
     )
 
 
@@ -479,14 +490,6 @@ def _table(rows: Sequence[str], held: Sequence[Plain]) -> str:
     )
 
 
-_SHORT: Final = {
-    "program": "whose lines were changed",
-    "switch": "with switches",
-    "drops": "without output",
-    "constants": "with constants",
-}
-
-
 def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
     """Say how many of the repaired classes were held to inputs that vary, and what they gave."""
     kinds = {each["model"]: kind(each) for each in repairs if repaired_whole(each)}
@@ -494,23 +497,43 @@ def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
     if not seen:
         return ""
     names = {each["model"] for each in seen}
-    parts = ", ".join(
-        f"{sum(kinds[name] == one for name in names)} of {count} {_SHORT[one]}"
-        for one, count in sorted(Counter(kinds.values()).items())
-    )
+    of, counts = Counter(kinds[name] for name in names), Counter(kinds.values())
     sums = [sum(each["unseen"].get(key, 0) for each in seen) for key in ("equal", "raise")]
-    other = ", ".join(sorted({each["model"] for each in seen if each["unseen"].get("differs")}))
+    other = sorted({each["model"] for each in seen if each["unseen"].get("differs")})
     differ = sum(len(each["unseen"].get("differs", ())) for each in seen)
-    more = {each["model"] for each in seen if _often(each, "unseen") > _often(each)}
-    by = Counter(kinds[name] for name in more)
-    counts = ", ".join(f"{count} {_SHORT[one]}" for one, count in sorted(by.items()))
+    more = {each["model"]: _grew(each) for each in seen if _often(each, "unseen") > _often(each)}
+    left = sorted(set(kinds) - names)
+    unfixed = {name: words for name, words in more.items() if kinds[name] != "constants"}
     return (
         f"**{len(names)} of these {len(kinds)} classes were held to inputs that the search never "
-        f"used** ({parts}): {sums[0]} outputs are those of the plain class, for {sums[1]} inputs "
-        f"both raise, {differ} differ{f' ({other})' if other else ''}. "
-        f"{len(more) or 'None'} of them {'is' if len(more) == 1 else 'are'} compiled again for "
-        f"more inputs than before the repair{f': {counts}' if counts else ''}. The two tables "
-        "below have each class.\n"
+        f"used**: {sums[0]} outputs are those of the plain class, for {sums[1]} inputs both raise, "
+        f"{differ} differ{f' ({_joined(other)})' if other else ''}. Of the classes without "
+        f"constants {len(names) - of['constants']} of {len(kinds) - counts['constants']} were held"
+        + (
+            f"; compiled again more often than before the repair: {_named(unfixed)}. "
+            if unfixed
+            else ". "
+        )
+        + "The two tables below have each class."
+        + (f" Not held, for want of time: {_joined(left)}.\n" if left else "\n")
+    )
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _named(more: dict[str, str]) -> str:
+    return _joined(f"{name} ({words})" for name, words in sorted(more.items()))
+
+
+def _grew(each: Plain) -> str:
+    """Return the kinds of inputs for which more are compiled again than before the repair."""
+    before, after = (each[side].get("again") or {} for side in ("unpatched", "unseen"))
+    return _joined(
+        f"{what}: {before.get(what, 0)} to {count} of {each['unseen']['kinds'][what]}"
+        for what, count in after.items()
+        if count > before.get(what, 0)
     )
 
 
@@ -621,8 +644,8 @@ def _repaired(
         "deployment whose images, lengths and padding do not vary. What is compiled again for "
         "other inputs `fix` now keeps only with `--assume`, and a patch is held to two other batch "
         "sizes, other positions and image shapes. Except for HunYuanVLModel and the classes in the "
-        "table below, they were not run again since.\n",
-        _by_kind(broken),
+        "next two tables of classes, they were not run again since.\n",
+        _by_kind(broken, [*again, *unsought]),
         _held_of(repairs, [*again, *unsought]),
         _drawn(repairs, again),
         _unsought(repairs, unsought),

@@ -114,8 +114,9 @@ def test_repairs_are_counted_by_the_kind_that_promises_least(
     monkeypatch.setattr(table, "_DRAW", (3, 27))
     text = table.page([_result("A")], repairs, drawn, {"base": 4, "head": 0})
     for line in (
-        "| constants of a deployment (`fix --assume`) | 1 |",
-        "| lines of the program | 1 |",
+        "| constants of a deployment (`fix --assume`) | 1 | 1 | 0 |",
+        "| lines of the program | 1 | 0 | 0 |",
+        "| switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`) | 1 | 1 | 1 |",
     ):
         assert line in text
     assert "| B |  | 1 to 0 | 3 to 1 | 9 | 1 | 1 | 0; 0 | 4 of 11 batch; 6 |" in text
@@ -140,8 +141,8 @@ def test_recorded_repairs_are_said_to_be_no_search_and_what_they_lack_is_named()
     ]
     text = table.page([_result("A")], repairs, [], {"base": 4, "head": 0}, unsought)
     assert "**1 of these 4 classes were held to inputs" in text
-    assert "(1 of 4 with switches): 30 outputs are those of the plain class" in text
-    assert "1 of them is compiled again for more inputs than before the repair" in text
+    assert "used**: 30 outputs are those of the plain class, for 2 inputs both raise" in text
+    assert "more often than before the repair: A (batch: 0 to 10 of 11)." in text
     assert "3 other classes were not searched again" in text
     assert "For 1 of 3 the run has as many graphs and breaks as was recorded." in text
     assert f"Not so: B (not proposed any more: {switch[0]}); C (2 graphs and 1 breaks" in text
