@@ -179,7 +179,7 @@ def _open(problem: Problem) -> Plain:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
+def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survey.repairs")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these classes")
     parser.add_argument("--out", type=Path, required=True)
@@ -190,19 +190,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--recorded", action="store_true", help="make what is recorded, unsought")
     parser.add_argument("--draw", metavar="N:SEED", help="N of the classes that were repaired")
     parser.add_argument("--from", dest="source", type=Path, default=RESULTS)
-    asked = parser.parse_args(arguments)
+    return parser
+
+
+def _names(asked: argparse.Namespace) -> list[str]:
+    """Return the classes to run: those that were named, else those of the options."""
+    if asked.draw:
+        return drawn(read(REPAIRS), *map(int, asked.draw.split(":")))
+    if asked.names:
+        return list(asked.names)
+    if asked.recorded:
+        return unheld(read(REPAIRS), {one["model"] for one in read(DRAWN)})
+    broken = [each["model"] for each in read(asked.source) if each.get("breaks")]
+    return list(dict.fromkeys([*PAPER, *broken]))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    asked = _arguments().parse_args(arguments)
     os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     had = {line["model"] for line in done(asked.out)}
-    broken = [each["model"] for each in read(asked.source) if each.get("breaks")]
-    names = asked.names or list(dict.fromkeys([*PAPER, *broken]))
-    if asked.draw:
-        names = drawn(read(REPAIRS), *map(int, asked.draw.split(":")))
-    if asked.recorded and not asked.names:
-        names = unheld(read(REPAIRS), {one["model"] for one in read(DRAWN)})
     known = {each["model"]: each for each in read(REPAIRS)}
-    for name in names:
+    for name in _names(asked):
         if name in had:
             continue
         if asked.recorded:
