@@ -502,7 +502,7 @@ def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
     other = sorted({each["model"] for each in seen if each["unseen"].get("differs")})
     differ = sum(len(each["unseen"].get("differs", ())) for each in seen)
     more = {each["model"]: _grew(each) for each in seen if _often(each, "unseen") > _often(each)}
-    left = sorted(set(kinds) - names)
+    left = sorted(set(kinds) - {each["model"] for each in held})
     unfixed = {name: words for name, words in more.items() if kinds[name] != "constants"}
     return (
         f"**{len(names)} of these {len(kinds)} classes were held to inputs that the search never "
@@ -547,7 +547,7 @@ def _unsought(repairs: Sequence[Plain], unsought: Sequence[Plain]) -> str:
     failed = [words for words in gone if words]
     more = [each["model"] for each in ordered if _often(each, "unseen") > _often(each)]
     fewer = [each["model"] for each in ordered if _often(each, "unseen") < _often(each)]
-    rows = [_row(each, kind(known[each["model"]])) for each in ordered]
+    rows = [_row(each, _SHORT[kind(known[each["model"]])]) for each in ordered]
     return (
         f"{len(unsought)} other classes were not searched again. The patches that are recorded "
         "for them, in the table of kept patches, were made again by their titles with "
@@ -574,6 +574,12 @@ def _failed(each: Plain, known: Plain) -> str:
     return f"{each['model']} ({now[0]} graphs and {now[1]} breaks, {was[0]} and {was[1]} recorded)"
 
 
+_SHORT: Final = {
+    "program": "lines",
+    "switch": "switches",
+    "drops": "output",
+    "constants": "constants",
+}
 _VERSION: Final = "0.2.0"
 """The version that ``recorded.jsonl`` was run with, before its release."""
 _LOWER: Final = (

@@ -146,4 +146,4 @@ def test_recorded_repairs_are_said_to_be_no_search_and_what_they_lack_is_named()
     assert "3 other classes were not searched again" in text
     assert "For 1 of 3 the run has as many graphs and breaks as was recorded." in text
     assert f"Not so: B (not proposed any more: {switch[0]}); C (2 graphs and 1 breaks" in text
-    assert "| A | switch | 1 to 0 | 3 to 1 | 30 | 2 | 0 | 0; 4 | 10 of 11 batch; 4 |" in text
+    assert "| A | switches | 1 to 0 | 3 to 1 | 30 | 2 | 0 | 0; 4 | 10 of 11 batch; 4 |" in text
