@@ -32,7 +32,7 @@ PATIENCE: Final = 10
 """Times as long by the clock: others may have the machine."""
 
 
-def alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def alone(work: Callable[[], dict[str, Any]], cpu: int = CPU) -> dict[str, Any]:
     """The result of ``work`` in a forked process, or ``{"died": why}``."""
     receive, send = os.pipe()
     child = os.fork()
@@ -40,7 +40,7 @@ def alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         os.close(receive)
         code = 1
         try:
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU + 5))
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 5))
             resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
@@ -53,11 +53,11 @@ def alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         finally:
             os._exit(code)
     os.close(send)
-    return _outcome(child, receive)
+    return _outcome(child, receive, cpu)
 
 
-def _outcome(child: int, receive: int) -> dict[str, Any]:
-    until, parts = time.monotonic() + CPU * PATIENCE, []
+def _outcome(child: int, receive: int, cpu: int) -> dict[str, Any]:
+    until, parts = time.monotonic() + cpu * PATIENCE, []
     with os.fdopen(receive, "rb", buffering=0) as pipe:
         while True:
             ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
@@ -74,7 +74,7 @@ def _outcome(child: int, receive: int) -> dict[str, Any]:
         return found
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        return {"died": f"more than {CPU} s of CPU" if name in ("SIGXCPU", "SIGKILL") else name}
+        return {"died": f"more than {cpu} s of CPU" if name in ("SIGXCPU", "SIGKILL") else name}
     return {"died": f"exit code {os.WEXITSTATUS(status)} (memory is limited to {MEMORY >> 30} GB)"}
 
 

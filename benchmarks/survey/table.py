@@ -1,10 +1,12 @@
 """Puts results into the repository and draws the page of them.
 
-    python -m benchmarks.survey.table [build/survey*.jsonl build/repairs*.jsonl build/drawn*.jsonl]
+    python -m benchmarks.survey.table [build/survey*.jsonl build/repairs*.jsonl build/drawn*.jsonl
+                                       build/recorded*.jsonl]
 
 The files of runs are merged into ``results.jsonl`` and ``repairs.jsonl``, a line for
 each class, sorted by name; of two results of one class the one that ran stays, else
-the later. What was drawn replaces ``drawn.jsonl``. Then
+the later. What was drawn replaces ``drawn.jsonl``; what was made from recorded patches is merged
+into ``recorded.jsonl``, the later of two results of a class. Then
 ``docs/explanation/survey.md`` is written anew; without files only that is done.
 """
 
@@ -27,6 +29,8 @@ RESULTS: Final = HERE / "results.jsonl"
 REPAIRS: Final = HERE / "repairs.jsonl"
 DRAWN: Final = HERE / "drawn.jsonl"
 """The repairs of classes that were drawn, each held to eleven inputs of a kind."""
+RECORDED: Final = HERE / "recorded.jsonl"
+"""The recorded repairs of other classes, made again without the search, held to the same inputs."""
 INDEPENDENT: Final = HERE / "independent.json"
 LISTED: Final = HERE / "listed.json"
 """How many classes there are, of each part: what is not in the results was not run."""
@@ -65,7 +69,11 @@ def _slim(each: Plain) -> Plain:
 
 
 def page(
-    results: Sequence[Plain], repairs: Sequence[Plain], again: Sequence[Plain], listed: Plain
+    results: Sequence[Plain],
+    repairs: Sequence[Plain],
+    again: Sequence[Plain],
+    listed: Plain,
+    unsought: Sequence[Plain] = (),
 ) -> str:
     """The whole page, of the data alone."""
     base = [each for each in results if each["part"] == "base"]
@@ -76,7 +84,7 @@ def page(
         _generating(results),
         _held(),
         _places(results),
-        _repaired(results, repairs, again),
+        _repaired(results, repairs, again, unsought),
         _breaking(results),
         _stopped(results),
     ]
@@ -359,7 +367,9 @@ _KINDS: Final = {
     "switch": (
         "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
         "none for other values: numbers and sizes are nodes of the graph. A check of the class "
-        "that becomes a node raises RuntimeError in place of its own exception",
+        "that becomes a node raises RuntimeError in place of its own exception. A loop over the "
+        "rows of a batch that was outside of the graph is unrolled in it: a graph for each batch "
+        "size",
     ),
     "drops": ("output that compiled code does not write", "none; a line of a log is lost"),
     "constants": (
@@ -371,7 +381,12 @@ _KINDS: Final = {
 """What a repair is, and what it costs when inputs vary."""
 
 
-def _kind(repair: Plain) -> str:
+def repaired_whole(repair: Plain) -> bool:
+    """Whether a class broke, and is left without a break."""
+    return repair["status"] == "ran" and bool(repair["breaks"][0]) and _whole(repair)
+
+
+def kind(repair: Plain) -> str:
     """Return the kind of a repair by its patches: the one that promises least."""
     titles = " ".join(repair.get("kept", ()))
     if "constants of the graph" in titles:
@@ -383,17 +398,26 @@ def _kind(repair: Plain) -> str:
 
 
 def _kinds(repairs: Sequence[Plain]) -> Counter[str]:
-    return Counter(_kind(each) for each in repairs if _whole(each))
+    return Counter(kind(each) for each in repairs if _whole(each))
 
 
-def _by_kind(repairs: Sequence[Plain]) -> str:
-    counts = _kinds(repairs)
+def _by_kind(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
+    kinds = {each["model"]: kind(each) for each in repairs if repaired_whole(each)}
+    seen = [each for each in held if each.get("unseen") and each["model"] in kinds]
+    counts = Counter(kinds.values())
+    of = Counter(kinds[name] for name in {each["model"] for each in seen})
+    more = {each["model"] for each in seen if _often(each, "unseen") > _often(each)}
+    again = Counter(kinds[name] for name in more)
     rows = "\n".join(
-        f"| {what} | {counts[kind]} | {cost} |" for kind, (what, cost) in _KINDS.items()
+        f"| {what} | {counts[one]} | {of[one]} | {again[one]} | {cost} |"
+        for one, (what, cost) in _KINDS.items()
     )
     return (
-        "By what the repair is; of several patches of a class the one that promises least:\n\n"
-        f"| kind | classes | cost when inputs vary |\n| --- | ---: | --- |\n{rows}\n"
+        "By what the repair is; of several patches of a class the one that promises least. *Held* "
+        "are the classes that were held to unseen inputs, *again* those of them that were compiled "
+        "again for more of these inputs than before the repair:\n\n"
+        "| kind | classes | held | again | cost when inputs vary |\n"
+        f"| --- | ---: | ---: | ---: | --- |\n{rows}\n"
     )
 
 
@@ -416,21 +440,13 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     missing = [name for name in names if name not in ran]
     besides = sorted(ran - set(names))
     more = sorted({each["model"] for each in again if _often(each, "unseen") > _often(each)})
-    rows = []
-    for each in sorted(again, key=lambda each: (each["model"], each.get("assume", False))):
-        way = "`--assume`" if each.get("assume") else ""
-        counts = (f"{each[key][0]} to {each[key][1]}" for key in ("breaks", "graphs"))
-        rows.append(" | ".join((each["model"], way, *counts, *_held_to(each))))
+    ordered = sorted(again, key=lambda each: (each["model"], each.get("assume", False)))
+    rows = [_row(each, "`--assume`" if each.get("assume") else "") for each in ordered]
     plain = [each for each in again if not each.get("assume")]
     holds = [each for each in plain if _whole(each)]
     lower = sorted(each["model"] for each in again if each.get("unseen", {}).get("limit"))
-    stored = {each["model"] for each in repairs if _kind(each) == "constants"}
-    now = [each["model"] for each in holds if each["model"] in stored and _kind(each) == "switch"]
-    listed = "\n".join(
-        f"- {each['model']}: {words}"
-        for each in again
-        for words in dict.fromkeys(each.get("unseen", {}).get("differs", ()))
-    )
+    stored = {each["model"] for each in repairs if kind(each) == "constants"}
+    now = [each["model"] for each in holds if each["model"] in stored and kind(each) == "switch"]
     return (
         f"{len(names)} of the classes were drawn (`python -m benchmarks.survey.repairs --draw "
         f"{_DRAW[0]}:{_DRAW[1]}`), and {len(names) - len(missing)} of them run again with this "
@@ -449,8 +465,24 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
         "recompile limit (8): the inputs after that ran without the compiler. "
         + (f"{_LOWER.format(', '.join(lower))} " if lower else "")
         + (f"More often than before the repair: {', '.join(more)}." if more else _NO_MORE)
-        + "\n\n"
-        "| class | | breaks | graphs | equal | raise in both | differ | again before | after |"
+        + _table(rows, again)
+    )
+
+
+def _row(each: Plain, way: str) -> str:
+    counts = (f"{each[key][0]} to {each[key][1]}" for key in ("breaks", "graphs"))
+    return " | ".join((each["model"], way, *counts, *_held_to(each)))
+
+
+def _table(rows: Sequence[str], held: Sequence[Plain]) -> str:
+    """Return the table of classes that were held to unseen inputs, and below it what differs."""
+    listed = "\n".join(
+        f"- {each['model']}: {words}"
+        for each in held
+        for words in dict.fromkeys(each.get("unseen", {}).get("differs", ()))
+    )
+    return (
+        "\n\n| class | | breaks | graphs | equal | raise in both | differ | again before | after |"
         "\n| --- | --- | --- | --- | ---: | ---: | ---: | --- | --- |\n"
         + "\n".join(f"| {row} |" for row in rows)
         + "\n"
@@ -458,6 +490,98 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     )
 
 
+def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
+    """Say how many of the repaired classes were held to inputs that vary, and what they gave."""
+    kinds = {each["model"]: kind(each) for each in repairs if repaired_whole(each)}
+    seen = [each for each in held if each.get("unseen") and each["model"] in kinds]
+    if not seen:
+        return ""
+    names = {each["model"] for each in seen}
+    of, counts = Counter(kinds[name] for name in names), Counter(kinds.values())
+    sums = [sum(each["unseen"].get(key, 0) for each in seen) for key in ("equal", "raise")]
+    other = sorted({each["model"] for each in seen if each["unseen"].get("differs")})
+    differ = sum(len(each["unseen"].get("differs", ())) for each in seen)
+    more = {each["model"]: _grew(each) for each in seen if _often(each, "unseen") > _often(each)}
+    left = sorted(set(kinds) - {each["model"] for each in held})
+    unfixed = {name: words for name, words in more.items() if kinds[name] != "constants"}
+    return (
+        f"**{len(names)} of these {len(kinds)} classes were held to inputs that the search never "
+        f"used**: {sums[0]} outputs are those of the plain class, for {sums[1]} inputs both raise, "
+        f"{differ} differ{f' ({_joined(other)})' if other else ''}. Of the classes without "
+        f"constants {len(names) - of['constants']} of {len(kinds) - counts['constants']} were held"
+        + (
+            f"; compiled again more often than before the repair: {_named(unfixed)}. "
+            if unfixed
+            else ". "
+        )
+        + "The two tables below have each class."
+        + (f" Not held, for want of time: {_joined(left)}.\n" if left else "\n")
+    )
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _named(more: dict[str, str]) -> str:
+    return _joined(f"{name} ({words})" for name, words in sorted(more.items()))
+
+
+def _grew(each: Plain) -> str:
+    """Return the kinds of inputs for which more are compiled again than before the repair."""
+    before, after = (each[side].get("again") or {} for side in ("unpatched", "unseen"))
+    return _joined(
+        f"{what}: {before.get(what, 0)} to {count} of {each['unseen']['kinds'][what]}"
+        for what, count in after.items()
+        if count > before.get(what, 0)
+    )
+
+
+def _unsought(repairs: Sequence[Plain], unsought: Sequence[Plain]) -> str:
+    """Describe the classes whose recorded patches were made again, without a search."""
+    if not unsought:
+        return ""
+    known = {each["model"]: each for each in repairs}
+    ordered = sorted(unsought, key=lambda each: each["model"])
+    gone = [_failed(each, known[each["model"]]) for each in ordered]
+    failed = [words for words in gone if words]
+    more = [each["model"] for each in ordered if _often(each, "unseen") > _often(each)]
+    fewer = [each["model"] for each in ordered if _often(each, "unseen") < _often(each)]
+    rows = [_row(each, _SHORT[kind(known[each["model"]])]) for each in ordered]
+    return (
+        f"{len(unsought)} other classes were not searched again. The patches that are recorded "
+        "for them, in the table of kept patches, were made again by their titles with "
+        f"version {_VERSION} (`python -m benchmarks.survey.repairs --recorded`) and held to the "
+        "same kinds of inputs, with a recompile limit of 4, to save time: each input after it "
+        f"counts as compiled again. For {len(ordered) - len(failed)} of {len(ordered)} the run has "
+        "as many graphs and breaks as was recorded."
+        + (f" Not so: {'; '.join(failed)}." if failed else "")
+        + (f" More often than before the repair: {', '.join(more)}." if more else f" {_NO_MORE}")
+        + (f" Less often: {', '.join(fewer)}." if fewer else "")
+        + _table(rows, ordered)
+    )
+
+
+def _failed(each: Plain, known: Plain) -> str:
+    """Return what a class lacks of the result that was recorded for it, or ""."""
+    if each.get("why"):
+        return f"{each['model']} ({each['why']})"
+    if each.get("missing"):
+        return f"{each['model']} (not proposed any more: {'; '.join(each['missing'])})"
+    now, was = ((one["graphs"][1], one["breaks"][1]) for one in (each, known))
+    if now == was:
+        return ""
+    return f"{each['model']} ({now[0]} graphs and {now[1]} breaks, {was[0]} and {was[1]} recorded)"
+
+
+_SHORT: Final = {
+    "program": "lines",
+    "switch": "switches",
+    "drops": "output",
+    "constants": "constants",
+}
+_VERSION: Final = "0.2.0"
+"""The version that ``recorded.jsonl`` was run with, before its release."""
 _LOWER: Final = (
     "For {} the limit was 4, to save time, and each input after it counts as compiled again."
 )
@@ -488,7 +612,12 @@ def _again(seen: Plain) -> str:
     return f"{', '.join(kinds) or 0}; {seen.get('graphs', 0)}"
 
 
-def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
+def _repaired(
+    results: Sequence[Plain],
+    repairs: Sequence[Plain],
+    again: Sequence[Plain],
+    unsought: Sequence[Plain],
+) -> str:
     ran = [each for each in repairs if each["status"] == "ran"]
     if not ran:
         return ""
@@ -521,9 +650,11 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain], again: Sequenc
         "deployment whose images, lengths and padding do not vary. What is compiled again for "
         "other inputs `fix` now keeps only with `--assume`, and a patch is held to two other batch "
         "sizes, other positions and image shapes. Except for HunYuanVLModel and the classes in the "
-        "table below, they were not run again since.\n",
-        _by_kind(broken),
+        "next two tables of classes, they were not run again since.\n",
+        _by_kind(broken, [*again, *unsought]),
+        _held_of(repairs, [*again, *unsought]),
         _drawn(repairs, again),
+        _unsought(repairs, unsought),
         _families(results, repairs),
         "| class | breaks | after | graphs | after | kept |",
         f"| --- | ---: | ---: | ---: | ---: | --- |\n{rows}\n",
@@ -623,16 +754,22 @@ def _reason(why: str) -> str:
     return "`" + why.replace("`", "'")[:200].strip() + "`"
 
 
-def _is_drawn(file: str) -> bool:
-    return Path(file).name.startswith("drawn")
+def _of(files: Sequence[str], *words: str) -> list[Plain]:
+    """Return the lines of those files whose names begin with one of some words."""
+    return [
+        each for file in files if Path(file).name.startswith(words) for each in read(Path(file))
+    ]
 
 
 def main(files: Sequence[str]) -> None:
-    again = [each for file in files if _is_drawn(file) for each in read(Path(file))]
-    if again:
+    if again := _of(files, "drawn"):
         again.sort(key=lambda each: (each["model"], each.get("assume", False)))
         DRAWN.write_text(written(again), "utf-8")
-    lines = [each for file in files if not _is_drawn(file) for each in read(Path(file))]
+    if unsought := _of(files, "recorded"):
+        by = {each["model"]: each for each in [*read(RECORDED), *unsought]}
+        RECORDED.write_text(written([by[name] for name in sorted(by)]), "utf-8")
+    besides = ("drawn", "recorded")
+    lines = _of([file for file in files if not Path(file).name.startswith(besides)], "")
     repairs = [each for each in lines if "part" not in each]
     results = merged([*read(RESULTS), *(each for each in lines if "part" in each)])
     if repairs:
@@ -645,7 +782,7 @@ def main(files: Sequence[str]) -> None:
         LISTED.write_text(json.dumps(listed) + "\n", "utf-8")
         RESULTS.write_text(written(results), "utf-8")
     listed = json.loads(LISTED.read_text("utf-8"))
-    PAGE.write_text(page(read(RESULTS), read(REPAIRS), read(DRAWN), listed), "utf-8")
+    PAGE.write_text(page(*map(read, (RESULTS, REPAIRS, DRAWN)), listed, read(RECORDED)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,20 @@
 """A patched class against the plain one, on inputs that the search for patches never used.
 
-    python -m benchmarks.survey.unseen plain NAME ANSWERS [CONFIGURATION]
-    python -m benchmarks.survey.unseen compiled SCRIPT ANSWERS
-
 Separate processes: the first runs the class as it is, without the compiler, and stores inputs and
 outputs; the second runs a script, patched or not, and calls what it compiled with the same inputs.
-Before each kind of inputs what is compiled is forgotten, and the class called with the inputs of
-the survey: that is the first compilation, and the first input of the kind may be the second. Each
-input after it that is compiled again is counted, and each that comes after the recompile limit,
-whose code runs without the compiler; the limit is lower than torch's, to save time. ``compared``
-starts both.
+Before each kind of inputs but the first what is compiled is forgotten, and the class called with
+the inputs of the survey, as the script does it: that is the first compilation, and the first input
+of the kind may be the second. Each input after it that is compiled again is counted, and each that
+comes after the recompile limit, whose code runs without the compiler; the limit is lower than
+torch's, to save time. ``compared`` starts both.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import runpy
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +22,7 @@ import torch
 
 from benchmarks.survey.inputs import BATCH, Inputs
 from benchmarks.survey.measure import _line, _tensors, small
+from benchmarks.survey.run import alone, warm
 
 SEEDS: Final = (101, 202)
 EACH: Final = 11
@@ -41,29 +36,30 @@ def compared(
     name: str, scripts: dict[str, bytes], values: Plain, timeout: float
 ) -> dict[str, Plain]:
     """Return for each script how many of the unseen inputs gave the same, raised, or differ."""
+    warm()
     with tempfile.TemporaryDirectory() as directory:
         answers = Path(directory) / "answers.pt"
-        _, why = _run(["plain", name, str(answers), json.dumps(values)], timeout)
-        if why:
+        if why := _alone(lambda: plain(name, answers, values), timeout).get("died"):
             return {side: {"differs": [f"plain: {why}"]} for side in scripts}
         found = {}
         for side, source in scripts.items():
             script = Path(directory) / f"{side}.py"
             script.write_bytes(source)
-            out, why = _run(["compiled", str(script), str(answers)], timeout)
-            found[side] = {"differs": [why]} if why else json.loads(out.splitlines()[-1])
+            seen = _alone(lambda script=script: compiled(script, answers), timeout)
+            found[side] = {"differs": [seen["died"]]} if "died" in seen else seen
         return found
 
 
-def _run(arguments: Sequence[str], timeout: float) -> tuple[str, str]:
-    """Return what a process of this module prints, and how it failed, if it did."""
-    command = [sys.executable, "-m", "benchmarks.survey.unseen", *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        return "", f"it did not end within {timeout:g} s"
-    last = done.stderr.strip().splitlines()[-1:] or ["no words"]
-    return done.stdout, last[0][:200] if done.returncode else ""
+def _alone(work: Callable[[], Plain], timeout: float) -> Plain:
+    """Return what ``work`` returns in a process of its own, or how it failed as ``died``."""
+
+    def tried() -> Plain:
+        try:
+            return work()
+        except Exception as error:
+            return {"died": _line(error)}
+
+    return alone(tried, round(timeout))
 
 
 def others(model: Any, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
@@ -164,10 +160,11 @@ def _called(call: Callable[..., Any], inputs: Inputs) -> Any:
         return _line(error)
 
 
-def plain(name: str, answers: Path, values: Plain) -> None:
+def plain(name: str, answers: Path, values: Plain) -> Plain:
     model, inputs = small(name, **values)
     reported = [(what, given, _called(model, given)) for what, given in others(model, inputs)]
     torch.save(reported, answers)
+    return {}
 
 
 def compiled(script: Path, answers: Path) -> Plain:
@@ -181,7 +178,7 @@ def compiled(script: Path, answers: Path) -> Plain:
     found: Plain = {"equal": 0, "raise": 0, "differs": [], "kinds": {}, "graphs": 0, "again": {}}
     found["limit"] = LIMIT
     for what, given, wanted in torch.load(answers, weights_only=False):
-        if what not in found["kinds"]:
+        if found["kinds"] and what not in found["kinds"]:
             torch._dynamo.reset()
             limit.hit = False
             _called(call, own)
@@ -216,16 +213,3 @@ class _Limit(logging.Handler):
 def _graphs() -> int:
     made: int = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return made
-
-
-def main(arguments: list[str]) -> int:
-    side, what, answers, *rest = arguments
-    if side == "plain":
-        plain(what, Path(answers), json.loads(rest[0]) if rest else {})
-    else:
-        print(json.dumps(compiled(Path(what), Path(answers))))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -20,7 +20,8 @@ def _result(name: str, **values: Any) -> dict[str, Any]:
 def test_the_page_is_what_the_data_says() -> None:
     listed = json.loads(table.LISTED.read_text("utf-8"))
     parts = (table.read(path) for path in (table.RESULTS, table.REPAIRS, table.DRAWN))
-    assert table.PAGE.read_text("utf-8") == table.page(*parts, listed), (
+    unsought = table.read(table.RECORDED)
+    assert table.PAGE.read_text("utf-8") == table.page(*parts, listed, unsought), (
         "renew it: python -m benchmarks.survey.table"
     )
 
@@ -113,8 +114,9 @@ def test_repairs_are_counted_by_the_kind_that_promises_least(
     monkeypatch.setattr(table, "_DRAW", (3, 27))
     text = table.page([_result("A")], repairs, drawn, {"base": 4, "head": 0})
     for line in (
-        "| constants of a deployment (`fix --assume`) | 1 |",
-        "| lines of the program | 1 |",
+        "| constants of a deployment (`fix --assume`) | 1 | 1 | 0 |",
+        "| lines of the program | 1 | 0 | 0 |",
+        "| switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`) | 1 | 1 | 1 |",
     ):
         assert line in text
     assert "| B |  | 1 to 0 | 3 to 1 | 9 | 1 | 1 | 0; 0 | 4 of 11 batch; 6 |" in text
@@ -124,3 +126,24 @@ def test_repairs_are_counted_by_the_kind_that_promises_least(
     assert "3 of the classes were drawn" in text
     assert "More often than before the repair: B." in text
     assert "Of the 2 that were run without `--assume`, 0 are left without a break." in text
+
+
+def test_recorded_repairs_are_said_to_be_no_search_and_what_they_lack_is_named() -> None:
+    fixed = {"status": "ran", "graphs": [3, 1], "breaks": [1, 0]}
+    switch = ["capture_scalar_outputs: .item() becomes a node of the graph"]
+    repairs = [{"model": name, **fixed, "kept": switch} for name in "ABCD"]
+    seen = {"equal": 30, "raise": 2, "kinds": {"batch": 11}, "graphs": 4}
+    held = {"unseen": {**seen, "again": {"batch": 10}}, "unpatched": {**seen, "again": {}}}
+    unsought = [
+        {"model": "A", **fixed, **held},
+        {"model": "B", **fixed, "breaks": [1, 1], "graphs": [3, 3], "missing": switch},
+        {"model": "C", **fixed, "breaks": [1, 1], "graphs": [3, 2]},
+    ]
+    text = table.page([_result("A")], repairs, [], {"base": 4, "head": 0}, unsought)
+    assert "**1 of these 4 classes were held to inputs" in text
+    assert "used**: 30 outputs are those of the plain class, for 2 inputs both raise" in text
+    assert "more often than before the repair: A (batch: 0 to 10 of 11)." in text
+    assert "3 other classes were not searched again" in text
+    assert "For 1 of 3 the run has as many graphs and breaks as was recorded." in text
+    assert f"Not so: B (not proposed any more: {switch[0]}); C (2 graphs and 1 breaks" in text
+    assert "| A | switches | 1 to 0 | 3 to 1 | 30 | 2 | 0 | 0; 4 | 10 of 11 batch; 4 |" in text

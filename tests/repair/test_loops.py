@@ -308,9 +308,28 @@ def test_rows_become_numbers_and_nothing_is_left_out() -> None:
     )
 
 
+def test_the_number_of_a_row_may_have_a_name_of_its_own() -> None:
+    """As in the experts of LongcatFlash: ``int(row.item())`` is what selects."""
+    changed = rewritten(
+        "hit = mask.any(-1).nonzero()\n"
+        "for row in hit:\n"
+        "    at = int(row.item())\n"
+        "    (place,) = torch.where(mask[at])\n"
+        "    x[place] += at\n"
+        "return x"
+    )
+    assert changed is not None
+    assert "hit = range(len(mask.any(-1)))\n" in changed
+    assert "at = int(row)\n" in changed
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        "hit = mask.any(-1).nonzero()\nfor row in hit:\n    at = row.item() + 1\n"
+        "    (place,) = torch.where(mask[at])\n    x[place] += 1\nreturn x",
+        "hit = mask.any(-1).nonzero()\nfor row in hit:\n    at = row.item()\n    at = 0\n"
+        "    (place,) = torch.where(mask[at])\n    x[place] += 1\nreturn x",
         "hit = mask.nonzero()\nreturn hit",
         "hit = mask.nonzero()\nfor row in hit:\n    pass\nreturn len(hit)",
         "hit = torch.nonzero(mask)\nfor row in hit:\n    pass",

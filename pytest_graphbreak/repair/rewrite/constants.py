@@ -334,17 +334,34 @@ def _selects(loop: ast.For, condition: ast.expr, function: ast.stmt) -> bool:
     taken = {one.id for one in rest if isinstance(one, ast.Name)}
     taken |= {one.arg for one in rest if isinstance(one, ast.arg)}
     row = ast.unparse(loop.target)
+    index = "|".join([row, *_numbers(loop, row)])
     selected: set[str] = set()
     for one in ast.walk(loop):
         if isinstance(one, ast.Assign) and (
             found := re.match(
-                rf"torch\.where\((.+)\[{row}\](\.squeeze\(0\))?\)$", ast.unparse(one.value)
+                rf"torch\.where\((.+)\[(?:{index})\](\.squeeze\(0\))?\)$", ast.unparse(one.value)
             )
         ):
             if not _has_any(ast.unparse(condition), found[1], ast.unparse(function)):
                 return False
             selected |= {name.id for name in ast.walk(one.targets[0]) if isinstance(name, ast.Name)}
     return bool(selected) and all(_adds(one, selected, taken, row) for one in loop.body)
+
+
+def _numbers(loop: ast.For, row: str) -> list[str]:
+    """Return the names that a loop sets once, to the number of its row."""
+    stores = [one.id for one in ast.walk(loop) if isinstance(one, ast.Name) and _stored(one)]
+    return [
+        one.targets[0].id
+        for one in loop.body
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
+        if ast.unparse(one.value) in (f"{row}.item()", f"int({row}.item())")
+        if stores.count(one.targets[0].id) == 1
+    ]
+
+
+def _stored(name: ast.Name) -> bool:
+    return not isinstance(name.ctx, ast.Load)
 
 
 def _has_any(condition: str, mask: str, text: str) -> bool:
