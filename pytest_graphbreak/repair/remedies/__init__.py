@@ -10,21 +10,23 @@ from collections.abc import Iterator
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import SourcePatch
-from pytest_graphbreak.repair.remedies import breaks, calls, numbers, recompiles
+from pytest_graphbreak.repair.remedies import breaks, calls, loops, numbers, recompiles, writing
 from pytest_graphbreak.repair.trial import Trial
 
 _IN_TURN = (
-    breaks.later,
-    breaks.loops,
+    writing.later,
+    loops.over_indices,
     breaks.masked,
     breaks.flags,
     breaks.indices,
     numbers.propose,
     breaks.switches,
     breaks.branches,
+    loops.as_operator,
+    breaks.kept,
     numbers.other_reads,
     calls.propose,
-    breaks.output,
+    writing.output,
     calls.opaque,
     breaks.uncompiled,
 )

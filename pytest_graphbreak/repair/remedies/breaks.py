@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
-from pytest_graphbreak.repair.pure import LEVELS
-from pytest_graphbreak.repair.remedies import recompiles
-from pytest_graphbreak.repair.remedies.programs import AROUND, GIVEN, around
+from pytest_graphbreak.repair.remedies.programs import AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
 SCALARS: Final = switch("capture_scalar_outputs")
@@ -28,30 +24,8 @@ _OTHERS: Final = {
 }
 _CHOOSES: Final = ("subscr", "data dependent operator", "data-dependent expression")
 """What reasons say where an index is a tensor; torch 2.9 says the last."""
-_COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
-"""Families of lines that compute something; such a line must not be dropped."""
 _CHECKS: Final = "where a torch._check fails, the graph raises RuntimeError, as without the patch"
-_OTHER_ERROR: Final = "raises RuntimeError, later, in place of its own exception"
-_CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
-_LATER: Final = "written when the graph has run, not in the middle of it"
-
-
-_ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for each round"
-"""torch_xla 2.9 has no kernel for it in compiled code, and PyTorch's own reads the test each time.
-
-``torch_xla/experimental/fori_loop.py`` registers one, which refuses a loop whose test holds a
-number: it becomes a parameter of the test alone.
-"""
-
-
-def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to loop over all indices where a tensor chose them, as in a mixture of experts."""
-    if ".nonzero(" in item.where.code and "dynamic shape" in item.reason.lower():
-        yield SourcePatch(
-            "the loop goes over all indices, and capture_dynamic_output_shape_ops",
-            (Rewrite("every_index", item.where), SHAPES),
-            note="what is selected for an index may be empty, and is computed all the same",
-        )
+OTHER_ERROR: Final = "raises RuntimeError, later, in place of its own exception"
 
 
 def flags(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -105,22 +79,29 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(title, (line,))
 
 
+def branching(item: Break) -> bool:
+    """Return whether a tensor's value may decide what runs where a graph breaks."""
+    return advice.name(item) in _BRANCHES or "branch" in item.reason.lower()
+
+
 def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose ops for code that depends on a tensor's value: a branch, a loop, a number."""
-    name, here = advice.name(item), item.where
-    branching = name in _BRANCHES or "branch" in item.reason.lower()
-    if branching and (here.code.startswith("if ") or " if " in here.code):
+    """Propose ops for a branch that depends on a tensor's value."""
+    here = item.where
+    if branching(item) and (here.code.startswith("if ") or " if " in here.code):
         yield SourcePatch("the branch became torch.where", (Rewrite("where", here),))
         yield SourcePatch("the branch became torch.cond", (Rewrite("cond", here),))
         yield SourcePatch(
             "the check became torch._assert_async",
             (Rewrite("check", here),),
-            drops=f"the check {_OTHER_ERROR}",
+            drops=f"the check {OTHER_ERROR}",
             changes_errors=True,
         )
+
+
+def kept(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose that a number that is read stays a tensor."""
+    name, here = advice.name(item), item.where
     is_condition = here.code.startswith(("if ", "while "))
-    if branching:
-        yield from _as_loop(here, trial)
     keeps = name in ("item", "tolist", "unbacked", "branch") and not is_condition
     if keeps and not _clamps_otherwise(here.code, trial):
         yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
@@ -130,39 +111,6 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
 
 
-def _as_loop(here: Frame, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose ``torch.while_loop``; torch_xla is known to gain nothing from it."""
-    from pytest_graphbreak.repair.rewrite.leaving import raises
-    from pytest_graphbreak.repair.rewrite.loops import helpers
-    from pytest_graphbreak.repair.rewrite.writes import written_in_loop
-
-    loop, title = Rewrite("while_loop", here), "the loop became torch.while_loop"
-    if trial.record.graphs.get("xla"):
-        yield SourcePatch(title, (loop,), unfit=_ON_THE_HOST)
-        return
-    source = trial.source(here)
-    lost, kind = [], ""
-    if written := written_in_loop(source, here):
-        kind, title = "quiet_", f"{title} that writes nothing"
-        lost.append(f"`{written[0]}` no longer happens in compiled code")
-    if errors := raises(source, here):
-        lost.append(f"the loop {_OTHER_ERROR}")
-    called = [Rewrite("transposed", one) for one in helpers(source, here)]
-    plain, trained = (Rewrite(f"{kind}{one}_loop", here) for one in ("while", "trained"))
-    for loop in (trained,) if trial.trained else (plain, trained):
-        name = title if loop is plain else f"{title} that keeps its gradient"
-        patch = SourcePatch(name, (loop, *called), "; ".join(lost), changes_errors=errors)
-        if not _reads_later(loop, trial):
-            yield patch
-        name = f"{name}, its numbers nodes of the graph"
-        patch = replace(patch, title=name, edits=(*patch.edits, SCALARS))
-        yield patch
-    if trial.trained and (numbers := recompiles.tensors(trial)):
-        # torch 2.13 has no gradient of a loop that reads a number which is an input of the graph.
-        name = f"{name}; Python numbers that vary became tensors"
-        yield replace(patch, title=name, edits=(*patch.edits, *numbers))
-
-
 def _clamps_otherwise(code: str, trial: Trial) -> bool:
     """Return whether a line clamps to a number, on a torch where a tensor gives other results.
 
@@ -170,99 +118,6 @@ def _clamps_otherwise(code: str, trial: Trial) -> bool:
     2.13 gives NaN for both, and 2.12 was not tried.
     """
     return ("clamp" in code or "clip" in code) and trial.torch < (2, 13)
-
-
-def _reads_later(loop: Rewrite, trial: Trial) -> bool:
-    """Return whether a number of the loop is read after it, so that ``.item()`` is added."""
-    from pytest_graphbreak.repair.rewrite import apply
-    from pytest_graphbreak.repair.rewrite.scope import UnfitError
-
-    source = trial.source(loop.where)
-    try:
-        changed = apply(source, loop.kind, loop.where) or ""
-    except UnfitError:
-        return False
-    return changed.count(".item()") > source.count(".item()")
-
-
-def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to run a line that only writes output after the graph has run."""
-    name, code = advice.name(item), item.where.code
-    yield from _written(item.where, trial, block=True)
-    if name in ("print", "warnings"):
-        function = "print" if code.startswith("print(") else "warnings.warn"
-        load = [Preamble("import warnings")] if function != "print" else []
-        yield SourcePatch(
-            f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
-        )
-    for patch in _written(item.where, trial):
-        yield patch
-        if code.startswith("if "):
-            for kind in ("where", "cond"):
-                yield SourcePatch(
-                    f"what the branch writes is written after the graph, the rest torch.{kind}",
-                    (*patch.edits, Rewrite(kind, item.where)),
-                    moves=patch.moves,
-                )
-    yield from noted(item.where, trial)
-
-
-def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[SourcePatch]:
-    """Propose to write a line, or all of the ``if`` around it, after the graph has run."""
-    from pytest_graphbreak.repair.rewrite.later import definition
-
-    if block and where.code.startswith("if "):
-        return
-    source = trial.source(where)
-    if source and (found := definition(source, where, block=block)):
-        function, text = found
-        kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
-        writes = (Preamble(text), _reordered(function), Rewrite(kind, where))
-        edits = (GIVEN, *writes) if "_is_number" in text else writes
-        moves = f"{_LATER}; its clock is read then" if _CLOCK.search(text) else _LATER
-        yield SourcePatch(f"{what} is written after the graph", edits, moves=moves)
-
-
-def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to note a value in a list or dictionary of an object after the graph has run."""
-    from pytest_graphbreak.repair.rewrite.held import definition
-
-    source = trial.source(where)
-    if source and (found := definition(source, where)):
-        function, text = found
-        edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
-        yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
-
-
-def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to drop calls that only write output: print, warnings, logging, progress bars."""
-    name, code = advice.name(item), item.where.code
-    if name == "logging":
-        yield from _logging(code)
-    if name not in _COMPUTES:
-        yield SourcePatch(
-            "the statement runs only where the code is not compiled",
-            (Rewrite("only_eager", item.where),),
-            drops=f"`{code}` no longer happens in compiled code",
-        )
-
-
-def _reordered(function: str) -> Preamble:
-    return Preamble(f"torch._dynamo.config.reorderable_logging_functions.add({function})")
-
-
-def _logging(code: str) -> Iterator[SourcePatch]:
-    """Propose to silence loggers in compiled code."""
-    methods = [f"logging.Logger.{one}" for one in LEVELS if f".{one}(" in code]
-    if not methods:
-        return
-    load = Preamble("import logging")
-    silent = (f"torch._dynamo.config.ignore_logger_methods.add({one})" for one in methods)
-    yield SourcePatch(
-        "loggers are silent in compiled code",
-        (load, *map(Preamble, silent)),
-        drops=f"`{code}` no longer writes its line in compiled code",
-    )
 
 
 def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:

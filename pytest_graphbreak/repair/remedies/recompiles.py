@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch, switch
-from pytest_graphbreak.repair.remedies.breaks import noted
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
+from pytest_graphbreak.repair.remedies.writing import noted
 from pytest_graphbreak.repair.trial import Trial
 
 DYNAMIC: Final = switch("assume_static_by_default", "False")

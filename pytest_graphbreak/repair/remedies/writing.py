@@ -1,0 +1,99 @@
+"""Remedies for lines that only write: after the graph has run, or not in compiled code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.pure import LEVELS
+from pytest_graphbreak.repair.remedies.programs import GIVEN
+from pytest_graphbreak.repair.trial import Trial
+
+_COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
+"""Families of lines that compute something; such a line must not be dropped."""
+_CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
+_LATER: Final = "written when the graph has run, not in the middle of it"
+
+
+def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to run a line that only writes output after the graph has run."""
+    name, code = advice.name(item), item.where.code
+    yield from _written(item.where, trial, block=True)
+    if name in ("print", "warnings"):
+        function = "print" if code.startswith("print(") else "warnings.warn"
+        load = [Preamble("import warnings")] if function != "print" else []
+        yield SourcePatch(
+            f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
+        )
+    for patch in _written(item.where, trial):
+        yield patch
+        if code.startswith("if "):
+            for kind in ("where", "cond"):
+                yield SourcePatch(
+                    f"what the branch writes is written after the graph, the rest torch.{kind}",
+                    (*patch.edits, Rewrite(kind, item.where)),
+                    moves=patch.moves,
+                )
+    yield from noted(item.where, trial)
+
+
+def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[SourcePatch]:
+    """Propose to write a line, or all of the ``if`` around it, after the graph has run."""
+    from pytest_graphbreak.repair.rewrite.later import definition
+
+    if block and where.code.startswith("if "):
+        return
+    source = trial.source(where)
+    if source and (found := definition(source, where, block=block)):
+        function, text = found
+        kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
+        writes = (Preamble(text), _reordered(function), Rewrite(kind, where))
+        edits = (GIVEN, *writes) if "_is_number" in text else writes
+        moves = f"{_LATER}; its clock is read then" if _CLOCK.search(text) else _LATER
+        yield SourcePatch(f"{what} is written after the graph", edits, moves=moves)
+
+
+def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to note a value in a list or dictionary of an object after the graph has run."""
+    from pytest_graphbreak.repair.rewrite.held import definition
+
+    source = trial.source(where)
+    if source and (found := definition(source, where)):
+        function, text = found
+        edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
+        yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
+
+
+def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to drop calls that only write output: print, warnings, logging, progress bars."""
+    name, code = advice.name(item), item.where.code
+    if name == "logging":
+        yield from _logging(code)
+    if name not in _COMPUTES:
+        yield SourcePatch(
+            "the statement runs only where the code is not compiled",
+            (Rewrite("only_eager", item.where),),
+            drops=f"`{code}` no longer happens in compiled code",
+        )
+
+
+def _reordered(function: str) -> Preamble:
+    return Preamble(f"torch._dynamo.config.reorderable_logging_functions.add({function})")
+
+
+def _logging(code: str) -> Iterator[SourcePatch]:
+    """Propose to silence loggers in compiled code."""
+    methods = [f"logging.Logger.{one}" for one in LEVELS if f".{one}(" in code]
+    if not methods:
+        return
+    load = Preamble("import logging")
+    silent = (f"torch._dynamo.config.ignore_logger_methods.add({one})" for one in methods)
+    yield SourcePatch(
+        "loggers are silent in compiled code",
+        (load, *map(Preamble, silent)),
+        drops=f"`{code}` no longer writes its line in compiled code",
+    )
