@@ -53,6 +53,8 @@ class Trial:
     """The sizes that vary in those inputs."""
     numbers: Mapping[str, list[str]] = field(default_factory=dict)
     """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
+    roots: Sequence[str] = ()
+    """The qualified names of the functions that are compiled."""
     out: str = ""
     sites: Mapping[str, Site] = field(default_factory=dict)
     answer: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +109,7 @@ _SAID: Final = (
     *("error", "stack", "mismatch", "compared", "raising", "endless"),
     *("seconds", "warm", "trained"),
     *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
-    "other_sizes",
+    *("other_sizes", "roots"),
 )
 """The keys that an answer and a trial have in common."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "

@@ -154,6 +154,8 @@ def _reads_later(loop: Rewrite, trial: Trial) -> bool:
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to run a line that only writes output after the graph has run."""
     name, code = advice.name(item), item.where.code
+    if inside(item, trial):
+        return  # torch makes no call after the graph for a function that it inlines
     yield from _written(item.where, trial, block=True)
     if name in ("print", "warnings"):
         function = "print" if code.startswith("print(") else "warnings.warn"
@@ -193,7 +195,7 @@ def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to note a value in a list or dictionary of an object after the graph has run."""
     from pytest_graphbreak.repair.rewrite.held import definition
 
-    source = trial.source(where)
+    source = trial.source(where) if _is_compiled(where, trial) else ""
     if source and (found := definition(source, where)):
         function, text = found
         edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
@@ -261,9 +263,14 @@ def inside(item: Break, trial: Trial) -> list[Frame]:
     would be compiled. Neither are the functions that call it.
     """
     inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
-    entries = {one.where.function for one in trial.record.graph_list if one.cause == "entry"}
-    called = [number for number, frame in enumerate(inner) if frame.function in entries]
-    return inner[: (called[-1] if called else 0) : -1]
+    called = [number for number, frame in enumerate(inner) if _is_compiled(frame, trial)]
+    return inner[: (called[0] if called else 0) : -1]
+
+
+def _is_compiled(frame: Frame, trial: Trial) -> bool:
+    """Return whether a place is in a function that is compiled itself, and not for a caller."""
+    made = (one.where.function for one in trial.record.graph_list if one.cause == "entry")
+    return frame.function in {*trial.roots, *made}
 
 
 def cpu_tensors(item: Break) -> Iterator[SourcePatch]:

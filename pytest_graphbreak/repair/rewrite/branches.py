@@ -267,6 +267,8 @@ def refuse(nodes: Sequence[ast.stmt], *, random: bool = False) -> None:
     if (call := _draws_in_python(nodes)) or (not random and (call := draws(nodes))):
         raise UnfitError(f"`{call}` draws random numbers")
     for node in walk(nodes):
+        if isinstance(node, ast.Name) and node.id.startswith("_graphbreak_later"):
+            raise UnfitError("a line in it is written after the graph")
         stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
         if stored or isinstance(node, _LEAVES) or changes_attribute(node):
             raise UnfitError(f"it holds `{_short(node)}`")
