@@ -90,11 +90,11 @@ class Trial:
 def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
     """Return how the printed lines differ, or None if they agree.
 
-    Their order and the numbers in them are ignored. A patch that says which line it drops may drop
-    lines, and no patch may add any.
+    Their order and the numbers in them are ignored, but not whether a number is rounded. A patch
+    that says which line it drops may drop lines, and no patch may add any.
     """
     before, after = (
-        Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial)
+        Counter(_NUMBER.sub(_shape, line) for line in one.lines) for one in (first, trial)
     )
     if after - before:
         return f"it prints what the original does not: {next(iter(after - before))[:60]!r}"
@@ -103,6 +103,13 @@ def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
     return None
 
 
+def _shape(number: re.Match[str]) -> str:
+    """Return ``#`` for a number, and ``#.#`` for one with all its digits, which no format made."""
+    return "#.#" if len(number[0].partition(".")[2]) > _ROUNDED else "#"
+
+
+_ROUNDED: Final = 9
+"""The decimals that a format writes at most; ``repr`` of a float mostly writes more."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
