@@ -174,6 +174,11 @@ class Capture:
         }
         return {name: keys for name, keys in vary.items() if keys}
 
+    def roots(self) -> list[str]:
+        """Return the qualified names of the functions that are compiled, of modules ``forward``."""
+        found = (getattr(entry.original, "forward", entry.original) for entry in self.entries)
+        return sorted({str(getattr(one, "__qualname__", "")) for one in found})
+
     def calls(self) -> list[Flat]:
         """Return the result and arguments of each call, as they were when it returned."""
         return [flatten([leaves_of(item) for item in call]) for call in self._calls]

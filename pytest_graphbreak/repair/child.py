@@ -104,6 +104,7 @@ def _recorded(order: Answer, recorder: Any) -> Answer:
         "options": recorder.options,
         "varies": recorder.varies(),
         "numbers": recorder.numbers(),
+        "roots": recorder.roots(),
         "device": _device(),
         "entries": sum(entry.called for entry in recorder.entries),
     }

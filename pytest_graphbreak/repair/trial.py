@@ -53,6 +53,8 @@ class Trial:
     """The sizes that vary in those inputs."""
     numbers: Mapping[str, list[str]] = field(default_factory=dict)
     """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
+    roots: Sequence[str] = ()
+    """The qualified names of the functions that are compiled."""
     out: str = ""
     sites: Mapping[str, Site] = field(default_factory=dict)
     answer: Mapping[str, Any] = field(default_factory=dict)
@@ -88,11 +90,11 @@ class Trial:
 def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
     """Return how the printed lines differ, or None if they agree.
 
-    Their order and the numbers in them are ignored. A patch that says which line it drops may drop
-    lines, and no patch may add any.
+    Their order and the numbers in them are ignored, but not whether a number is rounded. A patch
+    that says which line it drops may drop lines, and no patch may add any.
     """
     before, after = (
-        Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial)
+        Counter(_NUMBER.sub(_shape, line) for line in one.lines) for one in (first, trial)
     )
     if after - before:
         return f"it prints what the original does not: {next(iter(after - before))[:60]!r}"
@@ -101,13 +103,20 @@ def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
     return None
 
 
+def _shape(number: re.Match[str]) -> str:
+    """Return ``#`` for a number, and ``#.#`` for one with all its digits, which no format made."""
+    return "#.#" if len(number[0].partition(".")[2]) > _ROUNDED else "#"
+
+
+_ROUNDED: Final = 9
+"""The decimals that a format writes at most; ``repr`` of a float mostly writes more."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
     *("error", "stack", "mismatch", "compared", "raising", "endless"),
     *("seconds", "warm", "trained"),
     *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
-    "other_sizes",
+    *("other_sizes", "roots"),
 )
 """The keys that an answer and a trial have in common."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.target import parse
-from pytest_graphbreak.repair.trial import bench
+from pytest_graphbreak.repair.trial import Trial, bench, printed
 
 PROGRAM = """
 import logging
@@ -57,3 +58,12 @@ def test_inputs_with_which_both_raise_are_not_equal_but_counted(tmp_path: Path) 
     assert trial.same
     assert trial.raising == 4  # negated, zeros, and twice with random numbers
     assert trial.compared == 2  # the call itself, and large numbers
+
+
+def test_a_number_that_lost_its_format_is_another_line() -> None:
+    """Torch 2.13 drops the format of a number in a text that a graph break cuts."""
+    first = Trial(Record(), lines=("loss 1.4467", "0.3402968394291114 s"))
+    same = Trial(Record(), lines=("0.1198371663 s", "loss 1.4471"))
+    other = Trial(Record(), lines=("0.1198371663 s", "loss 1.446656346321106"))
+    assert printed(first, same, drops=False) is None
+    assert printed(first, other, drops=False) is not None

@@ -150,9 +150,14 @@ def inside(item: Break, trial: Trial) -> list[Frame]:
     would be compiled. Neither are the functions that call it.
     """
     inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
-    entries = {one.where.function for one in trial.record.graph_list if one.cause == "entry"}
-    called = [number for number, frame in enumerate(inner) if frame.function in entries]
-    return inner[: (called[-1] if called else 0) : -1]
+    called = [number for number, frame in enumerate(inner) if is_compiled(frame, trial)]
+    return inner[: (called[0] if called else 0) : -1]
+
+
+def is_compiled(frame: Frame, trial: Trial) -> bool:
+    """Return whether a place is in a function that is compiled itself, and not for a caller."""
+    made = (one.where.function for one in trial.record.graph_list if one.cause == "entry")
+    return frame.function in {*trial.roots, *made}
 
 
 def cpu_tensors(item: Break) -> Iterator[SourcePatch]:

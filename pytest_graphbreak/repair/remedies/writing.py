@@ -10,6 +10,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.pure import LEVELS
+from pytest_graphbreak.repair.remedies.breaks import inside, is_compiled
 from pytest_graphbreak.repair.remedies.programs import GIVEN
 from pytest_graphbreak.repair.trial import Trial
 
@@ -22,6 +23,8 @@ _LATER: Final = "written when the graph has run, not in the middle of it"
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to run a line that only writes output after the graph has run."""
     name, code = advice.name(item), item.where.code
+    if inside(item, trial):
+        return  # torch makes no call after the graph for a function that it inlines
     yield from _written(item.where, trial, block=True)
     if name in ("print", "warnings"):
         function = "print" if code.startswith("print(") else "warnings.warn"
@@ -61,7 +64,7 @@ def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to note a value in a list or dictionary of an object after the graph has run."""
     from pytest_graphbreak.repair.rewrite.held import definition
 
-    source = trial.source(where)
+    source = trial.source(where) if is_compiled(where, trial) else ""
     if source and (found := definition(source, where)):
         function, text = found
         edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))

@@ -122,6 +122,8 @@ def refuse(nodes: Sequence[ast.stmt], *, random: bool = False) -> None:
         raise UnfitError(f"`{call}` draws random numbers")
     inner = [part for one in walk(nodes) if isinstance(one, _LOOPS) for part in walk(one.body)]
     for node in walk(nodes):
+        if isinstance(node, ast.Name) and node.id.startswith("_graphbreak_later"):
+            raise UnfitError("a line in it is written after the graph")
         stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
         left = isinstance(node, _LEAVES) and not (isinstance(node, _JUMPS) and node in inner)
         if stored or left or changes_attribute(node):

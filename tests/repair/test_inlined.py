@@ -1,0 +1,83 @@
+"""What an inlined function writes is not moved: torch would drop the call, and say nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.layers.children.runner import Runner
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench
+from tests.repair.test_fix import search
+
+PROGRAM = """\
+import torch
+
+SEEN = []
+
+
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, x):
+        y = x * 2
+        WRITES
+        return y.sin()
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+    def forward(self, x):
+        return self.part(x + 1).cos()
+
+
+def main():
+    net = torch.compile(Net(), backend="eager")
+    for n in range(3):
+        net(torch.full((3,), n / 8))
+
+
+main()
+"""
+WRITES = (
+    "print(y.sum().item())",
+    "SEEN.append(y.sum().item())",
+    "self.seen.append(y.sum().item())",
+    "if y.sum() > 9:\n            print('large')",
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
+    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
+
+
+@pytest.mark.parametrize("writes", WRITES)
+def test_what_is_written_in_a_part_is_not_lost(writes: str, tmp_path: Path, shared: Bench) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(PROGRAM.replace("WRITES", writes))
+    out = search(target, shared, keep_side_effects=True)
+    assert out.first.record.breaks
+    assert out.first.roots == ["Net.forward"]
+    assert out.last.same
+    assert not [patch.title for patch in out.kept if patch.moves]
+
+
+def test_a_compiled_module_in_a_compiled_function_is_inlined_too(
+    tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "b.py")
+    program = PROGRAM.replace("WRITES", WRITES[1])
+    target.path.write_text(
+        program.replace("self.part = Part()", 'self.part = torch.compile(Part(), backend="eager")')
+    )
+    out = search(target, shared, keep_side_effects=True)
+    assert out.first.roots == ["Net.forward", "Part.forward"]
+    assert not [patch.title for patch in out.kept if patch.moves]
