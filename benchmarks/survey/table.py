@@ -444,6 +444,8 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
     rows = [_row(each, "`--assume`" if each.get("assume") else "") for each in ordered]
     plain = [each for each in again if not each.get("assume")]
     holds = [each for each in plain if _whole(each)]
+    before = {each["model"] for each in repairs if repaired_whole(each)}
+    lost = [each["model"] for each in plain if each["model"] in before and not _whole(each)]
     lower = sorted(each["model"] for each in again if each.get("unseen", {}).get("limit"))
     stored = {each["model"] for each in repairs if kind(each) == "constants"}
     now = [each["model"] for each in holds if each["model"] in stored and kind(each) == "switch"]
@@ -453,6 +455,7 @@ def _drawn(repairs: Sequence[Plain], again: Sequence[Plain]) -> str:
         "release, with at most 6 to 10 runs for each; where the repair is a constant of a "
         f"deployment, with `--assume`. Of the {len(plain)} that were run without `--assume`, "
         f"{len(holds)} are left without a break."
+        + (f" Repaired before, and not now: {', '.join(lost)}." if lost else "")
         + (f" Repaired by constants before, and not now: {', '.join(now)}." if now else "")
         + (f" Not run again, for want of time: {', '.join(missing)}." if missing else "")
         + (f" Run again, but not drawn: {', '.join(besides)}." if besides else "")

@@ -98,7 +98,7 @@ def build(
         elif edit.kind in ("later", "later_block", "held"):
             raise BuildError("the function that writes is one of the user's own file")
         elif edit.kind in DECORATORS:
-            head.append(_decorated(other.module, edit.where.function, DECORATORS[edit.kind]))
+            head.append(_decorated(other, edit.where.function, DECORATORS[edit.kind]))
         else:
             texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
             patched[other.module, edit.where.function] = other.path
@@ -109,11 +109,19 @@ def build(
     return _with_head(source, "\n".join(head), header, test)
 
 
-def _decorated(module: str, name: str, decorator: str) -> str:
-    """Return the statements that put a decorator on a function of another module."""
-    package, _, last = module.rpartition(".")
+def _decorated(site: Site, name: str, decorator: str) -> str:
+    """Return the statements that put a decorator on a function of another module.
+
+    A ``staticmethod`` stays one: as a plain function of its class it would be given ``self``.
+    """
+    package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
-    return f"{load}\n_{last}.{name} = {decorator}(\n    _{last}.{name}\n)"
+    found = pure.find(text_of(site.path), name) if "." in name else None
+    around = {ast.unparse(one) for one in found.decorator_list} if found is not None else set()
+    made = f"{decorator}(\n    _{last}.{name}\n)"
+    if "staticmethod" in around:
+        made = f"staticmethod(\n    {decorator}(_{last}.{name})\n)"
+    return f"{load}\n_{last}.{name} = {made}"
 
 
 def _edited(module: str, name: str, before: str, after: str) -> str:

@@ -83,3 +83,19 @@ def test_a_function_of_another_module_gets_a_new_body(
     code = their_library.Model.forward.__wrapped__.__code__
     assert "is_compiling" in code.co_names
     assert library.read_text() == source
+
+
+def test_a_static_method_of_another_module_is_not_given_self_when_it_is_decorated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "static_library.py"
+    library.write_text("class Model:\n    @staticmethod\n    def f(x):\n        return x + 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    where = Frame("static_library.py", "Model.f", 4, "return x + 1")
+    patch = SourcePatch("out", (Rewrite("leave_compiler", where),), leaves=True)
+    text = build("", "a.py", [patch], {"static_library.py": Site(library, "static_library")})
+    exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
+    import static_library  # type: ignore[import-not-found]
+
+    assert static_library.Model().f(2) == static_library.Model.f(2) == 3
+    assert static_library.Model.f._torchdynamo_disable

@@ -324,8 +324,33 @@ def test_the_number_of_a_row_may_have_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "changes"),
+    [("x[place] * 2", True), ("x[row]", False), ("weight", False), ("own(x[place])", False)],
+)
+def test_what_the_loop_computed_may_be_changed_in_place(first: str, changes: bool) -> None:
+    """As in the experts of NllbMoe; a view of what stays would be changed for all indices."""
+    changed = rewritten(
+        "hit = mask.any(-1).nonzero()\n"
+        "for row in hit:\n"
+        "    (place,) = torch.where(mask[row].squeeze(0))\n"
+        f"    part = {first}\n"
+        "    if x.training:\n"
+        "        part = own(part)\n"
+        "    else:\n"
+        "        part *= 0.5\n"
+        "    x.index_add_(0, place, part)\n"
+        "return x"
+    )
+    assert (changed is not None) is changes
+
+
+@pytest.mark.parametrize(
     "body",
     [
+        "hit = mask.any(-1).nonzero()\nfor row in hit:\n"
+        "    (place,) = torch.where(mask[row].squeeze(0))\n    part = x[place] * 2\n"
+        "    if x.training:\n        part = own\n    part *= 0.5\n"
+        "    x.index_add_(0, place, part)\nreturn x",
         "hit = mask.any(-1).nonzero()\nfor row in hit:\n    at = row.item() + 1\n"
         "    (place,) = torch.where(mask[at])\n    x[place] += 1\nreturn x",
         "hit = mask.any(-1).nonzero()\nfor row in hit:\n    at = row.item()\n    at = 0\n"

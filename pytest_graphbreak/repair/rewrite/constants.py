@@ -345,7 +345,8 @@ def _selects(loop: ast.For, condition: ast.expr, function: ast.stmt) -> bool:
             if not _has_any(ast.unparse(condition), found[1], ast.unparse(function)):
                 return False
             selected |= {name.id for name in ast.walk(one.targets[0]) if isinstance(name, ast.Name)}
-    return bool(selected) and all(_adds(one, selected, taken, row) for one in loop.body)
+    fresh: set[str] = set()
+    return bool(selected) and all(_adds(one, selected, taken - {row}, fresh) for one in loop.body)
 
 
 def _numbers(loop: ast.For, row: str) -> list[str]:
@@ -374,17 +375,27 @@ def _has_any(condition: str, mask: str, text: str) -> bool:
     return bool(more and re.search(rf"\b{name} = [\w.]*one_hot\(", text))
 
 
-def _adds(node: ast.stmt, selected: set[str], taken: set[str], row: str) -> bool:
-    """Return whether a statement sets names of its own, or adds at selected places."""
+def _adds(node: ast.stmt, selected: set[str], taken: set[str], fresh: set[str]) -> bool:
+    """Return whether a statement sets names of its own, or adds at selected places.
+
+    ``fresh`` are names of results that nothing else holds: they may be changed in place.
+    """
     if isinstance(node, ast.If):
-        return all(_adds(one, selected, taken, row) for one in (*node.body, *node.orelse))
+        sides = [(node.body, set(fresh)), (node.orelse, set(fresh))]
+        adds = all(_adds(one, selected, taken, own) for body, own in sides for one in body)
+        fresh.intersection_update(*(own for _, own in sides))
+        return adds
     if isinstance(node, ast.Assign):
         names = [one for target in node.targets for one in ast.walk(target)]
         if all(isinstance(one, ast.Name | ast.Tuple | ast.Store) for one in names):
-            return not {one.id for one in names if isinstance(one, ast.Name)} - {row} & taken
+            own = {one.id for one in names if isinstance(one, ast.Name)}
+            fresh -= own
+            fresh |= own if isinstance(node.value, ast.BinOp) else set()
+            return not own & taken
         return all(_at(one, selected) for one in node.targets)
     if isinstance(node, ast.AugAssign):
-        return _at(node.target, selected)
+        changes = isinstance(node.target, ast.Name) and node.target.id in fresh
+        return changes or _at(node.target, selected)
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function, given = node.value.func, node.value.args
         adds = isinstance(function, ast.Attribute) and function.attr == "index_add_"
