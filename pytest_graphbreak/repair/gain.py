@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -199,6 +200,12 @@ class Problem:
             return "recompiles"
         name = f"{self.item.id}  " if self.item.id else ""
         return f"{name}{self.item.reason}"
+
+
+def origin_of(problems: Sequence[Problem]) -> Problem | None:
+    """Return the problem that the last of these came from, if any."""
+    found = problems[-1] if problems else None
+    return found and (found.origin or found)
 
 
 def assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> str:

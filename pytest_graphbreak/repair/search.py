@@ -29,6 +29,7 @@ from pytest_graphbreak.repair.gain import (
     eager,
     graphs,
     no_gain,
+    origin_of,
     places,
     reads,
     recompiled,
@@ -179,14 +180,14 @@ class Search:
             left = [one for one in patched if any(patch.leaves for patch in one.kept)]
             names = {name.rpartition(".")[2] for name in called(item.where.code)}
             near = [one for one in left if taken_out(one) & names]
-            return _first(near or left)
+            return origin_of(near or left)
         named = self._names.named(item.where)
         if named == item.where or not named.code:
             return None
         if self._names.has(named):
             return None
         near = [one for one in patched if _item(one).where.function == named.function]
-        return _first(near or patched)
+        return origin_of(near or patched)
 
     def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
         last = replace(self.outcome.last, sites=self._names.sites)
@@ -437,12 +438,6 @@ class Search:
 def _item(problem: Problem) -> Break:
     assert problem.item is not None
     return problem.item
-
-
-def _first(problems: Sequence[Problem]) -> Problem | None:
-    """Return the problem that the last of these came from, if any."""
-    found = problems[-1] if problems else None
-    return found and (found.origin or found)
 
 
 _UNWRITABLE = "unwritable"
