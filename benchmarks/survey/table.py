@@ -403,7 +403,7 @@ def _kinds(repairs: Sequence[Plain]) -> Counter[str]:
 
 def _by_kind(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
     kinds = {each["model"]: kind(each) for each in repairs if repaired_whole(each)}
-    seen = [each for each in held if each.get("unseen") and each["model"] in kinds]
+    seen = [each for each in _unbroken(held) if each["model"] in kinds]
     counts = Counter(kinds.values())
     of = Counter(kinds[name] for name in {each["model"] for each in seen})
     more = {each["model"] for each in seen if _often(each, "unseen") > _often(each)}
@@ -496,7 +496,7 @@ def _table(rows: Sequence[str], held: Sequence[Plain]) -> str:
 def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
     """Say how many of the repaired classes were held to inputs that vary, and what they gave."""
     kinds = {each["model"]: kind(each) for each in repairs if repaired_whole(each)}
-    seen = [each for each in held if each.get("unseen") and each["model"] in kinds]
+    seen = [each for each in _unbroken(held) if each["model"] in kinds]
     if not seen:
         return ""
     names = {each["model"] for each in seen}
@@ -520,6 +520,11 @@ def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
         + "The two tables below have each class."
         + (f" Not held, for want of time: {_joined(left)}.\n" if left else "\n")
     )
+
+
+def _unbroken(held: Sequence[Plain]) -> list[Plain]:
+    """Return the results for unseen inputs of repairs that leave no break."""
+    return [each for each in held if each.get("unseen") and not each["breaks"][1]]
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -552,7 +557,7 @@ def _unsought(repairs: Sequence[Plain], unsought: Sequence[Plain]) -> str:
     fewer = [each["model"] for each in ordered if _often(each, "unseen") < _often(each)]
     rows = [_row(each, _SHORT[kind(known[each["model"]])]) for each in ordered]
     return (
-        f"{len(unsought)} other classes were not searched again. The patches that are recorded "
+        f"{len(unsought)} classes were held without a search. The patches that are recorded "
         "for them, in the table of kept patches, were made again by their titles with "
         f"version {_VERSION} (`python -m benchmarks.survey.repairs --recorded`) and held to the "
         "same kinds of inputs, with a recompile limit of 4, to save time: each input after it "

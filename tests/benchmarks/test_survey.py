@@ -143,7 +143,7 @@ def test_recorded_repairs_are_said_to_be_no_search_and_what_they_lack_is_named()
     assert "**1 of these 4 classes were held to inputs" in text
     assert "used**: 30 outputs are those of the plain class, for 2 inputs both raise" in text
     assert "more often than before the repair: A (batch: 0 to 10 of 11)." in text
-    assert "3 other classes were not searched again" in text
+    assert "3 classes were held without a search" in text
     assert "For 1 of 3 the run has as many graphs and breaks as was recorded." in text
     assert f"Not so: B (not proposed any more: {switch[0]}); C (2 graphs and 1 breaks" in text
     assert "| A | switches | 1 to 0 | 3 to 1 | 30 | 2 | 0 | 0; 4 | 10 of 11 batch; 4 |" in text
