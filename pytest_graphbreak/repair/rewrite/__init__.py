@@ -19,6 +19,7 @@ from pytest_graphbreak.repair.rewrite import (
     chosen,
     constants,
     held,
+    indices,
     later,
     loops,
     masked,
@@ -39,7 +40,7 @@ REWRITERS: dict[str, Rewriter] = {
     "enable": statements.enable,
     "group_key": statements.group_key,
     "transposed": statements.transposed,
-    "every_index": constants.every_index,
+    "every_index": indices.every_index,
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 
