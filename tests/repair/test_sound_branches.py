@@ -88,6 +88,10 @@ PROGRAMS = {
     "a loop of what begins without a gradient": "h = torch.zeros(2).to(y)\nn = 0\n"
     "while h.double().sum() < 1 and n < 3:\n    h = h + y.flatten() * 0.5\n    n += 1\n"
     "return x + h.sum()",
+    "a loop and later in place": "n = 0\nwhile x.double().max() > 1 and n < 3:\n    x = x * 0.5\n"
+    "    n += 1\nx += 1\nreturn x * n",
+    "a loop that grows and later in place": "for n in range(2):\n    if x.sum() > 1:\n"
+    "        break\n    x = torch.cat([x, y])\nx += 1\nreturn x * n",
     "a loop of a flag": "done = False\nn = 0\nwhile not done and n < 4:\n    x = x * 0.5\n"
     "    done = x.abs().max().item() < 0.1\n    n += 1\nreturn x, done",
     "a loop of a flag that is a tensor": "done = False\nfor n in range(4):\n    x = x * 0.5\n"

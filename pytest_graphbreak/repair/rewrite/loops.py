@@ -40,6 +40,8 @@ _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dty
 _IMPORT: Final = "from torch._higher_order_ops.while_loop import while_loop"
 _STRIDED: Final = ("expand", "expand_as", "movedim", "permute", "swapaxes", "t", "transpose")
 """Methods that give other strides than an op does: each round has to give those of the first."""
+_OTHERS: Final = (ast.Name, ast.Attribute, ast.Subscript)
+"""Values that may be held, or seen, elsewhere as well."""
 _CHECK: Final = 'torch._assert_async(_goes_on(*_starts), "the loop does not run once")'
 """A name that only the loop sets is not set otherwise."""
 _OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran|_made|_seed)(?:_(\d+))?\b")
@@ -159,6 +161,9 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
         for name in bound(loop.body)
         if name in later or (name in before and not _is_set_first(name, loop.body))
     ]
+    for name in set(carried).intersection(place.changed) - {*held.numbers, *in_place}:
+        if name in place.given or isinstance(before.get(name), _OTHERS):
+            raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
     unset = [name for name in carried if name not in before or is_none(before[name])]
     shaped = [name for name in carried if name in held.kinds and name not in held.numbers] + unset
     if not carried:
@@ -324,7 +329,7 @@ def _start(name: str, plan: _Plan) -> str:
         return f"torch.empty_like({name}).copy_({name})"
     if isinstance(before, ast.Call) and getattr(before.func, "attr", "") in _STRIDED:
         return f"{name}.contiguous()"
-    alias = isinstance(before, ast.Name | ast.Attribute | ast.Subscript)  # inputs may not alias
+    alias = isinstance(before, _OTHERS)  # inputs may not alias
     return f"{name}.clone()" if alias or name in plan.place.tensors else name
 
 
