@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.remedies import programs
-from pytest_graphbreak.repair.remedies import breaks
+from pytest_graphbreak.repair.remedies import breaks, programs
 from pytest_graphbreak.repair.remedies.programs import OPERATOR
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.trial import Trial
