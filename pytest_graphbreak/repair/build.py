@@ -112,15 +112,16 @@ def build(
 def _decorated(site: Site, name: str, decorator: str) -> str:
     """Return the statements that put a decorator on a function of another module.
 
-    A ``staticmethod`` stays one: as a plain function of its class it would be given ``self``.
+    A static or class method stays one: as a plain function it would be given ``self``.
     """
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
     found = pure.find(text_of(site.path), name) if "." in name else None
     around = {ast.unparse(one) for one in found.decorator_list} if found is not None else set()
     made = f"{decorator}(\n    _{last}.{name}\n)"
-    if "staticmethod" in around:
-        made = f"staticmethod(\n    {decorator}(_{last}.{name})\n)"
+    for kind, function in (("staticmethod", ""), ("classmethod", ".__func__")):
+        if kind in around:
+            made = f"{kind}(\n    {decorator}(_{last}.{name}{function})\n)"
     return f"{load}\n_{last}.{name} = {made}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import types
 from pathlib import Path
 
@@ -85,17 +86,18 @@ def test_a_function_of_another_module_gets_a_new_body(
     assert library.read_text() == source
 
 
-def test_a_static_method_of_another_module_is_not_given_self_when_it_is_decorated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "given"), [("staticmethod", "x"), ("classmethod", "cls, x")])
+def test_a_static_or_class_method_of_another_module_stays_one_when_it_is_decorated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, given: str
 ) -> None:
-    library = tmp_path / "static_library.py"
-    library.write_text("class Model:\n    @staticmethod\n    def f(x):\n        return x + 1\n")
+    name = f"library_of_a_{kind}"
+    library = tmp_path / f"{name}.py"
+    library.write_text(f"class Model:\n    @{kind}\n    def f({given}):\n        return x + 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    where = Frame("static_library.py", "Model.f", 4, "return x + 1")
+    where = Frame(library.name, "Model.f", 4, "return x + 1")
     patch = SourcePatch("out", (Rewrite("leave_compiler", where),), leaves=True)
-    text = build("", "a.py", [patch], {"static_library.py": Site(library, "static_library")})
+    text = build("", "a.py", [patch], {library.name: Site(library, name)})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
-    import static_library  # type: ignore[import-not-found]
-
-    assert static_library.Model().f(2) == static_library.Model.f(2) == 3
-    assert static_library.Model.f._torchdynamo_disable
+    module = importlib.import_module(name)
+    assert module.Model().f(2) == module.Model.f(2) == 3
+    assert getattr(module.Model.f, "__func__", module.Model.f)._torchdynamo_disable

@@ -161,7 +161,7 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
         for name in bound(loop.body)
         if name in later or (name in before and not _is_set_first(name, loop.body))
     ]
-    for name in set(carried).intersection(place.changed) - {*held.numbers, *in_place}:
+    for name in sorted(place.changed.intersection(carried) - {*held.numbers, *in_place}):
         if name in place.given or isinstance(before.get(name), _OTHERS):
             raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
     unset = [name for name in carried if name not in before or is_none(before[name])]
