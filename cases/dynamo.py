@@ -1723,15 +1723,21 @@ class Wide(nn.Module):
 
 @contextlib.contextmanager
 def distributed(module: nn.Module, megabytes: int = 1) -> Iterator[Any]:
-    """The module under DDP, in a group of this process alone."""
+    """The module under DDP, in a group of this process alone.
+
+    The group sets a ``sys.excepthook`` that begins each line with ``[rank0]``, and leaves it there
+    (torch/distributed/distributed_c10d.py): it is put back.
+    """
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
 
+    hook = sys.excepthook
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         yield DistributedDataParallel(module, bucket_cap_mb=megabytes)
     finally:
         distributed.destroy_process_group()
+        sys.excepthook = hook
 
 
 def compiled_inside(module: nn.Module, compile: Compile) -> nn.Module:
