@@ -78,7 +78,7 @@ def page(
     """The whole page, of the data alone."""
     base = [each for each in results if each["part"] == "base"]
     parts = [
-        _INTRODUCTION.format(result=_result(base, repairs)),
+        _INTRODUCTION.format(result=_result(base, repairs, [*again, *unsought])),
         _counts(base, listed["base"], "base"),
         _counts([each for each in results if each["part"] == "head"], listed["head"], "head"),
         _generating(results),
@@ -120,19 +120,23 @@ with 120 seconds of processor time and 3 GB of memory.
 """
 
 
-def _result(base: Sequence[Plain], repairs: Sequence[Plain]) -> str:
-    """The result of the survey in three lines."""
+def _result(base: Sequence[Plain], repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
+    """The result of the survey in a few lines."""
     ran = [each for each in base if each["status"] == "ran"]
     whole = sum(each.get("graphs") == 1 and not each.get("breaks") for each in ran)
     fixed = [each for each in repairs if each["status"] == "ran" and each["breaks"][0]]
     constants = _kinds(fixed)["constants"]
     others = sum(map(_whole, fixed)) - constants
+    plain = {each["model"] for each in fixed if repaired_whole(each) and kind(each) != "constants"}
+    seen = [each for each in _unbroken(held) if each["model"] in plain]
+    more = len({each["model"] for each in seen if _often(each, "unseen") > _often(each)})
+    again = f"\n({more} of these are compiled again for more inputs than before)" if more else ""
     return (
         f"**{_share(whole, len(ran))} of {len(ran)} architectures compile into one graph without a "
         f"break;\n{_share(sum(bool(each.get('breaks')) for each in ran), len(ran))} break at one "
         f"place or more. `graphbreak fix` removed every break\nin {others} of {len(fixed)} of "
-        f"those with patches that fix no number, and in\n{constants} more with numbers that are "
-        "constant for a deployment, which it now keeps only with `--assume`.**"
+        f"those with patches that fix no number{again}, and in\n{constants} more with numbers that "
+        "are constant for a deployment, which it now keeps only with `--assume`.**"
     )
 
 
