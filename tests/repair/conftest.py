@@ -63,6 +63,12 @@ def served(forks: Server) -> Iterator[subprocess.Popen[str]]:
     end(found)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
+    """One bench for many programs: each search makes its own reference."""
+    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
+
+
 @pytest.fixture
 def shop(
     tmp_path: Path,

@@ -12,7 +12,7 @@ from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
-from tests.repair.test_loops import loaded, shared  # noqa: F401
+from tests.repair.test_loops import loaded
 from tests.repair.test_numbers import search
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -93,7 +93,7 @@ with torch.no_grad():
 """
 
 
-def test_a_search_with_beams_is_one_graph(tmp_path: Path, shared: Bench) -> None:  # noqa: F811
+def test_a_search_with_beams_is_one_graph(tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / "a.py")
     target.path.write_text(BEAMS)
     out = search(target, shared)

@@ -19,7 +19,7 @@ import torch._dynamo
 
 from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
-from pytest_graphbreak.layers.children.runner import Runner, ServerError
+from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.gain import SearchResult, graphs
 from pytest_graphbreak.repair.patch import SourcePatch
@@ -30,12 +30,6 @@ from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop
 
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    """One bench for many programs: each search makes its own reference."""
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) -> SearchResult:

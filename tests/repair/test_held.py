@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch._dynamo.config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies.programs import program
 from pytest_graphbreak.repair.rewrite import apply
@@ -82,11 +80,6 @@ OUTSIDE = {
         False,
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 def placed(body: str, after: str = "") -> tuple[str, Frame]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import search
@@ -52,11 +50,6 @@ WRITES = (
     "self.seen.append(y.sum().item())",
     "if y.sum() > 9:\n            print('large')",
 )
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.mark.parametrize("writes", WRITES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import torch
 import torch._dynamo.config
 
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.rewrite.loops import helpers
@@ -25,11 +23,6 @@ from tests.repair.loops import LOOPS, OPEN
 from tests.repair.test_numbers import search
 
 TITLE = "the loop goes over all indices, and capture_dynamic_output_shape_ops"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.fixture

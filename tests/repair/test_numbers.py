@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.gain import SearchResult, graphs
@@ -20,11 +18,6 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 
 NUMBERS = "torch._graphbreak_numbers"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.repair import optimizers
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
@@ -35,11 +33,6 @@ def step(x):
 for _ in range(3):
     step(torch.randn(4, 3))
 """
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 def test_what_was_set_by_the_compiler_is_set_back() -> None:

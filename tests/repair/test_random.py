@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import NEWER, search
@@ -32,11 +30,6 @@ for _ in range(6):
     print(augment(torch.arange(4.0)))
 print(random.random())
 """
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.mark.skipif(not NEWER, reason="older versions of PyTorch trace random.random()")

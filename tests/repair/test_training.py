@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from cases.training import SCRIPTS
-from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import NEWER, search
@@ -28,11 +26,6 @@ SAMPLE: Final = (
 )
 MOST_RUNS: Final = 16
 """Of the program, for the slowest of them."""
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.mark.skipif(not NEWER, reason="older versions of PyTorch break at other places")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.branches import checked, returned
-from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, statements, walk
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, loops_around, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,8 @@ def _become_breaks(body: list[ast.stmt]) -> int:
 
 def raises(source: str, where: Frame) -> bool:
     """Return whether the innermost loop around a place raises if it was not left."""
-    try:
-        found = statements(source, where, (ast.While, ast.For), around=True)
-    except SyntaxError:
-        return False
     return any(
         isinstance(last, ast.Raise)
-        for node, place in found
+        for node, place in loops_around(source, where)
         for last in (place.then, *getattr(node, "orelse", []))
     )

@@ -28,8 +28,8 @@ from pytest_graphbreak.repair.rewrite.scope import (
     UnfitError,
     bound,
     changed,
+    loops_around,
     read,
-    statements,
     values,
 )
 from pytest_graphbreak.repair.rewrite.writes import quiet
@@ -82,11 +82,10 @@ def to_quiet_loop(node: ast.stmt, place: Surroundings) -> list[str]:
 
 def helpers(source: str, where: Frame) -> list[Frame]:
     """Return the functions of the file that the innermost loop calls and that read ``x.T``."""
-    try:
-        found = statements(source, where, (ast.While, ast.For), around=True)
-        module = ast.parse(source)
-    except SyntaxError:
+    found = loops_around(source, where)
+    if not found:
         return []
+    module = ast.parse(source)
     calls = (one for node, _ in found for one in ast.walk(node) if isinstance(one, ast.Call))
     called = dict.fromkeys(ast.unparse(one.func) for one in calls)
     owner = where.function.rpartition(".")[0]

@@ -234,6 +234,14 @@ def statements(
     return found
 
 
+def loops_around(source: str, where: Frame) -> list[tuple[ast.stmt, Surroundings]]:
+    """Return the innermost loops around a place; none of a source that does not parse."""
+    try:
+        return statements(source, where, (ast.While, ast.For), around=True)
+    except SyntaxError:
+        return []
+
+
 def _lines(node: ast.stmt, around: bool) -> range:
     body: list[ast.stmt] = getattr(node, "body", [])
     end = node.end_lineno or node.lineno

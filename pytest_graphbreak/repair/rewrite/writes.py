@@ -12,7 +12,7 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import LEVELS, METHODS
-from pytest_graphbreak.repair.rewrite.scope import UnfitError, changed, statements, walk
+from pytest_graphbreak.repair.rewrite.scope import UnfitError, changed, loops_around, walk
 
 NOTES: Final = frozenset({"append", "extend"})
 """Methods that note a value in an object that other code may read."""
@@ -50,10 +50,7 @@ def reads(name: str) -> bool:
 
 def written_in_loop(source: str, where: Frame) -> list[str]:
     """Return the statements that only write, of the innermost loop around a place, as text."""
-    try:
-        found = statements(source, where, (ast.While, ast.For), around=True)
-    except SyntaxError:
-        return []
+    found = loops_around(source, where)
     return [text for node, _ in found for text in _split(getattr(node, "body", []))[1]]
 
 
