@@ -371,9 +371,10 @@ _KINDS: Final = {
     "switch": (
         "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
         "none for other values: numbers and sizes are nodes of the graph. A check of the class "
-        "that becomes a node raises RuntimeError in place of its own exception. A loop over the "
-        "rows of a batch that was outside of the graph is unrolled in it: a graph for each batch "
-        "size",
+        "that becomes a node raises RuntimeError in place of its own exception. There is a graph "
+        "for each batch size where a loop over the rows, outside of the graph before, is unrolled "
+        "in it, and where a size is written as text: in InternVLModel the message of a check has "
+        "`{n_image_features}`, with and without the repair",
     ),
     "drops": ("output that compiled code does not write", "none; a line of a log is lost"),
     "constants": (
