@@ -117,5 +117,8 @@ def _line(env: ShapeEnv, symbol: Any, source: Any) -> Reason:
     here = (int(found["line"]), found["function"])
     stack = env.specialization_stacks.get(source) or ()
     files = [one.filename for one in stack if (one.lineno, one.name) == here]
-    file = places(Path.cwd()).file(files[0]) if files else found["file"]
-    return {"file": file, "line": here[0], "function": here[1], "code": code.strip()}
+    if not files:
+        line = {"file": found["file"], "line": here[0], "function": here[1]}
+        return {**line, "code": code.strip()}
+    frame = places(Path.cwd()).frame(files[0], *here)
+    return {key: getattr(frame, key) for key in ("file", "line", "function", "code")}

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -74,7 +74,7 @@ def _measured(order: Answer) -> Answer:
     # This includes a test's fixtures and the import of its module, which may call torch.compile.
     with recorder.installed():
         answer.update(_go(order, around) or {})
-    answer["sites"] = _sites(answer.get("record") or {})
+    answer["sites"] = _sites(answer.get("record") or {}, answer.get("again") or ())
     answer["torch"] = torch.__version__
     answer["homes"] = _homes(order["base"])
     return answer
@@ -287,14 +287,15 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
     return {"pythonpath": said.get("pythonpath") or []}
 
 
-def _sites(record: Answer) -> dict[str, list[str]]:
-    """Return the paths and the modules of the files that the breaks are in."""
+def _sites(record: Answer, again: Sequence[Answer]) -> dict[str, list[str]]:
+    """Return the paths and the modules of the files that the breaks and fixed sizes are in."""
     from pytest_graphbreak.model.places import places
 
     named = places(Path.cwd())
     wanted = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
     for key in ("breaks", "eager", "recompile_list"):
         wanted |= {item["where"]["file"] for item in record.get(key, ()) if item["where"]}
+    wanted |= {one["file"] for one in again if one.get("code")}
     found: dict[str, list[str]] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)

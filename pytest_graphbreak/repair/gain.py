@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.numbers import BY_CASE
 from pytest_graphbreak.repair.trial import Trial
@@ -221,6 +221,28 @@ def assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> 
     if problem.item is not None and _decides(problem.item):
         return f"{gain}, but raises where the branch goes the other way (--assume keeps it)"
     return ""
+
+
+def compiles_again(trial: Trial, plain: Trial, source: str) -> str:
+    """Return that patches compile again for more inputs than the program without them, or "".
+
+    ``source`` is the text of the user's file.
+    """
+    again = list(trial.again)
+    if eager(trial.record) < eager(plain.record):
+        # Code that ran uncompiled was compiled for no input: lines of its own do not count.
+        again = [one for one in again if one.get("code", "\0") not in source]
+    if len(again) <= len(plain.again):
+        return ""
+    inputs, why = plural(len(again), "other input"), again[-1]["why"]
+    return f"compiled again for {inputs}, {len(plain.again)} without it: {why} (--assume)"
+
+
+def fixing(trial: Trial) -> list[Frame]:
+    """Return the lines that need a size as a number, so that each is compiled."""
+    lines = (one for one in trial.again if one.get("code"))
+    found = (Frame(one["file"], one["function"], one["line"], one["code"]) for one in lines)
+    return list(dict.fromkeys(found))
 
 
 @dataclass(slots=True)

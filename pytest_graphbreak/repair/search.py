@@ -26,7 +26,9 @@ from pytest_graphbreak.repair.gain import (
     assumes,
     better,
     cleaner,
+    compiles_again,
     eager,
+    fixing,
     graphs,
     no_gain,
     origin_of,
@@ -40,7 +42,6 @@ from pytest_graphbreak.repair.patch import UNCOMPILED, Preamble, SourcePatch
 from pytest_graphbreak.repair.source import called, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
-from pytest_graphbreak.text.output import plural
 
 Say = Callable[[str], None]
 
@@ -242,16 +243,7 @@ class Search:
         if self._assume or not trial.again:
             return ""
         plain = self._without()
-        if plain is None:
-            return ""
-        again = list(trial.again)
-        if eager(trial.record) < eager(plain.record):
-            # Code that ran uncompiled was compiled for no input: lines of its own do not count.
-            again = [one for one in again if one.get("code", "\0") not in self._file.text]
-        if len(again) <= len(plain.again):
-            return ""
-        inputs, why = plural(len(again), "other input"), again[-1]["why"]
-        return f"compiled again for {inputs}, {len(plain.again)} without it: {why} (--assume)"
+        return compiles_again(trial, plain, self._file.text) if plain is not None else ""
 
     def _without(self) -> Trial | None:
         """Return a run without patches, compiled for other inputs as well; it is made once."""
@@ -262,28 +254,37 @@ class Search:
     def _other_sizes(self) -> None:
         """Make other sizes dynamic where the program with its patches is compiled for each.
 
-        Where a line needs a size as a number this is not tried: no graph can hold for two. Nor is
-        it where a device below Dynamo compiles each size, whatever Dynamo does.
+        Where a line computes with a size as a number, no graph can hold for two. Nor can it where a
+        device below Dynamo compiles each size, whatever Dynamo does.
         """
         out = self.outcome
         if not out.kept or not out.last.again:
             return
         out.plain = self._without()
-        below = out.last.record.headline != "dynamo"
-        if below or all(one.get("code") for one in out.last.again):
+        if out.last.record.headline != "dynamo":
             return
         problem = Problem(None, graphs(out.last.record), others=True)
-        for patch in remedies.for_other_sizes(out.last):
+        self._for_sizes(
+            problem, remedies.for_fixed_sizes(map(self._names.placed, fixing(out.last)))
+        )
+        if not all(one.get("code") for one in out.last.again):
+            self._for_sizes(problem, remedies.for_other_sizes(out.last))
+
+    def _for_sizes(self, problem: Problem, patches: Iterator[SourcePatch]) -> None:
+        """Keep the first patch with which the program is compiled for fewer other inputs."""
+        out = self.outcome
+        for patch in patches:
             if self._bench.runs >= self._most:
                 return
             trial, why = self._try([*out.kept, patch])
             fewer = trial is not None and len(trial.again) < len(out.last.again)
-            if trial is None or not fewer or graphs(trial.record) > graphs(out.last.record):
+            if trial is not None and fewer and graphs(trial.record) <= graphs(out.last.record):
+                if problem not in out.problems:
+                    out.problems.append(problem)
+                self._keep(problem, patch, trial)
+                return
+            if why != _UNWRITABLE:
                 problem.tried.append(Tried(patch, why or "it is compiled again as often"))
-                continue
-            out.problems.append(problem)
-            self._keep(problem, patch, trial)
-            return
 
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""

@@ -152,6 +152,49 @@ def test_sizes_of_other_inputs_are_marked_where_that_holds(shop: Shop) -> None:
     assert "compiled again" not in said.out.partition("side effect moved")[2]
 
 
+def test_a_message_that_fixes_a_size_is_written_later(shop: Shop) -> None:
+    """The function is one of another file, as that of ``transformers`` is."""
+    shop.write(
+        "checks.py",
+        """
+        import torch
+
+        def torch_compilable_check(cond, msg):
+            if torch.compiler.is_compiling():
+                torch._check(cond)
+            elif not cond:
+                raise ValueError(msg() if callable(msg) else msg)
+
+        class Layer(torch.nn.Module):
+            def forward(self, x, input_ids):
+                torch_compilable_check(
+                    x.shape[0] < 100,
+                    f"too many rows: {x.shape[0]}",
+                )
+                return x * input_ids.sum()
+        """,
+    )
+    program = """
+    import torch
+    from checks import Layer
+
+    layer = Layer()
+
+    def f(x, input_ids):
+        print("x")
+        return layer(x, input_ids)
+
+    model = torch.compile(f, backend="eager")
+    model(torch.ones(2, 4), torch.ones(2, 12, dtype=torch.long))
+    """
+    shop.write("a.py", program)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.err
+    assert "kept  a message with a size in it is only written if its check fails" in said.out
+    assert "compiled again" not in said.out.partition("kept  a message")[2]
+    assert 'lambda: f"too many rows' in (shop.path / "a_fixed.py").read_text()
+
+
 def test_nothing_is_said_where_other_sizes_fit_one_graph(shop: Shop) -> None:
     shop.write("a.py", HEAD.format(setting="", line="x = x * x.shape[0]"))
     said = shop.run("fix", "a.py")

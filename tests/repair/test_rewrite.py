@@ -183,6 +183,32 @@ def test_groupby_is_given_its_key_by_name(call: str, becomes: str | None) -> Non
 
 
 @pytest.mark.parametrize(
+    ("call", "becomes"),
+    [
+        (
+            "torch_compilable_check(ok, f'{n} of {m}')",
+            "torch_compilable_check(ok, lambda: f'{n} of {m}')",
+        ),
+        (
+            "u.torch_compilable_check(ok, 'a' f' {n}', ValueError)",
+            "u.torch_compilable_check(ok, lambda: 'a' f' {n}', ValueError)",
+        ),
+        (
+            "torch_compilable_check(cond=ok, msg=f'{n}')",
+            "torch_compilable_check(cond=ok, msg=lambda: f'{n}')",
+        ),
+        ("torch_compilable_check(ok, 'all fixed')", None),
+        ("torch_compilable_check(ok, lambda: f'{n}')", None),
+        ("another_check(ok, f'{n}')", None),
+    ],
+)
+def test_the_message_of_a_check_is_written_later(call: str, becomes: str | None) -> None:
+    source = f"def f(ok, n, m):\n    if n:\n        {call}\n    return n\n"
+    wanted = None if becomes is None else source.replace(call, becomes)
+    assert rewrite(source, "later_messages", "") == wanted
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "logs = {'loss': loss.item(), 'n': 1}",

@@ -43,7 +43,8 @@ class MadeUp:
     def measure(self, target: Target, **options: Any) -> Trial:
         self.runs += 1
         before = ("the reason", LINE, target.path)
-        again = [[{"kind": "batch 3", "why": "a size", "code": "f(x)"}] * n for n in self._again]
+        line = {"file": "a.py", "line": 1, "function": "f", "code": "f(x)"}
+        again = [[{"kind": "batch 3", "why": "a size", **line}] * n for n in self._again]
         if "_graphbreak_ours" not in target.path.read_text():
             return Trial(record(3, before), again=again[0])
         after = record(2, (self._reason, self._left, target.path))

@@ -6,9 +6,9 @@ stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import breaks, calls, loops, numbers, recompiles, writing
 from pytest_graphbreak.repair.trial import Trial
@@ -39,6 +39,11 @@ def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         return
     for propose in _IN_TURN:
         yield from propose(item, trial)
+
+
+def for_fixed_sizes(lines: Iterable[Frame]) -> Iterator[SourcePatch]:
+    """Propose patches for lines that need a size as a number, so that each is compiled."""
+    yield from recompiles.for_fixed_sizes(lines)
 
 
 def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:

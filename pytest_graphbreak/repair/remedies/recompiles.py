@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch, switch
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
 from pytest_graphbreak.repair.remedies.writing import noted
 from pytest_graphbreak.repair.trial import Trial
@@ -45,6 +46,14 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
     yield from (_and_numbers(one, numbers) for one in marked if numbers)
     yield from padded
     yield from (_and_numbers(one, numbers) for one in padded if numbers)
+
+
+def for_fixed_sizes(lines: Iterable[Frame]) -> Iterator[SourcePatch]:
+    """Propose to rewrite lines that need a size as a number, but only write it."""
+    functions = {(one.file, one.function): one for one in lines}
+    if functions:
+        edits = tuple(Rewrite("later_messages", one) for one in functions.values())
+        yield SourcePatch("a message with a size in it is only written if its check fails", edits)
 
 
 def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:

@@ -39,6 +39,7 @@ REWRITERS: dict[str, Rewriter] = {
     "plain_flags": statements.plain_flags,
     "enable": statements.enable,
     "group_key": statements.group_key,
+    "later_messages": statements.later_messages,
     "transposed": statements.transposed,
     "every_index": indices.every_index,
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
@@ -66,7 +67,10 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
 _AROUND: Final = (*LOOPS, "later_block")
 """Those of them whose statement may be around the line, and need not begin with it."""
 
-WHOLE = ("enable", "group_key", "transposed", "every_index", "all_constants", *DECORATORS)
+WHOLE = (
+    *("enable", "group_key", "later_messages", "transposed", "every_index", "all_constants"),
+    *DECORATORS,
+)
 """Rewriters of a whole function: the place names the function, and its line is ignored."""
 
 

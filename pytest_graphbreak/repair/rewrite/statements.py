@@ -219,6 +219,38 @@ def group_key(node: Statement) -> Replacement | None:
     return replaced(node, _GROUPED, named) if isinstance(node, cst.FunctionDef) else None
 
 
+_WRITTEN: Final = m.OneOf(m.FormattedString(), m.ConcatenatedString())
+_CHECKS: Final = m.Call(
+    func=m.OneOf(
+        m.Name("torch_compilable_check"), m.Attribute(attr=m.Name("torch_compilable_check"))
+    ),
+    args=[
+        m.ZeroOrMore(),
+        m.OneOf(m.Arg(_WRITTEN, keyword=None), m.Arg(_WRITTEN, keyword=m.Name("msg"))),
+        m.ZeroOrMore(),
+    ],
+)
+"""Matches a check of transformers 5 (``utils/import_utils.py``), which takes text or a function."""
+
+
+def later_messages(node: Statement) -> Replacement | None:
+    """Rewrite ``torch_compilable_check(ok, f"... {n}")`` as ``... (ok, lambda: f"... {n}")``.
+
+    To write a size as text fixes it: the function is compiled for each.
+    """
+
+    def later(call: cst.CSTNode) -> cst.CSTNode:
+        args = [
+            one.with_changes(value=cst.Lambda(cst.Parameters(), one.value))
+            if m.matches(one.value, _WRITTEN)
+            else one
+            for one in cst.ensure_type(call, cst.Call).args
+        ]
+        return call.with_changes(args=args)
+
+    return replaced(node, _CHECKS, later) if isinstance(node, cst.FunctionDef) else None
+
+
 def decorate(name: str) -> Rewriter:
     """Return a rewriter that puts a decorator on a function, before those that it has."""
 
