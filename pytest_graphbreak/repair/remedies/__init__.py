@@ -10,13 +10,22 @@ from collections.abc import Iterable, Iterator
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import SourcePatch
-from pytest_graphbreak.repair.remedies import breaks, calls, loops, numbers, recompiles, writing
+from pytest_graphbreak.repair.remedies import (
+    breaks,
+    calls,
+    loops,
+    numbers,
+    parts,
+    recompiles,
+    writing,
+)
 from pytest_graphbreak.repair.trial import Trial
 
 _IN_TURN = (
     writing.later,
     loops.over_indices,
     breaks.masked,
+    parts.propose,
     breaks.flags,
     breaks.indices,
     numbers.propose,

@@ -17,6 +17,7 @@ SHAPES: Final = switch("capture_dynamic_output_shape_ops")
 _BRANCHES: Final = ("branch", "item", "compare", "unbacked", "assert", "loop")
 _SCALARS: Final = ("item", "tolist", "compare", "unbacked", "loop", "assert", "one-hot")
 _SHAPES: Final = ("nonzero", "mask", "one-hot", "unbacked")
+_SHAPED: Final = "dynamic shape"
 _AUTOGRAD: Final = switch("trace_autograd_ops")
 _OTHERS: Final = {
     "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
@@ -59,11 +60,11 @@ def indices(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose Dynamo switches that let more code into a graph."""
     name, reason = advice.name(item), item.reason.lower()
-    if name in _SCALARS or "data dependent" in reason or "data-dependent" in reason:
+    if _reads(item):
         title = "capture_scalar_outputs: .item() becomes a node of the graph"
         checks = any("torch._check" in one.where.code for one in (item, *trial.record.breaks))
         yield SourcePatch(title, (SCALARS,), note=_CHECKS if checks else "")
-    if name in _SHAPES or "dynamic shape" in reason:
+    if name in _SHAPES or _SHAPED in reason:
         yield SourcePatch(
             "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
             (SHAPES,),
@@ -77,6 +78,16 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name in _OTHERS:
         title, line = _OTHERS[name]
         yield SourcePatch(title, (line,))
+
+
+def by_values(item: Break) -> bool:
+    """Return whether a number or a size that comes from the values of a tensor breaks a graph."""
+    return _reads(item) or advice.name(item) in _SHAPES or _SHAPED in item.reason.lower()
+
+
+def _reads(item: Break) -> bool:
+    reason = item.reason.lower()
+    return advice.name(item) in _SCALARS or "data dependent" in reason or "data-dependent" in reason
 
 
 def branching(item: Break) -> bool:

@@ -23,6 +23,7 @@ from pytest_graphbreak.repair.rewrite import (
     later,
     loops,
     masked,
+    parts,
     statements,
 )
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
@@ -90,6 +91,8 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]
         return replace(source, made) if made else None
+    if kind == "one_part":
+        return parts.to_one_part(source, where)
     if kind not in ("constants", "masks"):
         return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)
     try:
