@@ -1,34 +1,51 @@
-"""Remedies for a sequence that is split by lengths: one part, under a mask."""
+"""Remedies for numbers that a tensor holds, where it can stay a tensor: parts and rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.breaks import SCALARS, SHAPES, by_values
 from pytest_graphbreak.repair.trial import Trial
 
+_KINDS: Final = {
+    "one_part": "the parts of the sequence became one, attended to under a mask",
+    "all_rows": "the loop over rows became indices of all rows",
+}
+_COST: Final = (
+    "the scores of the whole sequence are worked out, not only those within a part; "
+    "an output that is not finite raises RuntimeError"
+)
+
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose attention to the whole sequence where it is split by lengths, in all such places.
+    """Propose that parts of a sequence and rows of a table are computed at once, in all places.
 
-    The lengths come from operators whose sizes depend on values. One goes into the graph only with
-    the other, so it is one patch, for whichever of these breaks comes first.
+    Their numbers come from operators whose sizes depend on values. One goes into the graph only
+    with the others, so it is one patch, for whichever of these breaks comes first.
     """
     if not by_values(item):
         return
-    places = [one.where for one in (item, *trial.record.breaks) if _splits(one)]
-    if not places:
-        return
-    first = {(one.file, one.function): one for one in reversed(places)}
-    yield SourcePatch(
-        "the parts of the sequence became one, attended to under a mask",
-        (*(Rewrite("one_part", one) for one in first.values()), SHAPES, SCALARS),
-        note="the scores of the whole sequence are worked out, not only those within a part; "
-        "an output that is not finite raises RuntimeError",
-    )
+    found: dict[tuple[str, str, str], Rewrite] = {}
+    for one in (item, *trial.record.breaks):
+        for kind in _KINDS:
+            edit = Rewrite(kind, one.where)
+            if ".tolist()" in one.where.code and _writable(edit, trial):
+                found[one.where.key] = edit
+    kinds = {edit.kind for edit in found.values()}
+    if kinds:
+        title = "; ".join(text for kind, text in _KINDS.items() if kind in kinds)
+        note = _COST if "one_part" in kinds else ""
+        yield SourcePatch(title, (*found.values(), SHAPES, SCALARS), note=note)
 
 
-def _splits(item: Break) -> bool:
-    return "torch.split(" in item.where.code and ".tolist()" in item.where.code
+def _writable(edit: Rewrite, trial: Trial) -> bool:
+    from pytest_graphbreak.repair.rewrite import apply
+    from pytest_graphbreak.repair.rewrite.scope import UnfitError
+
+    try:
+        return apply(trial.source(edit.where), edit.kind, edit.where) is not None
+    except UnfitError:
+        return False

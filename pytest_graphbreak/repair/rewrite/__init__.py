@@ -25,6 +25,7 @@ from pytest_graphbreak.repair.rewrite import (
     masked,
     parts,
     statements,
+    table,
 )
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, replace
@@ -61,6 +62,7 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "later": (later.to_later, (ast.Expr, ast.If)),
     "later_block": (later.to_later_block, (ast.If,)),
     "held": (held.to_held, (ast.Expr,)),
+    "all_rows": (table.to_all_rows, (ast.For,)),
     **{kind: (make, (ast.While, ast.For)) for kind, make in LOOPS.items()},
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
