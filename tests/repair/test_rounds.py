@@ -23,6 +23,8 @@ ROUNDS = {
     "reads a row": "h = h * 0.5 + x[i]",
     "reads a column": "h = h + x[:, i].sum()",
     "reads the row before": "h = h + x[i - 1] * 2",
+    "reads a row that there is": "h = h + x[i] if i < 4 else h - 1",
+    "reads a row in a branch": "if i < 4:\n    h = h * 0.5\n    h = h + x[i]",
     "reads what a column chooses": "h = h + x[out[:, i].long() - i].sum(0)",
     "sets a row": "out[i] = h + i\nh = h + 1",
     "sets a column": "out[:, i] = x[:, i - 1] - 1",

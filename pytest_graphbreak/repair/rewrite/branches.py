@@ -271,15 +271,34 @@ def statement(node: ast.stmt, place: Surroundings) -> list[str]:
     """Return the lines of a statement inside an op; what ``place.tensors`` decide becomes an op."""
     if place.loop is not None and isinstance(node, _LOOPS) and _varies(node, place.tensors):
         return place.loop(node, place)
-    value = getattr(node, "value", None) if isinstance(node, ast.Assign) else None
-    if isinstance(value, ast.IfExp) and _asks(value.test, place.tensors):
-        return to_where(node, place)
-    if not isinstance(node, ast.If) or not _asks(node.test, place.tensors):
+    branch = _as_branch(node)
+    if branch is None or not _asks(branch.test, place.tensors):
         return place.source(node)
+    if any(_varying_index(one, place.tensors) for one in (*branch.body, *branch.orelse)):
+        return to_cond(branch, place)  # out of range on the side that Python leaves out
+    if not isinstance(node, ast.If):
+        return to_where(node, place)
     try:
         return to_where(node, place)
     except UnfitError:
         return to_cond(node, place)
+
+
+def _as_branch(node: ast.stmt) -> ast.If | None:
+    """Return an ``if``, or one for ``x = a if t else b``; None for another statement."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+        value = node.value
+        sides = [ast.Assign(node.targets, one) for one in (value.body, value.orelse)]
+        branch = ast.If(value.test, [ast.copy_location(sides[0], node)], [])
+        branch.orelse = [ast.copy_location(sides[1], node)]
+        return branch
+    return node if isinstance(node, ast.If) else None
+
+
+def _varying_index(node: ast.stmt, tensors: Collection[str]) -> bool:
+    """Return whether a statement has an index that one of ``tensors`` gives."""
+    indices = (one.slice for one in walk([node]) if isinstance(one, ast.Subscript))
+    return bool(read([*indices]) & {*tensors})
 
 
 def _asks(test: ast.AST, tensors: Collection[str]) -> bool:

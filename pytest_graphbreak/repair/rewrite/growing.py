@@ -16,6 +16,11 @@ from typing import Final
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, values, walk
 
 _CATS: Final = ("torch.cat", "torch.concat", "torch.concatenate")
+_LAST: Final = "torch.where({used} > 0, {used} - 1, -1 - {name}.shape[{dim}]).reshape(1)"
+"""The place of what came last; outside of the tensor if nothing came yet, which is an IndexError.
+
+Python raises the same for ``ids[-1]``. For ``ids[-1:]`` it gives an empty tensor: another size.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ class _Filled(ast.NodeTransformer):
             raise UnfitError(self._why(node))
         if self._dim == -1:
             self.checks.append(f"torch._check({self._name}.dim() == {len(first) + 1})")
-        index = f"({self._used} - 1).reshape(1)"
+        index = _LAST.format(used=self._used, name=self._name, dim=self._dim)
         kept = "" if last == "-1:" else f"[{':, ' * len(first)}0]"
         return ast.parse(f"{self._name}[{':, ' * len(first)}{index}]{kept}", mode="eval").body
 
