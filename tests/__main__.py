@@ -79,6 +79,7 @@ PURE: Final = (
     "tests/suite/test_changed_lines.py",
     "tests/suite/test_collection.py",
     "tests/repair/test_conditions.py",
+    "tests/repair/test_drawn.py",
     "tests/repair/test_pure.py",
     "tests/repair/test_rewrite.py",
     "tests/repair/test_search.py",

@@ -95,8 +95,8 @@ def build(
                 head.append(edit.source)
         elif (other := origin(edit.where, own, sites)) is None:
             source = rewritten(source, edit)
-        elif edit.kind in ("later", "later_block", "held"):
-            raise BuildError("the function that writes is one of the user's own file")
+        elif edit.kind in ("later", "later_block", "held", "drawn"):
+            raise BuildError("what it calls is a function of the user's own file")
         elif edit.kind in DECORATORS:
             head.append(_decorated(other, edit.where.function, DECORATORS[edit.kind]))
         else:

@@ -446,6 +446,6 @@ _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (
     *("later", "later_block", "held", "masked", "where", "cond", "while_loop"),
-    *("keep_tensor", "drop_graph_break", "number"),
+    *("keep_tensor", "drop_graph_break", "number", "drawn"),
 )
-"""Rewrites of one statement, which do not affect any other."""
+"""Rewrites of one statement, or of calls alone, which do not affect any other."""

@@ -68,6 +68,8 @@ def test_a_branch_keeps_what_it_computes() -> None:
         ["if y.max() > 2:", "    y = y + 1"],
         ["if y.max() > 2:", "    y = y + 1", "    print(y.mean())"],
         ["x.update(y)"],
+        ["print(np.random.rand())"],
+        ["print('noise', torch.randn(3))"],
     ],
 )
 def test_what_does_more_than_write_stays(statement: list[str]) -> None:

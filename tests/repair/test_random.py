@@ -1,4 +1,4 @@
-"""Random numbers of Python in compiled code are inputs of the graph, and decide branches in it."""
+"""Random numbers in compiled code are inputs or nodes of the graph, and decide branches in it."""
 
 from __future__ import annotations
 
@@ -51,3 +51,71 @@ def test_a_number_that_one_side_draws_is_not_drawn_for_the_other(
     out = search(target, shared)
     assert out.last.same
     assert [one.where.code[:9] for one in out.last.record.breaks] == ["y = x * 2"]
+
+
+NOISE = """\
+import numpy as np
+import torch
+
+np.random.seed(0)
+rng = np.random.RandomState(1)
+weight = torch.ones(6, 6, requires_grad=True)
+
+
+def crop(x, size):
+    top = np.random.randint(0, x.shape[0] - size + 1)
+    left = np.random.randint(x.shape[1] - size + 1)
+    return x[top : top + size, left : left + size]
+
+
+def loss(x):
+    share = np.random.beta(0.4, 0.4)
+    if np.random.rand() < 0.5:
+        x = x.flip(-1)
+    x = share * x + (1 - share) * x.t() + rng.normal(0, 0.1)
+    return (crop(x @ weight, 4) * np.random.uniform(0.8, 1.2)).sum()
+
+
+loss = torch.compile(loss, backend="aot_eager")
+for _ in range(5):
+    found = loss(torch.arange(36.0).reshape(6, 6))
+    found.backward()
+    print(found.item(), weight.grad.sum().item())
+print(np.random.rand(), rng.rand())
+"""
+
+
+@pytest.mark.skipif(not NEWER, reason="the op has a tag, which older versions do not take")
+def test_numbers_of_numpy_are_drawn_in_the_graph_in_their_order(
+    tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "c.py")
+    target.path.write_text(NOISE)
+    out = search(target, shared)
+    assert out.last.same
+    assert (out.after, out.last.record.breaks) == (1, ())
+    assert not out.last.record.recompile_list
+    plain, drawn = (shared.measure(target, compare=False), out.last)
+    assert [one.split()[-1] for one in drawn.lines] == [one.split()[-1] for one in plain.lines]
+
+
+@pytest.mark.skipif(not NEWER, reason="the op has a tag, which older versions do not take")
+def test_a_number_that_one_side_of_a_branch_draws_stays_a_break(
+    tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "d.py")
+    target.path.write_text(NOISE.replace("x = x.flip(-1)", "x = x * np.random.rand()"))
+    out = search(target, shared)
+    assert out.last.same
+    assert any("if " in one.where.code for one in out.last.record.breaks)
+    assert not any("cond" in patch.title or "where" in patch.title for patch in out.kept)
+
+
+@pytest.mark.skipif(not NEWER, reason="older versions of PyTorch break at other places")
+def test_a_line_that_draws_is_not_moved_after_the_graph(tmp_path: Path, shared: Bench) -> None:
+    target = Target(tmp_path / "e.py")
+    line = "print('noise', np.random.rand())\n    share"
+    target.path.write_text(NOISE.replace("share = ", f"{line} = ", 1))
+    out = search(target, shared)
+    assert out.last.same
+    assert not any("after the graph" in patch.title for patch in out.kept)

@@ -13,6 +13,7 @@ from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import (
     breaks,
     calls,
+    draws,
     loops,
     numbers,
     parts,
@@ -23,6 +24,7 @@ from pytest_graphbreak.repair.trial import Trial
 
 _IN_TURN = (
     writing.later,
+    draws.propose,
     loops.over_indices,
     breaks.masked,
     parts.propose,

@@ -28,8 +28,8 @@ _CONSTANT_CALLS: Final = (
     "textwrap.dedent",
 )
 """C functions whose result depends only on their arguments: constant for constant arguments."""
-_SYSTEM: Final = ("time", "datetime", "os", "sys", "random", "uuid")
-"""Modules whose functions return values that tensors are not computed from."""
+_SYSTEM: Final = ("time", "datetime", "os", "sys", "random", "uuid", "math")
+"""Modules whose functions neither take tensors nor return values that are computed from them."""
 _CONSTANT: Final = """
 def _graphbreak_{short}(*args, _call={name}):
     return _call(*args)
@@ -163,7 +163,7 @@ def _imported(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         full = ".".join(part for part in (known.get(first, ""), rest) if part)
         module = full.rpartition(".")[0]
         theirs = known.get(first) and module and module.partition(".")[0] not in ("torch", *_SYSTEM)
-        if theirs and full not in _CONSTANT_CALLS:
+        if theirs and module != "numpy.random" and full not in _CONSTANT_CALLS:
             for kind in _RESULTS:
                 wrap = Preamble(f"{full} = _graphbreak_{kind}({full})")
                 yield _custom_op(full, kind, wrap, Preamble(f"import {module}"))

@@ -18,6 +18,7 @@ CONSTANTS: Final = (AROUND, ARGUMENTS, BY_CASE)
 _CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
 """Matches ``x[..., : sizes[0]``, for example a part of each image."""
 _ASKS: Final = re.compile(r"\b(?:isnan|isinf|isfinite)\(")
+_DRAWS: Final = re.compile(r"\brandom\.\w{1,40}\(|\b_graphbreak_drawn\(")
 READ: Final = frozenset(
     {"branch", "compare", "item", "loop", "mask", "nonzero", "tolist", "unbacked"}
 )
@@ -80,9 +81,10 @@ def reads(item: Break) -> bool:
 def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose constants for other values that are read, where they could not be graph nodes.
 
-    This is not done for a check that all is well: the graph would raise whenever it is not.
+    This is not done for a check that all is well: the graph would raise whenever it is not. Nor is
+    it for a random number, which is another in each call.
     """
-    if not reads(item) or _ASKS.search(item.where.code):
+    if not reads(item) or _ASKS.search(item.where.code) or _DRAWS.search(item.where.code):
         return
     edits = _everywhere([item], trial)
     if edits:

@@ -18,6 +18,7 @@ from pytest_graphbreak.repair.rewrite import (
     branches,
     chosen,
     constants,
+    drawn,
     held,
     indices,
     later,
@@ -72,6 +73,7 @@ _AROUND: Final = (*LOOPS, "later_block")
 
 WHOLE = (
     *("enable", "group_key", "later_messages", "transposed", "every_index", "all_constants"),
+    "drawn",
     *DECORATORS,
 )
 """Rewriters of a whole function: the place names the function, and its line is ignored."""
@@ -95,11 +97,18 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
         return replace(source, made) if made else None
     if kind == "one_part":
         return parts.to_one_part(source, where)
-    if kind not in ("constants", "masks"):
-        return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)
     try:
-        counters = constants.counters(source)
+        rewriter = _rewriter(source, kind)
     except SyntaxError:
         return None
-    rewriter = partial(constants.to_constants, counters=counters, masks=kind == "masks")
-    return rewrite(source, rewriter, where, whole=False)
+    return rewrite(source, rewriter, where, whole=kind in WHOLE)
+
+
+def _rewriter(source: str, kind: str) -> Rewriter:
+    """Return the rewriter of a kind; some need the whole file. Raises ``SyntaxError``."""
+    if kind == "drawn":
+        return partial(drawn.to_drawn, known=drawn.sources(source))
+    if kind in ("constants", "masks"):
+        counters = constants.counters(source)
+        return partial(constants.to_constants, counters=counters, masks=kind == "masks")
+    return REWRITERS[kind]

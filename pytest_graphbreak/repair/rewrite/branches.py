@@ -17,6 +17,7 @@ from pytest_graphbreak.repair.rewrite.conditions import (
     chosen_number,
     condition,
     draws,
+    draws_in_python,
     name_of,
 )
 from pytest_graphbreak.repair.rewrite.scope import (
@@ -98,16 +99,6 @@ def _short(node: ast.AST) -> str:
     return ast.unparse(node)[:60]
 
 
-def _draws_in_python(nodes: Sequence[ast.AST]) -> str:
-    """Return the first call of ``random`` or of NumPy's, or an empty text.
-
-    Dynamo draws their numbers before the graph runs, also for a side that does not run.
-    """
-    calls = (_short(node) for node in walk(nodes) if isinstance(node, ast.Call))
-    roots = ("random.", "np.random.", "numpy.random.")
-    return next((one for one in calls if one.startswith(roots)), "")
-
-
 def without_gradient(names: Sequence[str]) -> str:
     """Return the check that no gradient is asked for: a backward pass draws again (torch 2.13)."""
     return f"torch._check(not ({' or '.join(f'{name}.requires_grad' for name in names)}))"
@@ -118,7 +109,7 @@ def refuse(nodes: Sequence[ast.stmt], *, random: bool = False) -> None:
 
     With ``random``, they may draw random numbers; ``without_gradient`` has to follow.
     """
-    if (call := _draws_in_python(nodes)) or (not random and (call := draws(nodes))):
+    if (call := draws_in_python(nodes)) or (not random and (call := draws(nodes))):
         raise UnfitError(f"`{call}` draws random numbers")
     inner = [part for one in walk(nodes) if isinstance(one, _LOOPS) for part in walk(one.body)]
     for node in walk(nodes):

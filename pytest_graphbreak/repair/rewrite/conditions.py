@@ -277,3 +277,13 @@ def draws(nodes: Sequence[ast.AST]) -> str:
     return next(
         (ast.unparse(one)[:60] for one in calls if getattr(one.func, "attr", "") in RANDOM), ""
     )
+
+
+def draws_in_python(nodes: Sequence[ast.AST]) -> str:
+    """Return the first call of ``random`` or of NumPy's, or an empty text.
+
+    Dynamo draws their numbers before the graph runs, also for a side that does not run.
+    """
+    calls = (ast.unparse(node)[:60] for node in walk(nodes) if isinstance(node, ast.Call))
+    roots = ("random.", "np.random.", "numpy.random.", "_graphbreak_drawn(")
+    return next((one for one in calls if one.startswith(roots)), "")

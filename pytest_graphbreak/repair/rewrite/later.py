@@ -17,6 +17,7 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import LEVELS, METHODS, computes
+from pytest_graphbreak.repair.rewrite.conditions import draws, draws_in_python
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -149,6 +150,8 @@ def _prepares(node: ast.stmt, place: Surroundings) -> bool:
 
 def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
     """Return the name of the function and its arguments, each expression with its parameter."""
+    if call := draws([node]) or draws_in_python([node]):
+        raise UnfitError(f"`{call}` draws random numbers, which would have another order then")
     found: dict[str, str] = {}
     held = [
         one
