@@ -202,6 +202,12 @@ class Problem:
         return f"{name}{self.item.reason}"
 
 
+def item_of(problem: Problem) -> Break:
+    """Return the break of a problem that is one."""
+    assert problem.item is not None
+    return problem.item
+
+
 def origin_of(problems: Sequence[Problem]) -> Problem | None:
     """Return the problem that the last of these came from, if any."""
     found = problems[-1] if problems else None

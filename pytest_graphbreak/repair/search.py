@@ -30,6 +30,7 @@ from pytest_graphbreak.repair.gain import (
     eager,
     fixing,
     graphs,
+    item_of,
     no_gain,
     origin_of,
     places,
@@ -114,7 +115,7 @@ class Search:
             chosen: list[tuple[Problem, SourcePatch]] = []
             for problem in problems:
                 fresh = [one for one in self._cheapest(problem) if self._refused(one) is None]
-                if fresh[number:] and self._names.key(_item(problem)) in known:
+                if fresh[number:] and self._names.key(item_of(problem)) in known:
                     chosen.append((problem, fresh[number]))
             patches = list(dict.fromkeys(patch for _, patch in chosen))
             if len(chosen) < 2 or not patches or self._bench.runs + 2 > self._most:
@@ -123,7 +124,7 @@ class Search:
             if trial is None:
                 return
             left = {self._names.key(one) for one in places(trial.record)}
-            gone = [one for one in chosen if self._names.key(_item(one[0])) not in left]
+            gone = [one for one in chosen if self._names.key(item_of(one[0])) not in left]
             useful = list(dict.fromkeys(patch for _, patch in gone))
             if len(useful) < len(patches):
                 trial, _ = self._try([*out.kept, *useful]) if useful else (None, None)
@@ -133,7 +134,7 @@ class Search:
             if not any(one(before, trial.record) for one in (better, cleaner)):
                 continue
             for problem, patch in gone:
-                seen.add(self._names.key(_item(problem)))
+                seen.add(self._names.key(item_of(problem)))
                 out.problems.append(problem)
                 if patch in out.kept:
                     problem.fixed = True
@@ -187,7 +188,7 @@ class Search:
             return None
         if self._names.has(named):
             return None
-        near = [one for one in patched if _item(one).where.function == named.function]
+        near = [one for one in patched if item_of(one).where.function == named.function]
         return origin_of(near or patched)
 
     def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
@@ -434,11 +435,6 @@ class Search:
         """Keep what is finished after an interrupt."""
         self.outcome.stopped = self.outcome.stopped or "interrupted"
         self._close()
-
-
-def _item(problem: Problem) -> Break:
-    assert problem.item is not None
-    return problem.item
 
 
 _UNWRITABLE = "unwritable"

@@ -95,9 +95,9 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]
         return replace(source, made) if made else None
-    if kind == "one_part":
-        return parts.to_one_part(source, where)
     try:
+        if kind == "one_part":
+            return parts.to_one_part(source, where)
         rewriter = _rewriter(source, kind)
     except SyntaxError:
         return None
