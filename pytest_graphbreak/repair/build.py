@@ -34,6 +34,7 @@ def _graphbreak_edit(module, name, digest, diff):
     import ast, functools, hashlib, importlib, inspect, io, linecache, re, textwrap
 
     function = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    function = getattr(function, "fget", function)
     function = inspect.unwrap(function)
     function = getattr(function, "__func__", function)
     source = textwrap.dedent(inspect.getsource(function))
@@ -112,7 +113,8 @@ def build(
 def _decorated(site: Site, name: str, decorator: str) -> str:
     """Return the statements that put a decorator on a function of another module.
 
-    A static or class method stays one: as a plain function it would be given ``self``.
+    A static or class method stays one: as a plain function it would be given ``self``. So does a
+    property, which cannot be called.
     """
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
@@ -122,6 +124,8 @@ def _decorated(site: Site, name: str, decorator: str) -> str:
     for kind, function in (("staticmethod", ""), ("classmethod", ".__func__")):
         if kind in around:
             made = f"{kind}(\n    {decorator}(_{last}.{name}{function})\n)"
+    if "property" in around:
+        made = f"_{last}.{name}.getter(\n    {decorator}(_{last}.{name}.fget)\n)"
     return f"{load}\n_{last}.{name} = {made}"
 
 

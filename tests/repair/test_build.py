@@ -101,3 +101,38 @@ def test_a_static_or_class_method_of_another_module_stays_one_when_it_is_decorat
     module = importlib.import_module(name)
     assert module.Model().f(2) == module.Model.f(2) == 3
     assert getattr(module.Model.f, "__func__", module.Model.f)._torchdynamo_disable
+
+
+PROPERTY = """\
+import torch
+
+
+class Model:
+    @property
+    def loss(self):
+        print("loss")
+        return 1
+
+    @loss.setter
+    def loss(self, value):
+        self.other = value
+"""
+
+
+@pytest.mark.parametrize("kind", ["leave_compiler", "only_eager"])
+def test_a_property_of_another_module_stays_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    name = f"library_of_a_property_{kind}"
+    library = tmp_path / f"{name}.py"
+    library.write_text(PROPERTY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    where = Frame(library.name, "Model.loss", 7, 'print("loss")')
+    patch = SourcePatch("out", (Rewrite(kind, where),), leaves=True)
+    text = build("", "a.py", [patch], {library.name: Site(library, name)})
+    exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
+    model = importlib.import_module(name).Model()
+    model.loss = 2
+    assert (model.loss, model.other) == (1, 2)
+    getter = type(model).loss.fget
+    assert hasattr(getter, "_torchdynamo_disable") or "is_compiling" in getter.__code__.co_names

@@ -257,3 +257,11 @@ def test_a_side_that_draws_in_python_stays_python(call: str) -> None:
     source = f"def f(x):\n    if x.sum() > 0:\n        x = x * {call}\n    return x\n"
     with pytest.raises(UnfitError, match="draws random numbers"):
         apply(source, "cond", Frame("a.py", "f", 2, "if x.sum() > 0:"))
+
+
+def test_a_decorator_is_put_behind_one_that_makes_a_property() -> None:
+    source = "class A:\n    @cached\n    @property\n    @other\n    def f(self):\n        pass\n"
+    changed = rewrite(source, "leave_compiler", "pass", "A.f")
+    assert changed is not None
+    wanted = ["@cached", "@property", "@torch.compiler.disable", "@other"]
+    assert [line.strip() for line in changed.splitlines()[1:5]] == wanted

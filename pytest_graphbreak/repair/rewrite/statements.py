@@ -251,13 +251,28 @@ def later_messages(node: Statement) -> Replacement | None:
     return replaced(node, _CHECKS, later) if isinstance(node, cst.FunctionDef) else None
 
 
+_MADE_TO: Final = m.Decorator(
+    m.OneOf(
+        *map(m.Name, ("staticmethod", "classmethod", "property", "cached_property")),
+        m.Attribute(attr=m.OneOf(m.Name("setter"), m.Name("cached_property"))),
+    )
+)
+"""Decorators that make something else of a function, which no other decorator takes."""
+
+
 def decorate(name: str) -> Rewriter:
-    """Return a rewriter that puts a decorator on a function, before those that it has."""
+    """Return a rewriter that puts a decorator on a function, before those that it has.
+
+    It is put behind ``@property`` and its like, whose result is not a function.
+    """
 
     def decorated(node: Statement) -> Replacement | None:
         if not isinstance(node, cst.FunctionDef):
             return None
-        first = cst.Decorator(cst.parse_expression(name))
-        return node.with_changes(decorators=[first, *node.decorators])
+        found = cst.Decorator(cst.parse_expression(name))
+        made = [number for number, one in enumerate(node.decorators) if m.matches(one, _MADE_TO)]
+        first = max(made, default=-1) + 1
+        every = [*node.decorators[:first], found, *node.decorators[first:]]
+        return node.with_changes(decorators=every)
 
     return decorated
