@@ -296,8 +296,9 @@ _LONGEST: Final = 88
 class Diff:
     """A diff for ``patch -p1`` in the directory of the packages, and the patches that it lacks.
 
-    ``left_out`` has the titles of these patches: they change settings of the program, or need a
-    helper in it, so no file of a library can hold them.
+    ``left_out`` has the titles of these patches, or the settings of those whose lines are in the
+    diff: they change settings of the program, or need a helper in it, so no file of a library can
+    hold them.
     """
 
     text: str
@@ -319,8 +320,7 @@ def difference(
     now: dict[str, str] = {}
     left_out: list[str] = []
     for patch, item in kept:
-        if any(isinstance(edit, Preamble) or edit.kind in _OURS for edit in patch.edits):
-            left_out.append(patch.title)
+        left_out += _left_out(patch)
         for edit in patch.edits:
             if isinstance(edit, Preamble) or edit.kind in _OURS:
                 continue
@@ -331,6 +331,15 @@ def difference(
             changed = rewritten(now[name], edit)
             now[name] = _explained(now[name], changed, item) if item is not None else changed
     return Diff("".join(_unified(name, was[name], now[name]) for name in was), tuple(left_out))
+
+
+def _left_out(patch: SourcePatch) -> list[str]:
+    """Return what no file of a library can hold: the settings of a patch, or the whole of it."""
+    ours = [one for one in patch.edits if isinstance(one, Preamble) or one.kind in _OURS]
+    settings = [one.source for one in ours if isinstance(one, Preamble) and "\n" not in one.source]
+    if len(ours) < len(patch.edits) and len(settings) == len(ours):
+        return settings
+    return [patch.title] if ours else []
 
 
 def _explained(before: str, after: str, item: Break) -> str:

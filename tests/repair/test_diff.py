@@ -61,7 +61,7 @@ def test_each_change_has_its_reason_in_one_comment(shop: Shop) -> None:
     where = Frame("lib/heads.py", "Head.forward", 7, PRINTS)
     item = Break("dynamo", "Failed to trace builtin operator", where, "GB0059")
     kept = [
-        (SourcePatch("only uncompiled", (Rewrite("only_eager", where),)), item),
+        (SourcePatch("both", (Rewrite("only_eager", where), switch("allow_rnn"))), item),
         (SourcePatch("a switch", (switch("nested_graph_breaks"),)), item),
     ]
     found = difference(
@@ -70,7 +70,7 @@ def test_each_change_has_its_reason_in_one_comment(shop: Shop) -> None:
     added = [line for line in found.text.splitlines() if line.startswith("+ ")]
     assert added[0] == ("+        # GB0059 under torch.compile: Failed to trace builtin operator")
     assert sum("under torch.compile" in line for line in added) == 1
-    assert found.left_out == ("a switch",)
+    assert found.left_out == ("torch._dynamo.config.allow_rnn = True", "a switch")
 
 
 def test_without_a_change_of_source_it_says_so(shop: Shop) -> None:
