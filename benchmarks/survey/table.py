@@ -78,7 +78,7 @@ def page(
     """The whole page, of the data alone."""
     base = [each for each in results if each["part"] == "base"]
     parts = [
-        _INTRODUCTION.format(result=_result(base, repairs, [*again, *unsought])),
+        _INTRODUCTION.format(result=_result(base, repairs, _latest(repairs, again, unsought))),
         _counts(base, listed["base"], "base"),
         _counts([each for each in results if each["part"] == "head"], listed["head"], "head"),
         _generating(results),
@@ -366,15 +366,15 @@ def _whole(repair: Plain) -> bool:
 _KINDS: Final = {
     "program": (
         "lines of the program",
-        "none for other values: the graph reads none of them",
+        "none for other values: the graph reads none of them. Attention under a mask works out the "
+        "scores of the whole sequence, and raises where its output is not finite",
     ),
     "switch": (
         "switches of Dynamo (`capture_scalar_outputs`, `allow_rnn`)",
         "none for other values: numbers and sizes are nodes of the graph. A check of the class "
         "that becomes a node raises RuntimeError in place of its own exception. There is a graph "
         "for each batch size where a loop over the rows, outside of the graph before, is unrolled "
-        "in it, and where a size is written as text: in InternVLModel the message of a check has "
-        "`{n_image_features}`, with and without the repair",
+        "in it",
     ),
     "drops": ("output that compiled code does not write", "none; a line of a log is lost"),
     "constants": (
@@ -398,7 +398,10 @@ def kind(repair: Plain) -> str:
         return "constants"
     if "runs only where" in titles or "silent" in titles:
         return "drops"
-    changed = ("loop goes over", "torch.where", "torch.cond", "while_loop")
+    changed = (
+        *("loop goes over", "torch.where", "torch.cond", "while_loop"),
+        *("under a mask", "indices of all rows", "message with a size"),
+    )
     return "program" if any(one in titles for one in changed) else "switch"
 
 
@@ -522,9 +525,41 @@ def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
             if unfixed
             else ". "
         )
-        + "The two tables below have each class."
+        + "The three tables below have each class."
         + (f" Not held, for want of time: {_joined(left)}.\n" if left else "\n")
     )
+
+
+def _latest(
+    repairs: Sequence[Plain], again: Sequence[Plain], unsought: Sequence[Plain]
+) -> list[Plain]:
+    """Return what each class gave for unseen inputs, of its last repair alone."""
+    searched = [each for each in repairs if each.get("unpatched")]
+    names = {each["model"] for each in searched}
+    return [*(each for each in (*again, *unsought) if each["model"] not in names), *searched]
+
+
+def _searched(repairs: Sequence[Plain]) -> str:
+    """Describe the classes that were searched again, and then held to unseen inputs."""
+    ordered = [each for each in repairs if each.get("unpatched") and _whole(each)]
+    if not ordered:
+        return ""
+    never = [each["model"] for each in ordered if not each["unseen"].get("again")]
+    one = [each["model"] for each in ordered if each["unseen"].get("graphs") == 1]
+    seconds = sorted(each["seconds"] for each in ordered)
+    rows = [_row(each, _SHORT[kind(each)]) for each in sorted(ordered, key=_model)]
+    return (
+        f"{len(ordered)} classes were searched again with version {_VERSION}, without `--assume` "
+        "and with at most 16 runs for each, and held to the same kinds of inputs with a recompile "
+        f"limit of 4. A search took {seconds[0]} to {seconds[-1]} s, beside other work on two "
+        f"cores. **{len(never)} of them compile nothing after the second input of a kind, "
+        f"{len(one)} with "
+        "one graph for all inputs.**" + _table(rows, ordered)
+    )
+
+
+def _model(each: Plain) -> str:
+    return str(each["model"])
 
 
 def _unbroken(held: Sequence[Plain]) -> list[Plain]:
@@ -663,9 +698,10 @@ def _repaired(
         "deployment whose images, lengths and padding do not vary. What is compiled again for "
         "other inputs `fix` now keeps only with `--assume`, and a patch is held to two other batch "
         "sizes, other positions and image shapes. Except for HunYuanVLModel and the classes in the "
-        "next two tables of classes, they were not run again since.\n",
-        _by_kind(broken, [*again, *unsought]),
-        _held_of(repairs, [*again, *unsought]),
+        "next three tables of classes, they were not run again since.\n",
+        _by_kind(broken, _latest(repairs, again, unsought)),
+        _held_of(repairs, _latest(repairs, again, unsought)),
+        _searched(repairs),
         _drawn(repairs, again),
         _unsought(repairs, unsought),
         _families(results, repairs),

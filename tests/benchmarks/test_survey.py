@@ -147,3 +147,16 @@ def test_recorded_repairs_are_said_to_be_no_search_and_what_they_lack_is_named()
     assert "For 1 of 3 the run has as many graphs and breaks as was recorded." in text
     assert f"Not so: B (not proposed any more: {switch[0]}); C (2 graphs and 1 breaks" in text
     assert "| A | switches | 1 to 0 | 3 to 1 | 30 | 2 | 0 | 0; 4 | 10 of 11 batch; 4 |" in text
+
+
+def test_a_class_that_was_searched_again_counts_once_by_its_last_repair() -> None:
+    seen = {"equal": 24, "graphs": 1, "kinds": {"batch": 11}}
+    each = {"model": "A", "status": "ran", "graphs": [3, 1], "breaks": [2, 0], "seconds": 9}
+    old = {**each, "unseen": {**seen, "graphs": 5, "again": {"batch": 10}}, "unpatched": seen}
+    new = {**each, "kept": ["attended to under a mask"], "unseen": seen, "unpatched": seen}
+    other = {**old, "model": "B"}
+    assert table._latest([new], [old], [other]) == [other, new]
+    assert table.kind(new) == "program"
+    text = table._searched([new, {**each, "model": "C"}])
+    assert text.startswith("1 classes were searched again")
+    assert "**1 of them compile nothing after the second input of a kind, 1 with one graph" in text
