@@ -65,49 +65,6 @@ def test_a_numerical_loop_is_one_graph(name: str) -> None:
         torch.testing.assert_close((found, mine), (wanted, args), equal_nan=True)
 
 
-DEFAULTS = """
-def f(x, n=0, tol=0.5, total=0):
-    while x.abs().max() > tol:
-        x = x * 0.5
-        n = n + 1
-        tol = tol * 1.5
-        total = total + x.sum()
-    return x, n, tol, total
-"""
-
-
-@pytest.mark.usefixtures("_compiles_numbers")
-@pytest.mark.parametrize(
-    "given",
-    [
-        *({"n": 3}, {"tol": 0.25}, {"total": 1}, {"total": 0.5}),
-        *({"n": 0.5}, {"n": True}, {"n": torch.tensor(3)}, {"n": torch.tensor(0.5)}),
-        *({"tol": 1}, {"tol": torch.tensor(0.25)}),
-        *({"total": torch.tensor(2.0)}, {"total": torch.tensor(2.0, requires_grad=True)}),
-    ],
-    ids=str,
-)
-def test_an_argument_is_of_the_kind_of_its_default(given: dict[str, Any]) -> None:
-    """Else it raises: a tensor came back as a number, and 0.5 lost its digits where it was 0."""
-    changed = apply(DEFAULTS, "while_loop", Frame("a.py", "f", 0, "while x.abs().max() > tol:"))
-    assert changed is not None
-    plain, patched = loaded(DEFAULTS), loaded(changed)
-    run = torch.compile(patched, backend="eager", fullgraph=True)
-    wanted = plain(torch.ones(3), **given)
-    default = {"n": 0, "tol": 0.5, "total": 0}
-    name, value = next(iter(given.items()))
-    fits = type(value) is type(default[name]) or (name, type(value)) == ("total", float)
-    if not fits:
-        for one in (patched, run):
-            with pytest.raises(RuntimeError):
-                one(torch.ones(3), **given)
-        return
-    for one in (patched, run):
-        found = one(torch.ones(3), **given)
-        assert [type(each) for each in found] == [type(each) for each in wanted]
-        torch.testing.assert_close(found, wanted)
-
-
 @pytest.mark.usefixtures("_compiles_numbers")
 @pytest.mark.parametrize("name", sorted(OPEN))
 def test_a_loop_that_stays_has_a_reason(name: str) -> None:

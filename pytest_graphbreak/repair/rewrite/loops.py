@@ -248,7 +248,6 @@ def _written(plan: _Plan) -> list[str]:
         tests = f"torch.logical_and({tests}, {one})"
     lines = [
         _IMPORT,
-        *_checked(plan),
         *loop.head,
         *([f"torch._check({loop.bound})"] if loop.counter in plan.place.after else ()),
         *(f"_{name} = {name}" for name in plan.copied),
@@ -271,26 +270,6 @@ def _written(plan: _Plan) -> list[str]:
         packed = "_starts"
     lines.append(f"({given},) = while_loop(_goes_on, _body, {packed})")
     return [*lines, *behind, *_after(plan)]
-
-
-def _checked(plan: _Plan) -> list[str]:
-    """Return the checks that arguments are of the kind of their defaults, where these are numbers.
-
-    A tensor would come back as a number, and ``n=0.5`` lose its digits where the default is 0.
-    """
-    given = [name for name in plan.carried if name in plan.place.given]
-    return [
-        f"torch._check(type({name}) {_asked(default, name in plan.numbers)})"
-        for name in given
-        if kind(default := plan.place.before.get(name)) is not None
-    ]
-
-
-def _asked(default: ast.expr | None, fixed: bool) -> str:
-    if not fixed:
-        return "in (int, float)"
-    flag = isinstance(default, ast.Constant) and isinstance(default.value, bool)
-    return "is bool" if flag else f"is {kind(default)}"
 
 
 def _gradient(plan: _Plan) -> tuple[list[str], list[str]]:
