@@ -94,3 +94,11 @@ def test_a_tensor_that_may_change_is_passed_as_it_is_then() -> None:
     assert "    x = x.item() if x_is_number else x\n    print(scale.sum().item(), n, x)" in text
     passed = "self.scale.clone(), n, *_graphbreak_given(x, True)"
     assert f"{name}({passed})" in changed
+
+
+def test_an_argument_may_be_another_tensor_than_its_default() -> None:
+    """A number as its default does not say that it is one: it is passed as it is then."""
+    source = HEAD + "    print('limit', limit)\n    limit.add_(1)\n    return y\n"
+    changed = apply(source, "later", Frame("a.py", "f", 0, "print('limit', limit)"))
+    assert changed is not None
+    assert "(limit.clone() if isinstance(limit, torch.Tensor) else limit)" in changed

@@ -30,6 +30,42 @@ def is_none(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
+def assumed(
+    body: Sequence[ast.stmt],
+    begins: Mapping[str, Collection[str]],
+    unsure: Mapping[str, ast.expr | None],
+) -> list[str]:
+    """Return the lines that raise TypeError where a name is not what a loop takes it for.
+
+    ``begins`` are the names that it takes for numbers, or for None, by what they begin as, each
+    with the types that it may have, if these are several. What it computes such numbers from has to
+    be a number, too. ``unsure`` are names with a value that they may have: arguments, defaults.
+    """
+    steps = [value for name, value in _steps(body) if name in begins and value is not None]
+    used = {one.id for value in steps for one in ast.walk(value) if isinstance(one, ast.Name)}
+    lines: list[str] = []
+    for name, value in unsure.items():
+        if name in begins or (name in used and kind(value)):
+            types = sorted(begins.get(name, ())) or [_type(value)]
+            wanted = "None" if is_none(value) else " or ".join(types)
+            text = f"{name} has to be {wanted}: the loop was rewritten for that"
+            lines += [f"if {_is_no(name, types)}:", f"    raise TypeError({text!r})"]
+    return lines
+
+
+def _type(value: ast.expr | None) -> str:
+    """Return the name of the type of a number, or an empty text for None."""
+    flag = isinstance(value, ast.Constant) and isinstance(value.value, bool)
+    return "bool" if flag else kind(value) or ""
+
+
+def _is_no(name: str, types: Sequence[str]) -> str:
+    """Return the test that a value has none of the types."""
+    if len(types) > 1:
+        return f"type({name}) not in ({', '.join(types)})"
+    return f"type({name}) is not {types[0]}" if types[0] else f"{name} is not None"
+
+
 def that_stay(
     body: Sequence[ast.stmt],
     kinds: Mapping[str, str],

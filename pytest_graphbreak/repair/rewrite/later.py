@@ -202,7 +202,7 @@ def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[s
         else f"{one}.clone()"
         if one in used
         else one
-        if isinstance(place.before.get(one), ast.Constant)
+        if isinstance(place.before.get(one), ast.Constant) and one not in place.given
         else f"{one}.clone() if isinstance({one}, torch.Tensor) else {one}"
         for one in given
     ]

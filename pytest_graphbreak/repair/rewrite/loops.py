@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
 from pytest_graphbreak.repair.rewrite.growing import grown
-from pytest_graphbreak.repair.rewrite.kinds import is_none, kind, that_stay
+from pytest_graphbreak.repair.rewrite.kinds import assumed, is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
 from pytest_graphbreak.repair.rewrite.normal import Loop, normal
 from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags, unclear
@@ -170,7 +170,27 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
     if shaped and (call := draws(loop.body)):
         raise UnfitError(f"`{call}` draws once more to find the shape of {shaped[0]}")
     copied = [name for name in in_place if name in carried]
-    return _Plan(loop, place, carried, held.numbers, shaped, unset, copied)
+    checks = _checks(loop, held, place, (carried, shaped))
+    return _Plan(loop, place, carried, held.numbers, shaped, unset, copied, checks)
+
+
+def _checks(
+    loop: Loop, held: _Held, place: Surroundings, names: tuple[Sequence[str], Sequence[str]]
+) -> list[str]:
+    """Return the lines that hold names to be numbers, or None, where something else may be there.
+
+    ``names`` are those that are carried, and those of these that get the shape of the body.
+    """
+    carried, shaped = names
+    begins: dict[str, Sequence[str]] = dict.fromkeys(held.inner, ())
+    begins |= dict.fromkeys(shaped, ("float", "int"))
+    for name in held.numbers.keys() & set(carried):
+        read_back = held.numbers[name] == "float" and kind(place.before.get(name)) == "int"
+        begins[name] = ("float", "int") if read_back else ()
+    begins |= dict.fromkeys((one for one in shaped if is_none(held.before.get(one))), ())
+    unsure = (place.given | place.several) - {loop.counter, STOP}
+    before = place.before.items()
+    return assumed(loop.body, begins, {name: value for name, value in before if name in unsure})
 
 
 def to_trained_loop(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -228,6 +248,8 @@ class _Plan:
     unset: list[str]
     copied: list[str]
     """Tensors that the loop changes in place: the result is copied into them."""
+    checks: list[str]
+    """Lines that raise TypeError where a name is not what it was taken for."""
 
 
 def _written(plan: _Plan) -> list[str]:
@@ -240,6 +262,8 @@ def _written(plan: _Plan) -> list[str]:
         after=frozenset(carried),
         tensors=varying | plan.place.tensors,
         loop=_inner,
+        given=plan.place.given - varying,
+        several=plan.place.several - varying,
     )
     body = written(loop.body, inner)
     results = ", ".join(own(name, loop.body) for name in carried)
@@ -248,6 +272,7 @@ def _written(plan: _Plan) -> list[str]:
         tests = f"torch.logical_and({tests}, {one})"
     lines = [
         _IMPORT,
+        *plan.checks,
         *loop.head,
         *([f"torch._check({loop.bound})"] if loop.counter in plan.place.after else ()),
         *(f"_{name} = {name}" for name in plan.copied),

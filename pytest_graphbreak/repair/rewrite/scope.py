@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,8 +31,9 @@ class Surroundings:
 
     ``before`` maps the names that are bound before it to their last value (None if it is unknown),
     ``after`` holds the names that are read after it, and ``changed`` those that are changed in
-    place after it. ``given`` are the arguments that were not set again. A branch inside it that
-    reads one of ``tensors`` has to become an op as well.
+    place after it. ``given`` are the arguments that were not set again, and ``several`` the names
+    that are set more than once, so that their last value may be another one. A branch inside it
+    that reads one of ``tensors`` has to become an op as well.
     ``then`` is the ``return`` or the ``raise`` that follows it directly, and ``loop`` rewrites a
     loop inside it that one of ``tensors`` ends. ``trained`` says that gradients go through it.
     """
@@ -41,6 +43,7 @@ class Surroundings:
     after: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
+    several: frozenset[str] = frozenset()
     tensors: frozenset[str] = frozenset()
     then: ast.Return | ast.Raise | None = None
     loop: Callable[[ast.stmt, Surroundings], list[str]] | None = None
@@ -176,8 +179,20 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
         after=frozenset(read(names)),
         changed=frozenset(changed(after)),
         given=frozenset(given),
+        several=_several(function, [one for one in outside if loops or _line(one) < first]),
         then=_end_after(node, function),
     )
+
+
+def _several(function: Function, nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """Return the names that nodes, and the arguments of a function, set more than once."""
+    names = (one for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    stores = Counter([*_parameters(function.args), *(one.id for one in names)])
+    return frozenset(name for name, count in stores.items() if count > 1)
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
 
 
 def _end_after(node: ast.stmt, function: Function) -> ast.Return | ast.Raise | None:
