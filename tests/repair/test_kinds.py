@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
 from tests.examples import examples
 from tests.repair.test_sound import bits, loaded
 
@@ -102,3 +103,25 @@ def test_the_error_names_the_argument() -> None:
     run = torch.compile(loaded(changed)["f"], backend="eager")
     with pytest.raises(TypeError, match="y has to be int: the loop was rewritten for that"):
         run(torch.ones(3), 1, 0.5)
+
+
+NONE = {
+    "is None": "y = x if y is None else y * x",
+    "is not None": "if y is not None:\n            x = x - y\n        y = x * 2",
+    "a truth": "if not y:\n            x = x * 0.5\n        y = x * 2",
+    "a choice": "y = (y or x) * 2",
+    "an equal": "x = x * 0.5 if y == None else x\n        y = x * 2",
+    "a call": "y = step(x, y)",
+    "a bias": "y = torch.nn.functional.linear(x, torch.eye(3), y)",
+    "another name": "z = y\n        y = x * 2 if z is None else z",
+}
+
+
+@pytest.mark.parametrize("name", sorted(NONE))
+def test_what_begins_as_none_and_is_asked_for_it_is_left(name: str) -> None:
+    """It is a tensor of zeros in the loop, also in the first round."""
+    source = SOURCE.format(first="y = None", body=NONE[name])
+    with pytest.raises(UnfitError, match="y begins as None, which"):
+        apply(source, "while_loop", Frame("a.py", "f", 0, LINE))
+    source = SOURCE.format(first="y = None", body="y = x * 2\n        " + NONE[name])
+    assert apply(source, "while_loop", Frame("a.py", "f", 0, LINE))

@@ -11,6 +11,14 @@ from pytest_graphbreak.repair.rewrite.scope import values, walk
 _KEEP: Final = frozenset({"abs", "float", "int", "max", "min"})
 """Functions that give a number for numbers."""
 
+_COMPUTES: Final = (ast.BinOp, ast.Attribute, ast.Subscript, ast.AugAssign)
+_ORDERS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_TAKES: Final = frozenset(
+    {"torch.abs", "torch.allclose", "torch.dot", "torch.equal", "torch.isclose", "torch.matmul"}
+    | {"torch.maximum", "torch.minimum", "torch.mul", "torch.norm", "torch.sub", "torch.where"}
+)
+"""Functions that take tensors only."""
+
 
 def kind(value: ast.expr | None) -> str | None:
     """Return ``int`` or ``float`` if an expression has the form of a Python number, else None."""
@@ -51,6 +59,27 @@ def assumed(
             text = f"{name} has to be {wanted}: the loop was rewritten for that"
             lines += [f"if {_is_no(name, types)}:", f"    raise TypeError({text!r})"]
     return lines
+
+
+def asked(name: str, nodes: Sequence[ast.AST]) -> ast.AST | None:
+    """Return the first use of a name that may be None, without an error, or None.
+
+    To compute with None is an error. A test whether it is None has another answer for a tensor.
+    """
+    for node in walk(nodes):
+        for one in ast.iter_child_nodes(node):
+            if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load):
+                compared = isinstance(node, ast.Compare) and all(
+                    isinstance(sign, _ORDERS) for sign in node.ops
+                )
+                called = isinstance(node, ast.Call) and ast.unparse(node.func) in _TAKES
+                negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+                computes = isinstance(
+                    node, ast.BinOp | ast.Attribute | ast.Subscript | ast.AugAssign
+                )
+                if not (computes or compared or called or negated):
+                    return node
+    return None
 
 
 def _type(value: ast.expr | None) -> str:

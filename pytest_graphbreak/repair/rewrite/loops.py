@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
 from pytest_graphbreak.repair.rewrite.growing import grown
-from pytest_graphbreak.repair.rewrite.kinds import assumed, is_none, kind, that_stay
+from pytest_graphbreak.repair.rewrite.kinds import asked, assumed, is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
 from pytest_graphbreak.repair.rewrite.normal import Loop, normal
 from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags, unclear
@@ -167,11 +167,21 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
     shaped = [name for name in carried if name in held.kinds and name not in held.numbers] + unset
     if not carried:
         raise UnfitError("nothing is changed in it")
+    _refuse_none(unset, loop, before)
     if shaped and (call := draws(loop.body)):
         raise UnfitError(f"`{call}` draws once more to find the shape of {shaped[0]}")
     copied = [name for name in in_place if name in carried]
     checks = _checks(loop, held, place, (carried, shaped))
     return _Plan(loop, place, carried, held.numbers, shaped, unset, copied, checks)
+
+
+def _refuse_none(names: Iterable[str], loop: Loop, before: dict[str, ast.expr | None]) -> None:
+    """Raise ``UnfitError`` if a loop may ask whether what begins as None is one: it is a tensor."""
+    for name in names:
+        first = name in before and not _is_set_first(name, loop.body)
+        parts = [*([loop.test] if loop.test is not None else ()), *(loop.body if first else ())]
+        if name in before and (use := asked(name, parts)) is not None:
+            raise UnfitError(f"{name} begins as None, which `{ast.unparse(use)[:60]}` may ask for")
 
 
 def _checks(
