@@ -34,7 +34,8 @@ def _graphbreak_edit(module, name, digest, diff):
     import ast, functools, hashlib, importlib, inspect, io, linecache, re, textwrap
 
     function = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    function = getattr(function, "fget", function)
+    if not callable(function):  # a property, or a functools.cached_property
+        function = getattr(function, "fget", None) or function.func
     function = inspect.unwrap(function)
     function = getattr(function, "__func__", function)
     source = textwrap.dedent(inspect.getsource(function))
@@ -113,20 +114,31 @@ def build(
 def _decorated(site: Site, name: str, decorator: str) -> str:
     """Return the statements that put a decorator on a function of another module.
 
-    A static or class method stays one: as a plain function it would be given ``self``. So does a
-    property, which cannot be called.
+    A static or class method stays one, as a plain function it would be given ``self``; so does a
+    property.
     """
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
-    found = pure.find(text_of(site.path), name) if "." in name else None
+    text = text_of(site.path) if "." in name else ""
+    found = pure.find(text, name) if text else None
     around = {ast.unparse(one) for one in found.decorator_list} if found is not None else set()
-    made = f"{decorator}(\n    _{last}.{name}\n)"
+    full = f"_{last}.{name}"
+    made = f"{decorator}(\n    {full}\n)"
     for kind, function in (("staticmethod", ""), ("classmethod", ".__func__")):
         if kind in around:
-            made = f"{kind}(\n    {decorator}(_{last}.{name}{function})\n)"
+            made = f"{kind}(\n    {decorator}({full}{function})\n)"
     if "property" in around:
-        made = f"_{last}.{name}.getter(\n    {decorator}(_{last}.{name}.fget)\n)"
-    return f"{load}\n_{last}.{name} = {made}"
+        made = f"{full}.getter(\n    {decorator}({full}.fget)\n)"
+    known = pure.imports(text)
+    if any(_is_cached(one, known) for one in around):
+        return f"{load}\n{full}.func = {decorator}(\n    {full}.func\n)"
+    return f"{load}\n{full} = {made}"
+
+
+def _is_cached(decorator: str, known: Mapping[str, str]) -> bool:
+    """Return whether a decorator is ``functools.cached_property``, by the imports of its file."""
+    first, dot, rest = decorator.partition(".")
+    return f"{known.get(first, first)}{dot}{rest}" == "functools.cached_property"
 
 
 def _edited(module: str, name: str, before: str, after: str) -> str:

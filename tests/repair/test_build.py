@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
 import types
 from pathlib import Path
 
@@ -103,36 +105,53 @@ def test_a_static_or_class_method_of_another_module_stays_one_when_it_is_decorat
     assert getattr(module.Model.f, "__func__", module.Model.f)._torchdynamo_disable
 
 
-PROPERTY = """\
-import torch
+PROPERTIES = {
+    "property": "@property",
+    "cached": "@functools.cached_property",
+    "ours": "@Ours",
+    "wrapped": "@property\n    @functools.lru_cache",
+}
 
 
-class Model:
-    @property
-    def loss(self):
-        print("loss")
-        return 1
+def library_with_a_property(folder: Path, name: str) -> Path:
+    library = folder / f"library_of_{name}.py"
+    setter = "\n    @twice.setter\n    def twice(self, value):\n        self.size = value // 2\n"
+    library.write_text(
+        "import functools\nimport torch\n\n\nclass Ours(property):\n    pass\n\n\n"
+        f"class Model:\n    size = 2\n\n    {PROPERTIES[name]}\n    def twice(self):\n"
+        '        print("said")\n        return self.size * 2\n'
+        f"{setter if name != 'cached' else ''}"
+    )
+    return library
 
-    @loss.setter
-    def loss(self, value):
-        self.other = value
-"""
 
-
-@pytest.mark.parametrize("kind", ["leave_compiler", "only_eager"])
-def test_a_property_of_another_module_stays_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "only_eager") for name in sorted(PROPERTIES)),
+        *((name, "leave_compiler") for name in ("cached", "property", "wrapped")),
+    ],
+)
+def test_a_property_of_another_module_gets_a_new_body(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    name = f"library_of_a_property_{kind}"
-    library = tmp_path / f"{name}.py"
-    library.write_text(PROPERTY)
+    library = library_with_a_property(tmp_path, name)
     monkeypatch.syspath_prepend(str(tmp_path))
-    where = Frame(library.name, "Model.loss", 7, 'print("loss")')
-    patch = SourcePatch("out", (Rewrite(kind, where),), leaves=True)
-    text = build("", "a.py", [patch], {library.name: Site(library, name)})
+    monkeypatch.delitem(sys.modules, library.stem, raising=False)
+    where = Frame(library.name, "Model.twice", 13, 'print("said")')
+    patch = SourcePatch("out", (Rewrite(kind, where),))
+    text = build("", "a.py", [patch], {library.name: Site(library, library.stem)})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
-    model = importlib.import_module(name).Model()
-    model.loss = 2
-    assert (model.loss, model.other) == (1, 2)
-    getter = type(model).loss.fget
-    assert hasattr(getter, "_torchdynamo_disable") or "is_compiling" in getter.__code__.co_names
+    model = importlib.import_module(library.stem).Model
+    one, other = model(), model()
+    other.size = 5
+    assert (one.twice, other.twice) == (4, 10)
+    held = vars(model)["twice"]
+    getter = held.func if name == "cached" else held.fget
+    if kind == "only_eager":
+        assert "is_compiling" in inspect.unwrap(getter).__code__.co_names
+    else:
+        assert getter._torchdynamo_disable
+    if name != "cached":
+        one.twice = 8
+        assert one.size == 4
