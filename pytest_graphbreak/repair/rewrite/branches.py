@@ -8,8 +8,9 @@ gradients: it is used for sides that only compute, and the rest is checked durin
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.repair.pure import computes
@@ -189,12 +190,15 @@ def returned(
     sides: Sequence[Sequence[ast.stmt]],
     values: Sequence[ast.expr | None],
     place: Surroundings,
+    *,
+    numbers: Mapping[int, str] = MappingProxyType({}),
 ) -> list[str]:
     """Return the lines that return one of two values by ``torch.cond``, after its statements.
 
-    Parts of tuples that are the same on both sides are not chosen. Raises ``UnfitError``.
+    Parts of tuples that are the same on both sides are not chosen, and ``numbers`` are the choices
+    of those parts that are Python numbers. Raises ``UnfitError``.
     """
-    first, second = map(_parts, values)
+    first, second = map(parts, values)
     if len(first) != len(second):
         raise UnfitError("the sides return tuples of different lengths")
     refuse([ast.Expr(one) for one in (*first, *second)])
@@ -202,29 +206,45 @@ def returned(
     chosen = [
         number
         for number, (one, other) in enumerate(zip(first, second, strict=True))
-        if ast.unparse(one) != ast.unparse(other) or read([one]) & inner
+        if number not in numbers and (ast.unparse(one) != ast.unparse(other) or read([one]) & inner)
     ]
-    if not chosen:
+    if not chosen and not numbers:
         raise UnfitError("the sides return the same")
+    texts = [ast.unparse(one) for one in first]
+    for number, choice in numbers.items():
+        texts[number] = choice
+    lines = _chosen_parts(test, sides, (first, second), chosen, place) if chosen else []
+    for at, number in enumerate(chosen):
+        texts[number] = f"_chosen_{at}"
+    end = f"({', '.join(texts)})" if isinstance(values[0], ast.Tuple) else texts[0]
+    return [*lines, f"return {end}"]
+
+
+def _chosen_parts(
+    test: str,
+    sides: Sequence[Sequence[ast.stmt]],
+    results: tuple[Sequence[ast.expr], Sequence[ast.expr]],
+    chosen: Sequence[int],
+    place: Surroundings,
+) -> list[str]:
+    """Return the lines that set ``_chosen_0`` and more to the chosen parts of two results."""
     lines: list[str] = []
-    for name, side, parts in zip(("true", "false"), sides, (first, second), strict=True):
-        result = ", ".join(_result(parts[number], side) for number in chosen)
+    for name, side, given in zip(("true", "false"), sides, results, strict=True):
+        result = ", ".join(_result(given[number], side) for number in chosen)
         body = [
-            *_indented(side, replace(place, after=frozenset(read(parts)))),
+            *_indented(side, replace(place, after=frozenset(read(given)))),
             f"    return ({result},)",
         ]
         lines += [f"def _when_{name}():", *body, ""]
-    names = [f"_chosen_{number}" for number in range(len(chosen))]
-    texts = [ast.unparse(one) for one in first]
-    for name, number in zip(names, chosen, strict=True):
-        texts[number] = name
-    end = f"({', '.join(texts)})" if isinstance(values[0], ast.Tuple) else texts[0]
-    choice = f"torch.cond({test}, _when_true, _when_false, ())"
-    return [*lines, f"({', '.join(names)},) = {choice}", f"return {end}"]
+    names = ", ".join(f"_chosen_{at}" for at in range(len(chosen)))
+    return [*lines, f"({names},) = torch.cond({test}, _when_true, _when_false, ())"]
 
 
-def _parts(value: ast.expr | None) -> list[ast.expr]:
-    """Return the elements of a tuple of two or more, else the value itself."""
+def parts(value: ast.expr | None) -> list[ast.expr]:
+    """Return the elements of a tuple of two or more, else the value itself.
+
+    Raises ``UnfitError`` for no value.
+    """
     if value is None:
         raise UnfitError("a side returns nothing")
     many = isinstance(value, ast.Tuple) and len(value.elts) > 1

@@ -55,10 +55,33 @@ def assumed(
     for name, value in unsure.items():
         if name in begins or (name in used and kind(value)):
             types = sorted(begins.get(name, ())) or [_type(value)]
-            wanted = "None" if is_none(value) else " or ".join(types)
-            text = f"{name} has to be {wanted}: the loop was rewritten for that"
-            lines += [f"if {_is_no(name, types)}:", f"    raise TypeError({text!r})"]
+            lines += held_to(name, types)
     return lines
+
+
+def held_to(name: str, types: Sequence[str]) -> list[str]:
+    """Return the lines that raise TypeError if a value has none of the types; "" is None's."""
+    wanted = " or ".join(types) or "None"
+    text = f"{name} has to be {wanted}: the loop was rewritten for that"
+    return [f"if {_is_no(name, types)}:", f"    raise TypeError({text!r})"]
+
+
+def type_of(value: ast.expr, numbers: Mapping[str, str]) -> str | None:
+    """Return ``int``, ``float`` or ``bool`` for an expression of numbers, or None for others.
+
+    ``numbers`` are the names that hold some, with their types. What may raise counts as another.
+    """
+    if isinstance(value, ast.Constant):
+        return _type(value) or None
+    if isinstance(value, ast.Name):
+        return numbers.get(value.id)
+    inner = [value.operand] if isinstance(value, ast.UnaryOp) else []
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub | ast.Mult):
+        inner = [value.left, value.right]
+    types = {type_of(one, numbers) for one in inner}
+    if not types or None in types or isinstance(getattr(value, "op", None), ast.Not | ast.Invert):
+        return None
+    return "float" if "float" in types else "int"
 
 
 def asked(name: str, nodes: Sequence[ast.AST]) -> ast.AST | None:

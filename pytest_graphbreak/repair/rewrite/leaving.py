@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.rewrite.branches import checked, returned
+from pytest_graphbreak.repair.rewrite.branches import checked, parts, returned
+from pytest_graphbreak.repair.rewrite.kinds import held_to, type_of
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, loops_around, walk
+
+_DTYPES: Final = {"bool": "", "int": "", "float": ", dtype=torch.float64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +33,45 @@ class LeftLoop:
         """The values that are returned, one or both."""
         return [self.inside, *([self.behind] if isinstance(self.behind, ast.expr) else ())]
 
-    def lines(self, stop: str, place: Surroundings) -> list[str]:
+    def lines(self, stop: str, place: Surroundings, numbers: Mapping[str, str]) -> list[str]:
         """Return the lines behind the loop, where the tensor ``stop`` tells whether it was left.
 
-        Raises ``UnfitError``.
+        ``numbers`` are the names that hold Python numbers there, with their types. Raises
+        ``UnfitError``.
         """
         last = f"return {ast.unparse(self.inside)}"
         if isinstance(self.behind, ast.Raise):
             return [checked(stop, self.behind), last]
         if self.behind is None:
             return [last]
-        return returned(stop, ((), ()), (self.inside, self.behind), place)
+        checks, chosen = _chosen(stop, parts(self.inside), parts(self.behind), numbers)
+        both = (self.inside, self.behind)
+        return [*checks, *returned(stop, ((), ()), both, place, numbers=chosen)]
+
+
+def _chosen(
+    stop: str, first: Sequence[ast.expr], second: Sequence[ast.expr], numbers: Mapping[str, str]
+) -> tuple[list[str], dict[int, str]]:
+    """Return the choice between two numbers for each part of the results that has them.
+
+    The lines before it hold names to be of the type of the number on the other side. Raises
+    ``UnfitError`` for numbers of two types, and for a number or something else.
+    """
+    checks: list[str] = []
+    chosen: dict[int, str] = {}
+    for at, sides in enumerate(zip(first, second, strict=False)):
+        types = {found for one in sides if (found := type_of(one, numbers))}
+        if not types or ast.unparse(sides[0]) == ast.unparse(sides[1]):
+            continue
+        wanted = types.pop()
+        for one in sides:
+            if types or (not type_of(one, numbers) and not isinstance(one, ast.Name)):
+                raise UnfitError(f"`{ast.unparse(one)[:60]}` is returned, or another type")
+            if isinstance(one, ast.Name) and one.id not in numbers:
+                checks += held_to(one.id, [wanted])
+        texts = (f"torch.full((), {ast.unparse(side)}{_DTYPES[wanted]})" for side in sides)
+        chosen[at] = f"torch.where({stop}, {', '.join(texts)}).item()"
+    return checks, chosen
 
 
 def without_return(node: ast.stmt, place: Surroundings) -> LeftLoop | None:

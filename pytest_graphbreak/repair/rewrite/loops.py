@@ -72,7 +72,13 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     lines = [*_written(plan), *loop.behind(place)]
     if longer is not None:
         lines = [*longer.head, *lines, *longer.behind]
-    return lines if left is None else [*lines, *left.lines(STOP, place)]
+    return lines if left is None else [*lines, *left.lines(STOP, place, _types(plan, held))]
+
+
+def _types(plan: _Plan, held: _Held) -> dict[str, str]:
+    """Return the names that hold Python numbers behind a loop, with their types."""
+    found = {name: held.numbers[name] for name in plan.carried if name in held.numbers}
+    return found | dict.fromkeys(held.flags & found.keys(), "bool")
 
 
 def to_quiet_loop(node: ast.stmt, place: Surroundings) -> list[str]:
