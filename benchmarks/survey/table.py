@@ -544,13 +544,17 @@ def _searched(repairs: Sequence[Plain]) -> str:
     ordered = [each for each in repairs if each.get("unpatched") and _whole(each)]
     if not ordered:
         return ""
-    never = [each["model"] for each in ordered if not each["unseen"].get("again")]
-    one = [each["model"] for each in ordered if each["unseen"].get("graphs") == 1]
+    plain = [each for each in ordered if not each.get("assume")]
+    assumed = sorted(each["model"] for each in ordered if each.get("assume"))
+    never = [each["model"] for each in plain if not each["unseen"].get("again")]
+    one = [each["model"] for each in plain if each["unseen"].get("graphs") == 1]
     seconds = sorted(each["seconds"] for each in ordered)
     rows = [_row(each, _SHORT[kind(each)]) for each in sorted(ordered, key=_model)]
     return (
-        f"{len(ordered)} classes were searched again with version {_VERSION}, without `--assume` "
-        "and with at most 16 runs for each, and held to the same kinds of inputs with a recompile "
+        f"{len(ordered)} classes were searched again with version {_VERSION}, "
+        + (f"{_joined(assumed)} with `--assume`, the others " if assumed else "")
+        + "without it, "
+        "with at most 16 runs for each, and held to the same kinds of inputs with a recompile "
         f"limit of 4. A search took {seconds[0]} to {seconds[-1]} s, beside other work on two "
         f"cores. **{len(never)} of them compile nothing after the second input of a kind, "
         f"{len(one)} with "
