@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.rewrite.aliases import Copied, copy_of, refuse_views, views
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
 from pytest_graphbreak.repair.rewrite.growing import grown
@@ -31,6 +32,7 @@ from pytest_graphbreak.repair.rewrite.scope import (
     loops_around,
     read,
     values,
+    walk,
 )
 from pytest_graphbreak.repair.rewrite.writes import quiet
 from pytest_graphbreak.repair.source import functions
@@ -44,6 +46,7 @@ _OTHERS: Final = (ast.Name, ast.Attribute, ast.Subscript)
 """Values that may be held, or seen, elsewhere as well."""
 _CHECK: Final = 'torch._assert_async(_goes_on(*_starts), "the loop does not run once")'
 """A name that only the loop sets is not set otherwise."""
+_COPY: Final = "{0} = {1}.clone() if isinstance({1}, torch.Tensor) else {1}"
 _OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran|_made|_seed)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 
@@ -63,13 +66,18 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     loop = normal(node, body, place)
     held = _held(loop, read_back, place)
     in_place = _in_place(loop.body, held, place)
-    changes = (_AsNew(held.plain), Chosen(held.varying), AsFlags(held.flags))
+    refuse_views(in_place, loop.nodes, place)
+    seen = views(loop.nodes, bound(loop.body), place)
+    changes = (_AsNew(held.plain), Chosen(held.varying), AsFlags(held.flags), Copied(seen))
     for change in changes:
         loop.body = [change.visit(copy.deepcopy(one)) for one in loop.body]
     plan = _plan(loop, held, place, in_place)
     rounds = {one for one, kind in held.numbers.items() if kind == "int" and one in plan.carried}
     loop.choose(rounds, place)
-    lines = [*_written(plan), *loop.behind(place)]
+    if loop.test is not None:
+        loop.test = Copied(seen).visit(loop.test)
+    copies = [_COPY.format(copy_of(name), name) for name in seen]
+    lines = [*copies, *_written(plan), *loop.behind(place)]
     if longer is not None:
         lines = [*longer.head, *lines, *longer.behind]
     return lines if left is None else [*lines, *left.lines(STOP, place, _types(plan, held))]
@@ -280,6 +288,7 @@ def _written(plan: _Plan) -> list[str]:
         loop=_inner,
         given=plan.place.given - varying,
         several=plan.place.several - varying,
+        earlier=[*plan.place.earlier, *walk(loop.body)],
     )
     body = written(loop.body, inner)
     results = ", ".join(own(name, loop.body) for name in carried)

@@ -39,6 +39,11 @@ class Loop:
         names = read([self.test]) if self.test is not None else set()
         return names | ({self.counter} - {""}) | ({STOP} if self.stops else set())
 
+    @property
+    def nodes(self) -> list[ast.AST]:
+        """Its body and its test."""
+        return [*self.body, *([self.test] if self.test is not None else ())]
+
     def tests(self) -> list[str]:
         """Return what it tests, as expressions of bool tensors. Raises ``UnfitError``."""
         found = [self.bound] if self.bound else []

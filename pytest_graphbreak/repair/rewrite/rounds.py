@@ -14,7 +14,7 @@ from typing import Final
 from pytest_graphbreak.repair.rewrite.scope import UnfitError, changed, values, walk
 
 _VALUES: Final = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp)
-_COMPUTES: Final = frozenset(
+COMPUTES: Final = frozenset(
     {"abs", "all", "any", "argmax", "argmin", "clone", "cos", "dot", "exp", "item", "log", "max"}
     | {"mean", "min", "norm", "prod", "relu", "sigmoid", "sin", "softmax", "sqrt", "square", "sum"}
     | {"tanh", "where"}
@@ -120,6 +120,6 @@ def shares(node: ast.AST, numbers: Collection[str]) -> bool:
     if isinstance(node, ast.Call):
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
-        if name in _COMPUTES:
+        if name in COMPUTES:
             return False
     return any(shares(one, numbers) for one in ast.iter_child_nodes(node))

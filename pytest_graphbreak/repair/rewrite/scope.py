@@ -14,7 +14,7 @@ from pytest_graphbreak.repair.source import DEFINITIONS, Function, alike, functi
 
 _SCOPES: Final = (*DEFINITIONS, ast.Lambda)
 _KINDS: Final = ("empty", "full", "ones", "rand", "randn", "zeros")
-_MAKES: Final = frozenset(
+MAKES: Final = frozenset(
     {"clone", "eye", *_KINDS, *(f"{one}_like" for one in _KINDS), *(f"new_{one}" for one in _KINDS)}
 )
 """Functions whose result is a tensor that nothing else holds."""
@@ -34,6 +34,7 @@ class Surroundings:
     place after it. ``given`` are the arguments that were not set again, and ``several`` the names
     that are set more than once, so that their last value may be another one. A branch inside it
     that reads one of ``tensors`` has to become an op as well.
+    ``earlier`` are the nodes of the function that may run before it.
     ``then`` is the ``return`` or the ``raise`` that follows it directly, and ``loop`` rewrites a
     loop inside it that one of ``tensors`` ends. ``trained`` says that gradients go through it.
     """
@@ -44,6 +45,7 @@ class Surroundings:
     changed: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
     several: frozenset[str] = frozenset()
+    earlier: Sequence[ast.AST] = ()
     tensors: frozenset[str] = frozenset()
     then: ast.Return | ast.Raise | None = None
     loop: Callable[[ast.stmt, Surroundings], list[str]] | None = None
@@ -100,7 +102,7 @@ def changes_attribute(node: ast.AST) -> bool:
     A tensor that is made there, ``torch.zeros(3).add_(1)``, is held by nothing else.
     """
     target = _changed(node)
-    if isinstance(target, ast.Call) and getattr(target.func, "attr", "") in _MAKES:
+    if isinstance(target, ast.Call) and getattr(target.func, "attr", "") in MAKES:
         return False
     return target is not None and not isinstance(target, ast.Name)
 
@@ -173,13 +175,15 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
             before |= dict(values([one]))
             given -= dict(values([one])).keys()
     names = [one for one in after if isinstance(one, ast.Name)]
+    earlier = [one for one in outside if loops or _line(one) < first]
     return Surroundings(
         text,
         before,
         after=frozenset(read(names)),
         changed=frozenset(changed(after)),
         given=frozenset(given),
-        several=_several(function, [one for one in outside if loops or _line(one) < first]),
+        several=_several(function, earlier),
+        earlier=earlier,
         then=_end_after(node, function),
     )
 
