@@ -115,6 +115,50 @@ with torch.no_grad():
 """
 
 
+COUNTED = """\
+import torch
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.GRUCell(4, 4)
+
+    def forward(self, x, lengths):
+        longest = lengths.max().item()
+        h = torch.zeros(x.shape[0], 4)
+        for t in range(longest):
+            new = self.cell(x[:, t], h)
+            h = torch.where((t < lengths).unsqueeze(1), new, h)
+        return h
+
+
+model = torch.compile(Encoder(), backend="eager")
+{around}
+    for n in (2, 5, 3):
+        model(torch.randn(2, 6, 4), torch.tensor([n, 1])){after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("around", "after", "kept"),
+    [
+        ("with torch.no_grad():", "", ""),
+        ("if True:", ".sum().backward()", " that keeps its gradient"),
+    ],
+)
+def test_a_loop_over_a_number_that_is_read_is_compiled_once(
+    tmp_path: Path, shared: Bench, around: str, after: str, kept: str
+) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(COUNTED.format(around=around, after=after))
+    out = search(target, shared)
+    title = f"the loop over a number that is read became torch.while_loop{kept}"
+    assert [patch.title for patch in out.kept] == [title]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert not out.last.again
+
+
 TALKING = """\
 import torch
 

@@ -30,6 +30,7 @@ _IN_TURN = (
     parts.propose,
     breaks.flags,
     breaks.indices,
+    loops.over_read,
     numbers.propose,
     breaks.switches,
     breaks.branches,

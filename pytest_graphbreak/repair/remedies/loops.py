@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies import recompiles
 from pytest_graphbreak.repair.remedies.breaks import OTHER_ERROR, SCALARS, SHAPES, branching
 from pytest_graphbreak.repair.trial import Trial
@@ -63,6 +64,29 @@ def as_operator(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         # torch 2.13 has no gradient of a loop that reads a number which is an input of the graph.
         name = f"{name}; Python numbers that vary became tensors"
         yield replace(patch, title=name, edits=(*patch.edits, *numbers))
+
+
+def over_read(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose ``torch.while_loop`` for loops over a number that is read where a graph breaks.
+
+    Unrolled, they are compiled for each number.
+    """
+    if advice.name(item) != "item":
+        return
+    from pytest_graphbreak.repair.rewrite.loops import helpers
+    from pytest_graphbreak.repair.rewrite.rounds import over_numbers
+
+    source = trial.source(item.where)
+    loops = over_numbers(source, item.where) if source else []
+    if not loops:
+        return
+    title = "the loop over a number that is read became torch.while_loop"
+    unfit = _ON_THE_HOST if trial.record.graphs.get("xla") else ""
+    called = [Rewrite("transposed", one) for loop in loops for one in helpers(source, loop)]
+    for kind in ("trained_loop",) if trial.trained else ("while_loop", "trained_loop"):
+        name = title if kind == "while_loop" else f"{title} that keeps its gradient"
+        edits: list[Edit] = [*(Rewrite(kind, loop) for loop in loops), *called, SCALARS]
+        yield SourcePatch(name, tuple(edits), unfit=unfit)
 
 
 def _reads_later(loop: Rewrite, trial: Trial) -> bool:

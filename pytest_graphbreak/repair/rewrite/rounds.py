@@ -11,7 +11,9 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.repair.rewrite.scope import UnfitError, changed, values, walk
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.rewrite.scope import UnfitError, changed, read, values, walk
+from pytest_graphbreak.repair.source import alike, functions, lines
 
 _VALUES: Final = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp)
 COMPUTES: Final = frozenset(
@@ -21,6 +23,28 @@ COMPUTES: Final = frozenset(
 )
 """Functions whose result shares nothing with their arguments."""
 _SUM: Final = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
+
+
+def over_numbers(source: str, where: Frame) -> list[Frame]:
+    """Return the loops over ``range(n)`` of a function whose ``n`` is set at a place.
+
+    Raises ``SyntaxError``.
+    """
+    text = lines(source)
+    hits = alike(text, where.code)
+    found: list[Frame] = []
+    for function in functions(ast.parse(source), where.function):
+        sets = [one for one in walk(function.body) if isinstance(one, ast.Assign)]
+        names = {name for one in sets if one.lineno in hits for name, _ in values([one])}
+        for one in walk(function.body):
+            if isinstance(one, ast.For) and _is_range(one.iter) and names & read([one.iter]):
+                line = text[one.lineno - 1].strip()
+                found.append(Frame(where.file, where.function, one.lineno, line))
+    return found
+
+
+def _is_range(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "range"
 
 
 def by_index(
