@@ -125,3 +125,24 @@ def test_what_begins_as_none_and_is_asked_for_it_is_left(name: str) -> None:
         apply(source, "while_loop", Frame("a.py", "f", 0, LINE))
     source = SOURCE.format(first="y = None", body="y = x * 2\n        " + NONE[name])
     assert apply(source, "while_loop", Frame("a.py", "f", 0, LINE))
+
+
+@pytest.mark.parametrize("body", ["y = y + x", "y = x.sum() + y", "y += x"])
+def test_a_number_that_gets_a_shape_stays_one_without_a_round(body: str) -> None:
+    """It would be a tensor of zeros: the loop has to run once, as where it only sets a name."""
+    source = SOURCE.format(first="y = 0.0", body=body)
+    changed = apply(source, "while_loop", Frame("a.py", "f", 0, LINE))
+    assert changed is not None
+    plain = loaded(source)["f"]
+    run = torch.compile(loaded(changed)["f"], backend="eager", fullgraph=True)
+    assert outcome(run, torch.ones(3), 1, 0) == outcome(plain, torch.ones(3), 1, 0)
+    assert outcome(plain, torch.zeros(3), 1, 0)[1] == [float, 0.0]
+    with pytest.raises(RuntimeError, match="the loop does not run once"), torch.no_grad():
+        run(torch.zeros(3), 1, 0)
+
+
+def test_a_test_that_draws_is_not_asked_once_more() -> None:
+    source = SOURCE.format(first="y = 0.0", body="y = y + x")
+    source = source.replace("x.sum() > limit", "torch.rand(()) > limit")
+    with pytest.raises(UnfitError, match="draws once more to find the shape of y"):
+        apply(source, "while_loop", Frame("a.py", "f", 0, "while torch.rand(()) > limit:"))

@@ -45,7 +45,7 @@ _STRIDED: Final = ("expand", "expand_as", "movedim", "permute", "swapaxes", "t",
 _OTHERS: Final = (ast.Name, ast.Attribute, ast.Subscript)
 """Values that may be held, or seen, elsewhere as well."""
 _CHECK: Final = 'torch._assert_async(_goes_on(*_starts), "the loop does not run once")'
-"""A name that only the loop sets is not set otherwise."""
+"""A name that only the loop sets is not set otherwise, and one that it gives a shape has none."""
 _COPY: Final = "{0} = {1}.clone() if isinstance({1}, torch.Tensor) else {1}"
 _OWN: Final = re.compile(r"\b(_stop|_end|_round|_starts|_first|_ran|_made|_seed)(?:_(\d+))?\b")
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
@@ -182,7 +182,7 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
     if not carried:
         raise UnfitError("nothing is changed in it")
     _refuse_none(unset, loop, before)
-    if shaped and (call := draws(loop.body)):
+    if shaped and (call := draws(loop.nodes)):
         raise UnfitError(f"`{call}` draws once more to find the shape of {shaped[0]}")
     copied = [name for name in in_place if name in carried]
     checks = _checks(loop, held, place, (carried, shaped))
@@ -314,7 +314,7 @@ def _written(plan: _Plan) -> list[str]:
         lines.append(f"_first = _body({first})  # its shapes and dtypes")
     packed = f"({', '.join(starts)},)"
     gradient, behind = _gradient(plan)
-    checked = bool(set(plan.unset) & plan.place.after)
+    checked = bool({*plan.unset, *plan.shaped} & plan.place.after)
     if checked or gradient:
         lines += [f"_starts = {packed}", *([_CHECK] if checked else ()), *gradient]
         packed = "_starts"
@@ -331,7 +331,7 @@ def _gradient(plan: _Plan) -> tuple[list[str], list[str]]:
     held = [name for name in plan.carried if name not in plan.numbers]
     if not held:
         return [], []
-    if not plan.place.trained or plan.place.loop is not None or draws(plan.loop.body):
+    if not plan.place.trained or plan.place.loop is not None or draws(plan.loop.nodes):
         return [], [without_gradient(held)]
     starts = [f"_starts[{plan.carried.index(name)}]" for name in held]
     chosen = map("torch.where(_ran, {}, {})".format, held, starts)
