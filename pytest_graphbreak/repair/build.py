@@ -142,8 +142,13 @@ def _is_cached(decorator: str, known: Mapping[str, str]) -> bool:
 
 
 def _edited(module: str, name: str, before: str, after: str) -> str:
-    """Return the call that changes a function of another module as its text was changed."""
+    """Return the call that changes a function of another module as its text was changed.
+
+    Raises ``BuildError`` if the new lines call torch, and the module does not import it.
+    """
     old, new = _function(before, name), _function(after, name)
+    if "torch." in new and "torch." not in old and "torch" not in pure.imports(before):
+        raise BuildError(f"{module} does not import torch, which the new lines of {name} call")
     digest = hashlib.sha256(old.rstrip().encode()).hexdigest()[:12]
     found = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
     diff = "".join(line if line.strip() else "\n" for line in found)

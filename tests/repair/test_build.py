@@ -52,8 +52,9 @@ def test_a_library_that_has_changed_since_is_not_patched(
     """The patch has the lines that change, not the function; it holds for the source it was for."""
     library = tmp_path / "changed_library.py"
     source = "".join(f"    x = x + {number}\n" for number in range(40))
-    library.write_text(f'def compute(x):\n    print("said")\n\n{source}    return x\n')
-    where = Frame("changed_library.py", "compute", 2, 'print("said")')
+    head = 'import torch\n\n\ndef compute(x):\n    print("said")\n\n'
+    library.write_text(f"{head}{source}    return x\n")
+    where = Frame("changed_library.py", "compute", 5, 'print("said")')
     patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
     text = build("", "a.py", [patch], {"changed_library.py": Site(library, "changed_library")})
     assert "+    if not torch.compiler.is_compiling():" in text
@@ -86,6 +87,18 @@ def test_a_function_of_another_module_gets_a_new_body(
     code = their_library.Model.forward.__wrapped__.__code__
     assert "is_compiling" in code.co_names
     assert library.read_text() == source
+
+
+def test_lines_that_call_torch_are_not_put_where_it_is_not_imported(tmp_path: Path) -> None:
+    library = tmp_path / "plain_library.py"
+    library.write_text('def f(x):\n    print("said")\n    return x\n')
+    where = Frame(library.name, "f", 2, 'print("said")')
+    patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
+    sites = {library.name: Site(library, "plain_library")}
+    with pytest.raises(BuildError, match="plain_library does not import torch"):
+        build("", "a.py", [patch], sites)
+    library.write_text(f"import torch\n\n\n{library.read_text()}")
+    assert "plain_library" in build("", "a.py", [patch], sites)
 
 
 @pytest.mark.parametrize(("kind", "given"), [("staticmethod", "x"), ("classmethod", "cls, x")])
