@@ -379,7 +379,12 @@ def as_nobody(directory: Path, action: str = "update(directory, [seen('test_a', 
     """Do it as a user who may not: another one, if the current one is root."""
     script = f"""
     from pytest_graphbreak.baseline import Baselines
-    import filelock._unix, logging  # what only root can read is imported before
+    import logging, tempfile
+    from filelock import FileLock
+
+    # What only root can read is imported before: filelock imports its parts when it locks.
+    with tempfile.TemporaryDirectory() as name, FileLock(f"{{name}}/lock"):
+        pass
     if os.geteuid() == 0:
         os.setgid(65534), os.setuid(65534)
     try:
