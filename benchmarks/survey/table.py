@@ -525,8 +525,20 @@ def _held_of(repairs: Sequence[Plain], held: Sequence[Plain]) -> str:
             if unfixed
             else ". "
         )
+        + f"{_after_the_second([each for each in seen if kinds[each['model']] != 'constants'])}"
         + "The three tables below have each class."
         + (f" Not held, for want of time: {_joined(left)}.\n" if left else "\n")
+    )
+
+
+def _after_the_second(held: Sequence[Plain]) -> str:
+    """Say how many classes are compiled after the second input of a kind, and which often."""
+    most = {each["model"]: max((each["unseen"].get("again") or {0: 0}).values()) for each in held}
+    often = sorted(name for name, count in most.items() if count > 2)
+    return (
+        f"Of these {len(most)}, {list(most.values()).count(0)} compile nothing after the second "
+        f"input of a kind, {len(most) - len(often) - list(most.values()).count(0)} once or twice "
+        f"more, and {len(often)} for many of them, as the plain class does: {_joined(often)}. "
     )
 
 
