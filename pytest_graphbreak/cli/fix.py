@@ -134,6 +134,29 @@ def _header(target: Target) -> str:
 def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) -> int:
     progress = Progress()
 
+    search, stop = _searched(args, target, bench, progress, codegen=False)
+    words, stop = _written(target, search, progress, stop)
+    if words and not search.codegen:
+        say(f"With inductor's code generation it does not hold: {words}. Searched again with it.")
+        search, stop = _searched(args, target, bench, progress, codegen=True)
+        words, stop = _written(target, search, progress, stop)
+    code = _result(target, search.outcome, words)
+    if args.diff and code == FIXED:
+        _show(search.diff(), out)
+    elif code == FIXED and search.outcome.source is not None:
+        command = own().graphbreak("fix", "--diff", target.shown)
+        say(TextLine("the change as a diff, also of libraries: ", command=command))
+    if stop is not None:
+        complain("graphbreak fix: interrupted")
+        return exit_code(stop)
+    return code
+
+
+def _searched(
+    args: argparse.Namespace, target: Target, bench: Bench, progress: Progress, *, codegen: bool
+) -> tuple[Search, KeyboardInterrupt | None]:
+    """Search, with inductor's code generation or without; return what interrupted it, too."""
+
     def speak(text: str) -> None:
         progress.clear()
         say(text)
@@ -145,6 +168,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
         most=args.runs,
         keep_side_effects=args.keep_side_effects,
         assume=args.assume,
+        codegen=codegen,
         header=_header(target),
         say=speak,
         progress=progress.step,
@@ -160,55 +184,55 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
         search.finish()
         stop = error
     progress.clear()
-    code, timed_out = _result(target, bench, search.outcome, progress, proved=stop is not None)
-    stop = stop or timed_out
-    if args.diff and code == FIXED:
-        _show(search.diff(), out)
-    elif code == FIXED and search.outcome.source is not None:
-        command = own().graphbreak("fix", "--diff", target.shown)
-        say(TextLine("the change as a diff, also of libraries: ", command=command))
+    return search, stop
+
+
+def _written(
+    target: Target, search: Search, progress: Progress, stop: KeyboardInterrupt | None
+) -> tuple[str, KeyboardInterrupt | None]:
+    """Write the file, and run it; return why it does not hold, and what interrupted the command.
+
+    A file that does not hold is removed. After an interrupt it is not run: its text was a trial.
+    """
+    outcome, fixed = search.outcome, target.beside("_fixed")
+    if outcome.source is None:
+        return "", stop
+    _put(fixed, outcome.source)
     if stop is not None:
-        complain("graphbreak fix: interrupted")
-        return exit_code(stop)
-    return code
-
-
-def _result(
-    target: Target, bench: Bench, outcome: SearchResult, progress: Progress, *, proved: bool
-) -> tuple[int, KeyboardInterrupt | None]:
-    """Write the file, run it, and report; return the exit code, and what interrupted it."""
-    stop: KeyboardInterrupt | None = None
-    if not outcome.first.record.active:
-        say("Nothing was compiled, so there is nothing to fix.")
-        return FIXED, stop
-    if not outcome.problems and not outcome.stopped:
-        say_all(_nothing(outcome))
-        return FIXED, stop
-    fixed = target.beside("_fixed")
+        return "", stop
     words = ""
-    if outcome.source is not None:
-        _put(fixed, outcome.source)
-        if not proved:
-            try:
-                progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")
-                words = _prove(fixed, bench, outcome)
-            except KeyboardInterrupt as error:  # its text was proven as a trial
-                outcome.stopped = "interrupted"
-                stop = error
-            progress.clear()
-    say_all(report(outcome, columns(sys.stdout)))
+    try:
+        progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")
+        words = search.prove(fixed)
+    except KeyboardInterrupt as error:
+        outcome.stopped = "interrupted"
+        stop = error
+    progress.clear()
     if words:
         fixed.path.unlink(missing_ok=True)
+    return words, stop
+
+
+def _result(target: Target, outcome: SearchResult, words: str) -> int:
+    """Report what was found, and what was written; return the exit code."""
+    if not outcome.first.record.active:
+        say("Nothing was compiled, so there is nothing to fix.")
+        return FIXED
+    if not outcome.problems and not outcome.stopped:
+        say_all(_nothing(outcome))
+        return FIXED
+    say_all(report(outcome, columns(sys.stdout)))
+    if words:
         complain(f"graphbreak fix: the file does not do what its parts did: {words}")
-        return NOTHING, stop
+        return NOTHING
     if outcome.source is None:
         say("No remedy worked: nothing is written.")
-        return NOTHING, stop
-    name = shown(fixed.path, Path.cwd())
+        return NOTHING
+    name = shown(target.beside("_fixed").path, Path.cwd())
     say(f"Wrote {name}.")
     if target.test:
         say(TextLine("pytest passes it over; this runs the test: ", command=own().python(name)))
-    return FIXED, stop
+    return FIXED
 
 
 def _nothing(outcome: SearchResult) -> Iterator[TextLine]:
@@ -235,17 +259,6 @@ def _show(diff: Diff, out: TextIO) -> None:
     else:
         encoding = out.encoding or "utf-8"
         out.write(diff.text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _prove(fixed: Target, bench: Bench, outcome: SearchResult) -> str:
-    """Run the written file, with fullgraph=True if the user has it and it can hold."""
-    whole = not outcome.last.record.breaks and outcome.first.fullgraph
-    errors = any(patch.changes_errors for patch in outcome.kept)
-    trial = bench.measure(fixed, allow_breaks=not whole, alone=True, own_errors=errors)
-    if not trial.same:
-        return trial.error or trial.mismatch or ""
-    outcome.last = trial
-    return ""
 
 
 def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
@@ -279,6 +292,8 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
     yield from _compiled_again(outcome)
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
+    if outcome.kept and not outcome.last.codegen:
+        yield TextLine("note: it was not run with inductor's code generation, only without")
 
 
 _SEEDS: Final = (
@@ -411,15 +426,21 @@ def _compared(last: Trial) -> str:
         inputs = plural(last.compared, "input")
         raising = f"; {last.raising} more raised in both" if last.raising else ""
         endless = f"; {last.endless} did not end without the compiler" if last.endless else ""
-        return f"yes, {inputs}{', gradients too' if last.trained else ''}{raising}{endless}"
+        sizes = f"; {last.resized} more of other sizes, without inductor" if last.resized > 0 else ""
+        return f"yes, {inputs}{', gradients too' if last.trained else ''}{raising}{endless}{sizes}"
     if last.lines:
         return f"yes, {plural(len(last.lines), 'printed line')}; no call was seen"
     return "it ran; no output was seen"
 
 
 def _time(outcome: SearchResult) -> str:
-    """Return the time of a compiled call before and after, or of the whole run if there is none."""
+    """Return the time of a compiled call before and after, or of the whole run if there is none.
+
+    Runs without inductor's code generation take another time than the program: it is left out.
+    """
     before, after = outcome.first, outcome.last
+    if before.codegen != after.codegen:
+        return ""
     if before.warm is not None and after.warm is not None:
         return f"{_call(before)} -> {_call(after)} a call"
     return f"{before.seconds:.1f} s -> {after.seconds:.1f} s"

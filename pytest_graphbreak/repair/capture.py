@@ -23,7 +23,7 @@ from pytest_graphbreak.repair.again import Compilations
 from pytest_graphbreak.repair.compare import Flat, flatten
 from pytest_graphbreak.repair.copies import copied, kept, leaves_of, snapshot
 from pytest_graphbreak.repair.limit import TooLongError, limited
-from pytest_graphbreak.repair.others import FIRST, OtherInputs
+from pytest_graphbreak.repair.others import FIRST, RESIZED, OtherInputs
 from pytest_graphbreak.repair.steady import seed, steady_random, wait
 from pytest_graphbreak.text.output import raised
 
@@ -33,7 +33,10 @@ MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
 LIMIT: Final = 10.0
 """The time in seconds that a call with other inputs may take, or three of the program's slowest."""
+COMPILING: Final = 90.0
+"""The same where inductor generates code for other inputs, which takes most of the time."""
 ENDLESS: Final = "does not end"
+LEFT_OUT: Final = "left out"
 
 
 @dataclass(slots=True)
@@ -202,13 +205,19 @@ class Capture:
         return found
 
     def rerun(
-        self, *, eager: bool, endless: Collection[int] = (), refused: Collection[int] = ()
+        self,
+        *,
+        eager: bool,
+        endless: Collection[int] = (),
+        refused: Collection[int] = (),
+        resized: bool = True,
     ) -> list[Flat | str]:
         """Return the results for other inputs; for a call that raises, a text ``raises ...``.
 
         For a call that does not end in time, and for those of the numbers ``endless``, which are
         not made, it is ``ENDLESS``. For those that the program refuses, ``refused``, it does not
-        matter whether something is compiled again.
+        matter whether something is compiled again. Unless ``resized``, inputs of sizes that the
+        program does not use are ``LEFT_OUT``.
         """
         found: list[Flat | str] = []
         compilations = Compilations()
@@ -221,6 +230,9 @@ class Capture:
                 for number, kind in enumerate(inputs.kinds()):
                     if len(found) in endless:
                         found.append(ENDLESS)
+                        continue
+                    if kind in RESIZED and not resized:
+                        found.append(LEFT_OUT)
                         continue
                     # With a seed for each, a number that was baked into a graph shows.
                     seed(number + 1)
@@ -250,11 +262,13 @@ class Capture:
     ) -> Flat | str:
         """Return the result of a call, as ``rerun`` does."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
+        inductor = not eager and self.options.get("backend", "inductor") == "inductor"
+        most = COMPILING if inductor else LIMIT
         self._depth += 1
         if eager:
             optimizers.restore()
         try:
-            with stance, mode(entry), limited(max(LIMIT, 3 * entry.slowest)):
+            with stance, mode(entry), limited(max(most, 3 * entry.slowest)):
                 args, kwargs = drawn()
                 result = entry.compiled(*args, **kwargs)
                 return flatten([leaves_of(result), _gradients(entry, result, args, kwargs)])

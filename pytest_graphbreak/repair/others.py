@@ -25,6 +25,8 @@ LENGTHS: Final = ("shorter above", "shorter below", "shorter", "longer")
 """Further inputs if sizes vary: sizes between and beyond, with values all above or below zero."""
 TEXTS: Final = ("length 1", "length 2")
 """Inputs with text that is one and two tokens shorter, if no size varies in the program."""
+RESIZED: Final = (*BATCHES, *TEXTS)
+"""Inputs of sizes that the program does not use itself, for which it may be compiled again."""
 FIRST: Final = (BATCHES[0], TEXTS[0])
 """Inputs for which one compilation is expected: then the size that varies becomes dynamic."""
 _TEXT: Final = re.compile(r"(?:\b|_)(?:ids|mask)(?:\b|')")

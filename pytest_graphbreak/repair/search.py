@@ -8,7 +8,7 @@ and breaks without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -17,8 +17,8 @@ from msgspec import structs
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.build import BuildError, Diff, build, difference
-from pytest_graphbreak.repair.child import OTHERS
+from pytest_graphbreak.repair.attempts import UNWRITABLE, Attempts
+from pytest_graphbreak.repair.build import BuildError, Diff
 from pytest_graphbreak.repair.gain import (
     Problem,
     SearchResult,
@@ -38,11 +38,10 @@ from pytest_graphbreak.repair.gain import (
     recompiled,
     taken_out,
 )
-from pytest_graphbreak.repair.naming import Names
-from pytest_graphbreak.repair.patch import UNCOMPILED, Preamble, SourcePatch
-from pytest_graphbreak.repair.source import called, read
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.source import called
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, Trial, printed
+from pytest_graphbreak.repair.trial import Bench, Trial
 
 Say = Callable[[str], None]
 
@@ -58,30 +57,24 @@ class Search:
         most: int,
         keep_side_effects: bool,
         assume: bool = False,
+        codegen: bool = False,
         header: str,
         say: Say,
         progress: Callable[[float, float, str], None],
     ) -> None:
-        self._target = target
-        self._bench = bench
         self._most = most
         self._keep_side_effects = keep_side_effects
         self._assume = assume
         self._header = header
         self._say = say
         self._progress = progress
-        self._file = read(target.path)
-        self._names = Names(target.path, self._file.text)
         self._share = 0.0
         self._waiting = 0
         self._uncertain: list[SourcePatch] = []
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
-        self._certified = False
-        self._eager: Trial | None = None
-        self._plain: dict[str, Trial | None] = {}
-        first = bench.measure(target, compare=False)
-        self._names.add(first.sites)
-        self.outcome = SearchResult(first, first)
+        self._attempts = Attempts(target, bench, most=most, codegen=codegen, show=self._show)
+        self._names = self._attempts.names
+        self.outcome = SearchResult(self._attempts.first, self._attempts.first)
 
     def run(self) -> SearchResult:
         """Work until no remedy helps, or the number of runs is used up."""
@@ -103,6 +96,9 @@ class Search:
         self._close()
         return out
 
+    def _show(self, title: str) -> None:
+        self._progress(self._share, 1.0, title)
+
     def _together(self, seen: set[tuple[str, ...]]) -> None:
         """Try the first simple patch for each break in one run, then the next for the breaks left.
 
@@ -118,16 +114,16 @@ class Search:
                 if fresh[number:] and self._names.key(item_of(problem)) in known:
                     chosen.append((problem, fresh[number]))
             patches = list(dict.fromkeys(patch for _, patch in chosen))
-            if len(chosen) < 2 or not patches or self._bench.runs + 2 > self._most:
+            if len(chosen) < 2 or not patches or self._attempts.left < 2:
                 return
-            trial, _ = self._try([*out.kept, *patches])
+            trial, _ = self._attempts.run([*out.kept, *patches])
             if trial is None:
                 return
             left = {self._names.key(one) for one in places(trial.record)}
             gone = [one for one in chosen if self._names.key(item_of(one[0])) not in left]
             useful = list(dict.fromkeys(patch for _, patch in gone))
             if len(useful) < len(patches):
-                trial, _ = self._try([*out.kept, *useful]) if useful else (None, None)
+                trial, _ = self._attempts.run([*out.kept, *useful]) if useful else (None, None)
             before = out.last.record
             if trial is None or self._compiles_again(trial):
                 continue
@@ -147,7 +143,7 @@ class Search:
             if reads(patch):
                 continue
             try:
-                self._built([patch])
+                self._attempts.built([patch])
             except (BuildError, UnicodeEncodeError):
                 continue
             lines = (isinstance(edit, Preamble) or edit.kind in _LINES for edit in patch.edits)
@@ -209,11 +205,11 @@ class Search:
             self._share = done / (len(out.problems) + self._waiting)
             why = self._refused(patch)
             if why is None:
-                if self._bench.runs >= self._most:
+                if self._attempts.left < 1:
                     out.stopped = f"the number of runs (--runs {self._most}) is used up"
                     problem.note = out.stopped
                     break
-                trial, why = self._try([*out.kept, patch])
+                trial, why = self._attempts.run([*out.kept, patch])
                 if trial is not None:
                     gone = self._gone(problem, trial.record)
                     assumed = "" if self._assume else assumes(problem, patch, trial, out.last)
@@ -232,7 +228,7 @@ class Search:
                         doubtful = (patch, trial)
                     there = "the break is" if problem.item is not None else "recompiles are"
                     why = no_gain(before, after) if gone else f"{there} still there"
-            if why != _UNWRITABLE:
+            if why != UNWRITABLE:
                 problem.tried.append(Tried(patch, why or ""))
         if doubtful is not None and not problem.kept:
             self._certain = self._certain or (list(out.kept), out.last)
@@ -243,14 +239,8 @@ class Search:
         """Return that patches compile again for more other inputs than the program, or ""."""
         if self._assume or not trial.again:
             return ""
-        plain = self._without()
-        return compiles_again(trial, plain, self._file.text) if plain is not None else ""
-
-    def _without(self) -> Trial | None:
-        """Return a run without patches, compiled for other inputs as well; it is made once."""
-        if "" not in self._plain and self._bench.runs < self._most:
-            self._plain[""], _ = self._try([])
-        return self._plain.get("")
+        plain = self._attempts.plain()
+        return compiles_again(trial, plain, self._attempts.text) if plain is not None else ""
 
     def _other_sizes(self) -> None:
         """Make other sizes dynamic where the program with its patches is compiled for each.
@@ -261,7 +251,7 @@ class Search:
         out = self.outcome
         if not out.kept or not out.last.again:
             return
-        out.plain = self._without()
+        out.plain = self._attempts.plain()
         if out.last.record.headline != "dynamo":
             return
         problem = Problem(None, graphs(out.last.record), others=True)
@@ -275,16 +265,16 @@ class Search:
         """Keep the first patch with which the program is compiled for fewer other inputs."""
         out = self.outcome
         for patch in patches:
-            if self._bench.runs >= self._most:
+            if self._attempts.left < 1:
                 return
-            trial, why = self._try([*out.kept, patch])
+            trial, why = self._attempts.run([*out.kept, patch])
             fewer = trial is not None and len(trial.again) < len(out.last.again)
             if trial is not None and fewer and graphs(trial.record) <= graphs(out.last.record):
                 if problem not in out.problems:
                     out.problems.append(problem)
                 self._keep(problem, patch, trial)
                 return
-            if why != _UNWRITABLE:
+            if why != UNWRITABLE:
                 problem.tried.append(Tried(patch, why or "it is compiled again as often"))
 
     def _gone(self, problem: Problem, record: Record) -> bool:
@@ -303,59 +293,6 @@ class Search:
             return f"--keep-side-effects: {patch.drops}"
         return patch.unfit or None
 
-    def _try(self, patches: Sequence[SourcePatch]) -> tuple[Trial | None, str | None]:
-        """Run the program with patches; return None and the reason if it fails or differs."""
-        try:
-            source = self._built(patches)
-        except (BuildError, UnicodeEncodeError) as error:
-            return None, f"it cannot be written: {error}" if str(error) else _UNWRITABLE
-        problem = patches[-1].title if patches else "without patches"
-        self._progress(self._share, 1.0, problem)
-        own_errors = any(patch.changes_errors for patch in patches)
-        trial = self._run(source, own_errors=own_errors)
-        if trial.error is None and self._renewed(trial):
-            trial = self._run(source, own_errors=own_errors)
-        if trial.error is not None:
-            return None, f"it fails{trial.at}: {trial.error[:160]}"
-        if trial.mismatch is not None:
-            return None, f"other results: {trial.mismatch}"
-        drops = any(patch.drops for patch in patches)
-        words = printed(self.outcome.first, trial, drops)
-        if words is not None and printed(self._uncompiled(), trial, drops) is None:
-            self.outcome.prints = words
-            words = None
-        return (trial, None) if words is None else (None, words)
-
-    def _uncompiled(self) -> Trial:
-        """Return a run without the compiler; it is made once."""
-        if self._eager is None:
-            self._eager = self._run(self._built([UNCOMPILED]))
-        return self._eager
-
-    def _renewed(self, trial: Trial) -> bool:
-        """Return whether there is another reference now, since the program differs unpatched, too.
-
-        That is found out once, for the first run that differs for other inputs: an optimizer that
-        is compiled rounds in another way, and each step adds to it.
-        """
-        if self._certified or not (trial.mismatch or "").startswith(OTHERS):
-            return False
-        self._certified = True
-        own = self._run(self._built([]), renew=True).mismatch or ""
-        differs = own.startswith(OTHERS)
-        self.outcome.reference = own.removeprefix(OTHERS) if differs else ""
-        return differs
-
-    def _built(self, patches: Sequence[SourcePatch], header: str = "") -> bytes:
-        test = self._target.test
-        text = build(self._names.source, self._names.own, patches, self._names.sites, header, test)
-        return self._file.encoded(text)
-
-    def _run(self, source: bytes, **options: bool) -> Trial:
-        with self._bench.beside(self._target, source) as copy:
-            self._names.copies.add(copy.path.name)
-            return self._bench.measure(copy, **options)
-
     def _keep(
         self, problem: Problem, patch: SourcePatch, trial: Trial, *, word: str = "kept"
     ) -> None:
@@ -372,7 +309,7 @@ class Search:
         out = self.outcome
         leave = any(patch.leaves for patch in out.kept)
         for patch in list(self._uncertain):
-            if self._bench.runs >= self._most:
+            if self._attempts.left < 1:
                 return
             rest = [one for one in out.kept if one is not patch]
             if not rest:
@@ -380,7 +317,7 @@ class Search:
                     continue
                 out.kept, out.last = [], out.first
             else:
-                trial, _ = self._try(rest)
+                trial, _ = self._attempts.run(rest)
                 if trial is None or better(trial.record, out.last.record):
                     continue
                 if cleaner(trial.record, out.last.record, may_leave=leave):
@@ -420,8 +357,26 @@ class Search:
                 problem.origin.fixed = False
                 problem.origin.tried += problem.tried
                 out.problems.remove(problem)
+        out.reference, out.prints = self._attempts.reference, self._attempts.prints
+        out.first = self._attempts.original
         if out.kept:
-            out.source = self._built(out.kept, self._header)
+            out.source = self._attempts.built(out.kept, self._header)
+        else:
+            out.last = out.first
+
+    @property
+    def codegen(self) -> bool:
+        """Whether inductor, if the program uses it, generates code in the runs."""
+        return self._attempts.codegen
+
+    def prove(self, fixed: Target) -> str:
+        """Run the written file as it is, and return why it does not hold, or ""."""
+        out = self.outcome
+        trial = self._attempts.prove(fixed, out.kept, out.last)
+        if isinstance(trial, str):
+            return trial
+        out.last, out.reference = trial, self._attempts.reference
+        return ""
 
     def diff(self) -> Diff:
         """Return the diff of the kept patches for the maintainers of the files."""
@@ -429,7 +384,7 @@ class Search:
             id(patch): problem.item for problem in self.outcome.problems for patch in problem.kept
         }
         kept = [(patch, why.get(id(patch))) for patch in self.outcome.kept]
-        return difference(self._names.source, self._names.own, kept, self._names.sites)
+        return self._attempts.diff(kept)
 
     def finish(self) -> None:
         """Keep what is finished after an interrupt."""
@@ -437,7 +392,6 @@ class Search:
         self._close()
 
 
-_UNWRITABLE = "unwritable"
 _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (

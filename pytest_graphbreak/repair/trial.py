@@ -36,6 +36,8 @@ class Trial:
     compared: int = 0
     raising: int = 0
     endless: int = 0
+    codegen: bool = True
+    """Whether inductor, if it is used, generates code, and the times are those of the program."""
     seconds: float = 0.0
     warm: float | None = None
     trained: bool = False
@@ -47,6 +49,8 @@ class Trial:
     """The sizes that vary from call to call (``sizes.varying_sizes``)."""
     varied: int = 0
     """The number of other inputs for which results were compared."""
+    resized: int = 0
+    """The number of inputs of other sizes that only the run before compared, without codegen."""
     again: Sequence[dict[str, Any]] = ()
     """The other inputs for which something was compiled again: ``kind``, ``why``, its line."""
     other_sizes: Sequence[dict[str, Any]] = ()
@@ -64,6 +68,13 @@ class Trial:
         """The major and minor version of the torch that ran; (0, 0) if it is unknown."""
         found = re.match(r"(\d+)\.(\d+)", str(self.answer.get("torch", "")))
         return tuple(map(int, found.groups())) if found else (0, 0)
+
+    @property
+    def inductor(self) -> bool:
+        """Whether the program's first ``torch.compile`` uses inductor."""
+        options = self.answer.get("options") or {}
+        compiled = self.error is None and bool(self.roots)
+        return compiled and options.get("backend", "inductor") == "inductor"
 
     def source(self, frame: Frame) -> str:
         """Return the text of the file that a frame is in, or "" if it is not known."""
@@ -145,11 +156,16 @@ class Bench:
         weights: bool = False,
         own_errors: bool = False,
         renew: bool = False,
+        codegen: bool = True,
+        resized: bool = True,
     ) -> Trial:
         """Count the target's graphs and compare its outputs; the first run is the reference.
 
         With ``renew`` this run is the reference from now on, if it differs for other inputs only.
+        Unless ``resized``, other inputs have the sizes of the program's own. Runs without
+        ``codegen`` have a reference of their own.
         """
+        reference = self.reference if codegen else self.directory / "reference_without_codegen.pt"
         order = {
             "allow_breaks": allow_breaks,
             "outputs": outputs,
@@ -157,14 +173,17 @@ class Bench:
             "weights": weights,
             "own_errors": own_errors,
             "renew": renew,
-            "keep": str(self.reference),
-            "reference": str(self.reference) if compare else None,
+            "codegen": codegen,
+            "resized": resized,
+            "keep": str(reference),
+            "reference": str(reference) if compare else None,
         }
         answer, out = self.run(target, order, alone=alone)
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),
             **{name: answer[name] for name in _SAID if name in answer},
             out=out,
+            codegen=codegen,
             sites={
                 name: Site(Path(path), module)
                 for name, (path, module) in (answer.get("sites") or {}).items()
