@@ -32,7 +32,7 @@ def placed(*statement: str) -> tuple[str, Frame]:
         (["print('y', y.mean().item())"], "(y):\n    print('y', y.mean().item())"),
         (["losses.append(y.sum().item())"], "(y):\n    losses.append(y.sum().item())"),
         (["meters['loss'].update(y.item())"], "(y):\n    meters['loss'].update(y.item())"),
-        (["if y.max() > limit:", "    print('large')"], "(limit, y):\n    if y.max() > limit:"),
+        (["if y.max() > limit:", "    print('large')"], "(y, limit):\n    if y.max() > limit:"),
     ],
 )
 def test_what_only_writes_is_a_function_of_its_tensors(statement: list[str], function: str) -> None:
@@ -102,3 +102,57 @@ def test_an_argument_may_be_another_tensor_than_its_default() -> None:
     changed = apply(source, "later", Frame("a.py", "f", 0, "print('limit', limit)"))
     assert changed is not None
     assert "(limit.clone() if isinstance(limit, torch.Tensor) else limit)" in changed
+
+
+OBJECTS = """\
+import logging
+
+log = logging.getLogger("a")
+history, rates = [], {"lr": 0.1}
+meter = Meter()
+
+
+class Net:
+    def forward(self, x):
+        rate, y = {"lr": 1.0}, x * 2
+        LINE
+        history.append(1)
+        meter.total += 1
+        return y
+"""
+PASSED = {
+    "print(meter.total, meter.name)": "(*_graphbreak_given(meter.total, True))",
+    "print(len(history), history[-1])": "(*_graphbreak_given(len(history), True), "
+    "*_graphbreak_given(history[-1], True))",
+    "log.debug('%s', meter.average())": "(*_graphbreak_given(meter.average(), True))",
+    "self.log.info('%s', self.name)": "(id(self), *_graphbreak_given(self.name, True))",
+    "print(rate['lr'])": "(*_graphbreak_given(rate['lr'], True))",
+    "print(self.norm(), y.shape)": "(*_graphbreak_given(self.norm(), True), "
+    "y.clone() if isinstance(y, torch.Tensor) else y)",
+    "print(outer.name)": "(*_graphbreak_given(outer.name, True))",
+}
+STAYS = (
+    "print(history)",
+    "print(sum(one for one in history))",
+    "if x.sum() > 2:\n            print(history[0])",
+    "print(meter.total if history else 0, history[0] if history else 0)",
+    "self.info(meter.total)",
+    "print(self)",
+)
+"""Lines that may not run where they stand, or of which a part would be read too late."""
+
+
+@pytest.mark.parametrize("line", sorted(PASSED))
+def test_what_an_object_holds_is_passed_as_it_is_then(line: str) -> None:
+    source, where = OBJECTS.replace("LINE", line), Frame("a.py", "Net.forward", 0, line)
+    found, changed = definition(source, where), apply(source, "later", where)
+    assert found is not None
+    assert changed is not None
+    assert f"{found[0]}{PASSED[line]}\n" in changed
+    assert "_graphbreak_held(holder).log.info('%s', name)" in found[1] or "self" not in line[:5]
+
+
+@pytest.mark.parametrize("line", STAYS)
+def test_what_is_read_too_late_stays(line: str) -> None:
+    where = Frame("a.py", "Net.forward", 0, line.partition("\n")[0])
+    assert definition(OBJECTS.replace("LINE", line), where) is None

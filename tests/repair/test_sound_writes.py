@@ -34,6 +34,32 @@ steps = 0
 scale = torch.ones(2)
 
 
+class Log:
+    def info(self, text, *values):
+        print(text % values)
+
+
+class Meter:
+    def __init__(self):
+        self.total, self.name, self.parts, self.log = 0, "m", [], Log()
+
+    @property
+    def half(self):
+        return self.total / 2
+
+    def average(self, n=2):
+        return self.total / n
+
+
+meter = Meter()
+
+
+def bump():
+    global steps
+    steps += 1
+    meter.total += 1
+
+
 """
 LATER = {
     "prints": "y = x * 2\nprint('y', y.mean().item())\nreturn y + 1",
@@ -70,6 +96,27 @@ LATER = {
     "returns it to be changed": "y = x * 2\nprint(y.sum().item())\nreturn y",
     "collects what is returned": "losses.append(x.sum().item())\nreturn x * len(losses)",
 }
+HOLDS = {
+    "what changes before": "meter.total += 1\nprint(meter.total, x.sum().item())\nreturn x * 2",
+    "what changes after": "print(meter.total, x.sum().item())\nmeter.total += 1\nreturn x * 2",
+    "what a callee changes": "bump()\nprint(steps, meter.total, x.sum().item())\nreturn x * 2",
+    "a property": "meter.total += 2\nprint(meter.half, x.sum().item())\nreturn x * 2",
+    "a method": "meter.total += 2\nprint(meter.average(4), x.sum().item())\nreturn x * 2",
+    "a text": "meter.name = meter.name + 'n'\nprint(meter.name, x.sum().item())\nreturn x * 2",
+    "a length": "meter.parts.append(1)\nprint(len(meter.parts), x.sum().item())\nreturn x * 2",
+    "a list": "seen.append(2)\nprint(len(seen), seen[-1], x.sum().item())\nreturn x * 2",
+    "a tensor": "meter.total = meter.total + x\nprint(meter.total.sum().item())\nreturn x * 2",
+    "in a list": "meter.total += 3\nlosses.append(meter.total)\nreturn x * 2",
+    "below a branch": "meter.total += 1\nif x.sum() > 2:\n    print(meter.total)\nreturn x * 2",
+    "another name": "one = meter\none.total += 1\nprint(meter.total, x.sum().item())\nreturn x",
+    "of a local object": "one = meter\nprint(one.name, one.total, x.sum().item())\n"
+    "one.total += 1\nreturn x * 2",
+    "a logger": "one = meter\none.total += 1\n"
+    "one.log.info('%s: %d %.3f', one.name, one.total, x.sum())\nreturn x * 2",
+    "a dictionary": "found = {'sum': x.sum(), 'n': 3}\n"
+    "print(found['n'], f\"{found['sum'].item():.2f}\")\nreturn x * 2",
+}
+"""What an object holds is written as it was where the line stands."""
 EAGER = {
     "prints": ("print('y', y.mean().item())", True),
     "warns": ("warnings.warn('called')", True),
@@ -142,7 +189,7 @@ def _as_before() -> Iterator[None]:
 
 def source_of(body: str, code: str = "") -> tuple[str, Frame]:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    marks = ("print(", "losses.", "seen.", "warnings.", "if ")
+    marks = ("print(", "losses.", "warnings.", "if ", "one.log.")
     found = (one.strip() for one in body.splitlines() if one.strip().startswith(marks))
     line = code or next(found)
     return f"{HEAD}def f(x):\n{lines}{OTHER}", Frame("a.py", "f", 0, line)
@@ -150,6 +197,7 @@ def source_of(body: str, code: str = "") -> tuple[str, Frame]:
 
 def outcome(space: dict[str, Any], function: Any, x: torch.Tensor) -> dict[str, Any]:
     """Return everything that a caller sees of a call and a second one after it."""
+    space["meter"].__init__()
     for name, value in (("losses", []), ("seen", []), ("steps", 0), ("scale", torch.ones(2))):
         if isinstance(value, list):
             space[name].clear()
@@ -174,21 +222,22 @@ def outcome(space: dict[str, Any], function: Any, x: torch.Tensor) -> dict[str, 
     }
 
 
-@pytest.mark.parametrize("name", sorted(LATER))
+@pytest.mark.parametrize("name", sorted(LATER | HOLDS))
 def test_what_is_written_later_says_what_it_would_have_said(name: str) -> None:
-    source, where = source_of(LATER[name])
+    source, where = source_of((LATER | HOLDS)[name])
     found = definition(source, where)
     try:
         changed = apply(source, "later", where)
     except UnfitError:
         changed = None
     assert (found is None) == (changed is None)
+    assert name not in HOLDS or found
     if found is None or changed is None:
         return
     function, text = found
     plain, patched = loaded(source), loaded(program("given"), text, changed)
     torch._dynamo.config.reorderable_logging_functions.add(patched[function])
-    run = torch.compile(patched["f"], backend="eager")
+    run = torch.compile(patched["f"], backend="eager", fullgraph=name in HOLDS)
 
     @settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
     @example([1.0, 2.0])

@@ -12,12 +12,12 @@ from __future__ import annotations
 import ast
 import textwrap
 import zlib
-from collections.abc import Iterable
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import LEVELS, METHODS, computes
 from pytest_graphbreak.repair.rewrite.conditions import draws, draws_in_python
+from pytest_graphbreak.repair.rewrite.passed import Reads, reads
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -39,7 +39,8 @@ def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
     """
     writes, rest = _split(node, place)
     name, given = _given(writes, place)
-    passed = _as_now(given, writes, place)
+    holder = [f"id({given.holder})"] if given.holder else []
+    passed = [*holder, *_as_now(given, writes, place)]
     return [f"{name}({', '.join(passed)})", *(ast.unparse(rest).splitlines() if rest else ())]
 
 
@@ -75,11 +76,11 @@ def definition(source: str, where: Frame, *, block: bool = False) -> tuple[str, 
     except UnfitError:
         return None
     inside = _Renamed(given).visit(ast.parse(ast.unparse(writes)))
-    numbers = [given[one] for one in _numbers(given, writes, fits[0][1])]
+    numbers = [given.values[one] for one in _numbers(given, writes, fits[0][1])]
     lines = [f"{one} = {one}.item() if {one}_is_number else {one}" for one in numbers]
-    parameters = [
-        part for one in given.values() for part in (one, *([f"{one}_is_number"] * (one in numbers)))
-    ]
+    parameters = ["holder"] if given.holder else []
+    for one in given.values.values():
+        parameters += [one, *([f"{one}_is_number"] * (one in numbers))]
     body = textwrap.indent("\n".join([*lines, ast.unparse(inside)]), "    ")
     return name, f"@torch.compiler.disable\ndef {name}({', '.join(parameters)}):\n{body}"
 
@@ -148,44 +149,22 @@ def _prepares(node: ast.stmt, place: Surroundings) -> bool:
     return isinstance(target, ast.Name) and target.id not in known and computes(node.value)
 
 
-def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
-    """Return the name of the function and its arguments, each expression with its parameter."""
+def _given(node: ast.stmt, place: Surroundings) -> tuple[str, Reads]:
+    """Return the name of the function, and what it is given."""
     if call := draws([node]) or draws_in_python([node]):
         raise UnfitError(f"`{call}` draws random numbers, which would have another order then")
-    found: dict[str, str] = {}
-    held = [
-        one
-        for one in ast.walk(node)
-        if isinstance(one, ast.Attribute)
-        and isinstance(one.value, ast.Name)
-        and one.value.id in ("self", "cls")
-    ]
-    for one in held:
-        found[ast.unparse(one)] = one.attr
-    local = set(place.before)
-    inner = set(bound([node]))
-    for name in ast.walk(node):
-        if isinstance(name, ast.Name) and name.id in local - inner - {"self", "cls"}:
-            found[name.id] = name.id
-    bare = {
-        one.id for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in ("self", "cls")
-    }
-    if len(held) < sum(
-        isinstance(one, ast.Name) and one.id in bare for one in ast.walk(node)
-    ) or len(set(found.values())) < len(found):
-        raise UnfitError("it writes more than tensors and numbers")
     text = ast.unparse(node)
-    return f"_graphbreak_later_{zlib.crc32(text.encode()) % 10_000}", found
+    return f"_graphbreak_later_{zlib.crc32(text.encode()) % 10_000}", reads(node, place)
 
 
-def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[str]:
+def _as_now(given: Reads, node: ast.stmt, place: Surroundings) -> list[str]:
     """Return the arguments, copies of tensors where they may change before the graph has run.
 
     Raises ``UnfitError`` for a tensor of the module, which is not an argument.
     """
     numbers = _numbers(given, node, place)
     if not changes(place):
-        return [f"*_graphbreak_given({one})" if one in numbers else one for one in given]
+        return [f"*_graphbreak_given({one})" if one in numbers else one for one in given.values]
     writers = {one.value for one in ast.walk(node) if isinstance(one, ast.Expr)}
     module = bound(ast.parse("".join(place.text)).body)
     used = {
@@ -194,7 +173,7 @@ def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[s
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
         if one.func.attr in METHODS and one not in writers
     }
-    if held := used.intersection(module) - set(given):
+    if held := used.intersection(module) - set(given.values):
         raise UnfitError(f"{min(held)} may be changed in place before the graph has run")
     return [
         f"*_graphbreak_given({one}, True)"
@@ -204,18 +183,21 @@ def _as_now(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[s
         else one
         if isinstance(place.before.get(one), ast.Constant) and one not in place.given
         else f"{one}.clone() if isinstance({one}, torch.Tensor) else {one}"
-        for one in given
+        for one in given.values
     ]
 
 
-def _numbers(given: Iterable[str], node: ast.stmt, place: Surroundings) -> list[str]:
+def _numbers(given: Reads, node: ast.stmt, place: Surroundings) -> list[str]:
     """Return the arguments that may be numbers which vary, or are read from tensors.
 
     What the statement reads an attribute of is a tensor.
     """
     tensors = {ast.unparse(one.value) for one in ast.walk(node) if isinstance(one, ast.Attribute)}
     return [
-        one for one in given if one not in tensors and _may_be_number(place.before.get(one, None))
+        one
+        for one in given.values
+        if one in given.calls
+        or (one not in tensors and _may_be_number(place.before.get(one, None)))
     ]
 
 
@@ -250,14 +232,17 @@ def changes(place: Surroundings) -> bool:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Replaces ``self.x`` by the parameter that it is passed as."""
+    """Replaces what is passed by its parameter, and the object of a logger by the one passed."""
 
-    def __init__(self, given: dict[str, str]) -> None:
+    def __init__(self, given: Reads) -> None:
         self._given = given
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        name = self._given.get(ast.unparse(node))
-        if name is not None:
-            return ast.Name(name, ast.Load())
-        self.generic_visit(node)
-        return node
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.expr):
+            text = ast.unparse(node)
+            if (name := self._given.values.get(text)) is not None:
+                return ast.Name(name, ast.Load())
+            if text == self._given.holder:
+                return ast.parse("_graphbreak_held(holder)", mode="eval").body
+        found: ast.AST = super().visit(node)
+        return found
