@@ -42,6 +42,10 @@ REASONS = [
     ("warnings", "Attempted to call function marked as skipped", "`_warnings.warn`", ""),
     ("c-call", "Attempted to call function marked as skipped", "`zlib.crc32.` This", ""),
     ("random", "Attempted to call function marked as skipped", "`Random.random.` This", ""),
+    ("clock", "Attempted to call function marked as skipped", "builtin `time.time.` This", ""),
+    ("clock", "Attempted to call function marked as skipped", "`time.monotonic_ns.`", ""),
+    ("clock", "Graph break due to unsupported builtin time.perf_counter. This", "", ""),  # 2.6
+    ("c-call", "Attempted to call function marked as skipped", "`time.sleep.` This", ""),
     (
         "disallowed",
         "Attempted to call function marked as skipped",
