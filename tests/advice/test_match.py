@@ -21,6 +21,21 @@ REASONS = [
     ("branch", "Data-dependent branching", "", "if x.sum() > 0:"),
     ("branch", "Data-dependent jump", "", "if x.sum() > 0:"),  # 2.6
     ("branch", "Dynamic control flow is not supported at the moment", "", ""),  # 2.6, fullgraph
+    ("branch", "Unsupported Tensor.item() call", "", "if math.isnan(loss.item()):"),
+    (
+        "branch",
+        "Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y)",
+        "",
+        "if not math.isfinite(value):",
+    ),
+    (
+        "branch",
+        "NotImplementedError/UnsupportedFakeTensorException when running FX node",
+        "",
+        "elif np.isnan(value):",
+    ),
+    ("branch", "Could not guard on data-dependent expression zuf0", "", "if math.isinf(v):"),  # 2.9
+    ("assert", "Unsupported Tensor.item() call", "", "assert not math.isnan(loss.item()), 'NaN'"),
     ("loop", "Data-dependent branching", "", "while x.sum() < 100:"),
     ("loop", "Failed to trace builtin operator", "operator `range` with ['Tensor']", ""),
     ("assert", "Data-dependent branching", "", "assert (x > 0).all(), f'{x}'"),

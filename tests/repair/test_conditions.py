@@ -29,6 +29,12 @@ def expression(text: str) -> ast.expr:
             "b.double().reshape(()), 1.0))).reshape(())",
         ),
         ("math.isnan(x.item())", "torch.isnan(x.double().reshape(())).reshape(()).ne(0)"),
+        ("np.isnan(x.item())", "torch.isnan(x.double().reshape(())).reshape(()).ne(0)"),
+        (
+            "not math.isfinite(v)",
+            "torch.logical_not(torch.isfinite(v + torch.zeros((), dtype=torch.float64))"
+            ".reshape(()).ne(0))",
+        ),
         (
             "n < 5 and x[n] > 0",
             "torch.cond(torch.as_tensor(n < 5).reshape(()), "

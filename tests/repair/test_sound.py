@@ -436,27 +436,35 @@ def test_a_number_that_stays_a_tensor(line: str) -> None:
     check()
 
 
-CHECKS = ("x.max() > 1", "not x.min() >= 0", "x.isnan().any() or x[0] > t", "t")
+CHECKS = (
+    *("x.max() > 1", "not x.min() >= 0", "x.isnan().any() or x[0] > t", "t"),
+    *("math.isnan(x.sum().item())", "not math.isfinite(n)", "np.isinf(t.item())", "math.isnan(t)"),
+    *("math.isinf(x[0])", "not np.isfinite(n) or x[0] > 1"),
+)
 
 
+@pytest.mark.parametrize("asserts", [False, True])
 @pytest.mark.parametrize("test", CHECKS)
-def test_a_check_that_is_an_op_raises_for_the_same_inputs(test: str) -> None:
-    line = f"if {test}:"
-    source = f"def f(x, t):\n    {line}\n        raise ValueError('no')\n    return x * 2\n"
+def test_a_check_that_is_an_op_raises_for_the_same_inputs(test: str, asserts: bool) -> None:
+    line = f"assert not ({test}), f'{{n}} of {{len(x)}}'" if asserts else f"if {test}:"
+    raises = "" if asserts else "\n        raise ValueError(f'{n} of {len(x)}')"
+    head = "import math\nimport numpy as np\n\n\ndef f(x, t):\n    n = x.max().item()"
+    source = f"{head}\n    {line}{raises}\n    return x * 2\n"
     plain, patched = rewritten(source, "check", line)
     run = torch.compile(patched, backend="eager", fullgraph=True)
 
     def outcome(function: Function, *inputs: torch.Tensor) -> list[Any]:
         try:
             return bits(function(*inputs))
-        except (ValueError, RuntimeError):
+        except (ValueError, RuntimeError, AssertionError):
             return ["raises"]
 
     @settings(max_examples=15, deadline=None)
     @given(LISTS, VALUES)
     def check(values: list[float], number: float) -> None:
         inputs = torch.tensor(values), torch.tensor(number)
-        assert outcome(run, *inputs) == outcome(plain, *inputs)
+        with torch._dynamo.config.patch(capture_scalar_outputs=True):
+            assert outcome(run, *inputs) == outcome(plain, *inputs)
 
     check()
 

@@ -18,6 +18,7 @@ _BRANCHES: Final = ("branch", "item", "compare", "unbacked", "assert", "loop")
 _SCALARS: Final = ("item", "tolist", "compare", "unbacked", "loop", "assert", "one-hot")
 _SHAPES: Final = ("nonzero", "mask", "one-hot", "unbacked")
 _SHAPED: Final = "dynamic shape"
+_READ: Final = "tensor.item"
 _AUTOGRAD: Final = switch("trace_autograd_ops")
 _OTHERS: Final = {
     "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
@@ -61,9 +62,7 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose Dynamo switches that let more code into a graph."""
     name, reason = advice.name(item), item.reason.lower()
     if _reads(item):
-        title = "capture_scalar_outputs: .item() becomes a node of the graph"
-        checks = any("torch._check" in one.where.code for one in (item, *trial.record.breaks))
-        yield SourcePatch(title, (SCALARS,), note=_CHECKS if checks else "")
+        yield _captured(item, trial)
     if name in _SHAPES or _SHAPED in reason:
         yield SourcePatch(
             "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
@@ -78,6 +77,12 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name in _OTHERS:
         title, line = _OTHERS[name]
         yield SourcePatch(title, (line,))
+
+
+def _captured(item: Break, trial: Trial) -> SourcePatch:
+    title = "capture_scalar_outputs: .item() becomes a node of the graph"
+    checks = any("torch._check" in one.where.code for one in (item, *trial.record.breaks))
+    return SourcePatch(title, (SCALARS,), note=_CHECKS if checks else "")
 
 
 def by_values(item: Break) -> bool:
@@ -98,15 +103,19 @@ def branching(item: Break) -> bool:
 def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose ops for a branch that depends on a tensor's value."""
     here = item.where
-    if branching(item) and (here.code.startswith("if ") or " if " in here.code):
+    is_if = here.code.startswith("if ") or " if " in here.code
+    if branching(item) and is_if:
         yield SourcePatch("the branch became torch.where", (Rewrite("where", here),))
         yield SourcePatch("the branch became torch.cond", (Rewrite("cond", here),))
+    if branching(item) and (is_if or here.code.startswith("assert ")):
         yield SourcePatch(
             "the check became torch._assert_async",
             (Rewrite("check", here),),
             drops=f"the check {OTHER_ERROR}",
             changes_errors=True,
         )
+    if advice.name(item) == "branch" and _READ in item.reason.lower():
+        yield _captured(item, trial)
 
 
 def kept(item: Break, trial: Trial) -> Iterator[SourcePatch]:

@@ -57,7 +57,7 @@ LOOPS: Final = {
 BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tuple[type, ...]]]] = {
     "where": (branches.to_where, (ast.If, ast.Assign, ast.Return)),
     "cond": (branches.to_cond, (ast.If,)),
-    "check": (branches.to_check, (ast.If,)),
+    "check": (branches.to_check, (ast.If, ast.Assert)),
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
     "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),
     "later": (later.to_later, (ast.Expr, ast.If)),

@@ -19,6 +19,7 @@ from pytest_graphbreak.repair.rewrite.conditions import (
     condition,
     draws,
     draws_in_python,
+    holds_read,
     name_of,
 )
 from pytest_graphbreak.repair.rewrite.scope import (
@@ -336,23 +337,42 @@ def _varies(node: ast.For | ast.While, tensors: Collection[str]) -> bool:
 
 
 def to_check(node: ast.stmt, place: Surroundings) -> list[str]:
-    """Rewrite ``if t: raise E(text)`` as ``torch._assert_async(not t, text)``."""
+    """Rewrite ``if t: raise E(text)``, or an ``assert``, as ``torch._assert_async(ok, text)``."""
+    if isinstance(node, ast.Assert):
+        return [_check(condition(node.test), _words(node.msg, place))]
     if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
         raise UnfitError("it is no `if` with one statement")
     only = node.body[0]
     if not isinstance(only, ast.Raise):
         raise UnfitError("it raises nothing")
-    return [checked(f"torch.logical_not({condition(node.test)})", only)]
+    return [checked(f"torch.logical_not({condition(node.test)})", only, place)]
 
 
-def checked(test: str, node: ast.Raise) -> str:
+def checked(test: str, node: ast.Raise, place: Surroundings | None = None) -> str:
     """Return the check of a bool tensor that fails with the words of a ``raise``."""
     if node.exc is None:
         raise UnfitError("it raises nothing")
-    words = "'a check failed'"
-    if isinstance(node.exc, ast.Call) and node.exc.args:
-        first = node.exc.args[0]
-        text = isinstance(first, ast.Constant) and isinstance(first.value, str)
-        if text or isinstance(first, ast.JoinedStr):
-            words = ast.unparse(first)
+    given = node.exc.args if isinstance(node.exc, ast.Call) else []
+    return _check(test, _words(given[0] if given else None, place))
+
+
+def _check(test: str, words: str) -> str:
     return f"torch._assert_async({test}, {words})"
+
+
+def _words(given: ast.expr | None, place: Surroundings | None) -> str:
+    """Return a message as an expression: a text, without the values of tensors in it."""
+    if isinstance(given, ast.Constant) and isinstance(given.value, str):
+        return ast.unparse(given)
+    if not isinstance(given, ast.JoinedStr):
+        return "'a check failed'"
+    before = place.before if place is not None else {}
+    for number, part in enumerate(given.values):
+        names = [before.get(name) for name in read([part])]
+        if holds_read(ast.Tuple([part])) or any(one and not _is_text(one) for one in names):
+            given.values[number] = ast.Constant("...")
+    return ast.unparse(given)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant | ast.JoinedStr)

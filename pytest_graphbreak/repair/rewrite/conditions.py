@@ -17,7 +17,12 @@ STOP: Final = "_stop"
 """The bool tensor that says whether a loop was left by a ``break``."""
 _REDUCED: Final = frozenset({"sum", "max", "min", "mean", "norm", "any", "all", "item", "prod"})
 _EXACT: Final = (ast.Add, ast.Sub, ast.Mult)
-_CHECKS: Final = ("math.isnan", "math.isinf", "math.isfinite")
+_CHECKS: Final = {
+    f"{module}.{name}": f"torch.{name}"
+    for module in ("math", "np", "numpy")
+    for name in ("isnan", "isinf", "isfinite")
+}
+"""Checks of a number, each with the function of torch."""
 _ASKS: Final = frozenset({"isinstance", "hasattr", "callable", "len", "bool"})
 
 
@@ -35,7 +40,20 @@ def condition(test: ast.expr) -> str:
         return condition(test.args[0])
     if (whole := _all_alike(test)) is not None:
         return whole
+    if (number := _checked_number(test)) is not None:
+        test = number
     return f"{_operand(test, exact=True)}.reshape(()).ne(0)"  # a new tensor, and NaN is true
+
+
+def _checked_number(test: ast.expr) -> ast.expr | None:
+    """Return the check of a number, which may also be a tensor, as one of a tensor; else None."""
+    called = _CHECKS.get(ast.unparse(test.func)) if isinstance(test, ast.Call) else None
+    if called is None or not isinstance(test, ast.Call) or len(test.args) != 1 or test.keywords:
+        return None
+    if holds_read(test.args[0]):
+        return None
+    number = f"{in_parentheses(test.args[0])} + torch.zeros((), dtype=torch.float64)"
+    return ast.parse(f"{called}({number})", mode="eval").body
 
 
 def _joined(test: ast.BoolOp) -> str:
@@ -169,7 +187,7 @@ def as_doubles(node: ast.expr) -> ast.expr:
         if called == "abs":
             return ast.Call(node.func, given, [])
         if called in _CHECKS:
-            return ast.Call(ast.parse(f"torch.{called[5:]}", mode="eval").body, given, [])
+            return ast.Call(ast.parse(_CHECKS[called], mode="eval").body, given, [])
         if called in ("max", "min") and len(given) > 1:
             return _largest(given, ">" if called == "max" else "<")
     raise UnfitError(f"`{ast.unparse(node)[:60]}` computes with numbers that tensors hold")
