@@ -92,6 +92,7 @@ def over_read(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def _reads_later(loop: Rewrite, trial: Trial) -> bool:
     """Return whether a number of the loop is read after it, so that ``.item()`` is added."""
     from pytest_graphbreak.repair.rewrite import apply
+    from pytest_graphbreak.repair.rewrite.doubles import HELPER
     from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
     source = trial.source(loop.where)
@@ -99,4 +100,5 @@ def _reads_later(loop: Rewrite, trial: Trial) -> bool:
         changed = apply(source, loop.kind, loop.where) or ""
     except UnfitError:
         return False
-    return changed.count(".item()") > source.count(".item()")
+    own = changed.count(HELPER[-1].strip())  # only beside tensors without dimensions
+    return changed.count(".item()") - own > source.count(".item()")

@@ -19,6 +19,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.aliases import Copied, copy_of, refuse_views, views
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
+from pytest_graphbreak.repair.rewrite.doubles import HELPER, AsPython, types
 from pytest_graphbreak.repair.rewrite.growing import grown
 from pytest_graphbreak.repair.rewrite.kinds import asked, assumed, is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
@@ -68,19 +69,33 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     in_place = _in_place(loop.body, held, place)
     refuse_views(in_place, loop.nodes, place)
     seen = views(loop.nodes, bound(loop.body), place)
-    changes = (_AsNew(held.plain), Chosen(held.varying), AsFlags(held.flags), Copied(seen))
-    for change in changes:
+    as_python = _as_python(loop, held, place)
+    changes = (_AsNew(held.plain), as_python, Chosen(held.varying), AsFlags(held.flags))
+    for change in (*changes, Copied(seen)):
         loop.body = [change.visit(copy.deepcopy(one)) for one in loop.body]
+    if loop.test is not None:
+        loop.test = as_python.test(copy.deepcopy(loop.test))
     plan = _plan(loop, held, place, in_place)
     rounds = {one for one, kind in held.numbers.items() if kind == "int" and one in plan.carried}
     loop.choose(rounds, place)
     if loop.test is not None:
         loop.test = Copied(seen).visit(loop.test)
     copies = [_COPY.format(copy_of(name), name) for name in seen]
-    lines = [*copies, *_written(plan), *loop.behind(place)]
+    helper = HELPER if as_python.used else ()
+    lines = [*copies, *helper, *_written(plan), *loop.behind(place)]
     if longer is not None:
         lines = [*longer.head, *lines, *longer.behind]
     return lines if left is None else [*lines, *left.lines(STOP, place, _types(plan, held))]
+
+
+def _as_python(loop: Loop, held: _Held, place: Surroundings) -> AsPython:
+    """Return the change that computes with the numbers of a loop as Python does."""
+    carried = _carried(loop, held, place)
+    kinds = types(loop.body, held.numbers, held.inner)
+    unsure = {*place.given, *place.several, *bound(loop.body)}
+    before = {name: kind(one) for name, one in place.before.items() if name not in unsure}
+    fixed = {name: one for name, one in before.items() if one}
+    return AsPython(kinds, held.numbers.keys() & {*carried}, fixed, {*carried} - kinds.keys())
 
 
 def _types(plan: _Plan, held: _Held) -> dict[str, str]:
@@ -168,12 +183,7 @@ def _held(loop: Loop, read_back: frozenset[str], place: Surroundings) -> _Held:
 
 def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str]) -> _Plan:
     """Return what a loop carries, and how each value begins. Raises ``UnfitError``."""
-    before, later = held.before, place.after | loop.reads
-    carried = [
-        name
-        for name in bound(loop.body)
-        if name in later or (name in before and not _is_set_first(name, loop.body))
-    ]
+    before, carried = held.before, _carried(loop, held, place)
     for name in sorted(place.changed.intersection(carried) - {*held.numbers, *in_place}):
         if name in place.given or isinstance(before.get(name), _OTHERS):
             raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
@@ -187,6 +197,16 @@ def _plan(loop: Loop, held: _Held, place: Surroundings, in_place: Sequence[str])
     copied = [name for name in in_place if name in carried]
     checks = _checks(loop, held, place, (carried, shaped))
     return _Plan(loop, place, carried, held.numbers, shaped, unset, copied, checks)
+
+
+def _carried(loop: Loop, held: _Held, place: Surroundings) -> list[str]:
+    """Return the names whose values go from one round to the next, or behind the loop."""
+    later = place.after | loop.reads
+    return [
+        name
+        for name in bound(loop.body)
+        if name in later or (name in held.before and not _is_set_first(name, loop.body))
+    ]
 
 
 def _refuse_none(names: Iterable[str], loop: Loop, before: dict[str, ast.expr | None]) -> None:

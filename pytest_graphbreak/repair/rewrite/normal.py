@@ -9,10 +9,14 @@ from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import checked, refuse, statement
 from pytest_graphbreak.repair.rewrite.conditions import STOP, condition
+from pytest_graphbreak.repair.rewrite.kinds import kind
 from pytest_graphbreak.repair.rewrite.rounds import by_index
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, read, walk
 
 _LEAVES: Final = (ast.Break, ast.Continue)
+_WHOLE: Final = """\
+if isinstance({0}, float) or (isinstance({0}, torch.Tensor) and {0}.is_floating_point()):
+    raise TypeError("range() takes integers")"""
 _GROWS: Final = ("append", "extend", "insert", "pop")
 
 
@@ -120,6 +124,9 @@ def _counted(node: ast.For, body: list[ast.stmt]) -> Loop:
     start = "0" if len(call.args) == 1 else ast.unparse(call.args[0])
     step = ast.parse(f"{name} = {name} + 1").body[0]
     head = [f"{name} = {start}", f"_end = {ast.unparse(call.args[-1])}"]
+    for one, value in (("_end", call.args[-1]), *([(name, call.args[0])] if start != "0" else ())):
+        if kind(value) != "int":
+            head += _WHOLE.format(one).splitlines()
     return Loop([*body, step], bound=f"{name} < _end", head=head, counter=name)
 
 
