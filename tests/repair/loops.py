@@ -993,7 +993,7 @@ def f(a):
 # Of these the ones that stay as they are, each with words of its reason.
 OPEN: Final = {
     "a view of what changes": "inner may share memory with u, which is changed in it",
-    "a history": "append.* has a fixed size",
+    "a history": r"`return \(x, history\)` uses history as a list",
     "a return and nothing behind": "no `return` follows it",
     "an integer read back": "Expected cond to be True",
     "a growing result": "nothing says how often",

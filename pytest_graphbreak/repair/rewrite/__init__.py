@@ -22,6 +22,7 @@ from pytest_graphbreak.repair.rewrite import (
     held,
     indices,
     later,
+    lists,
     loops,
     masked,
     parts,
@@ -94,6 +95,8 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
         except SyntaxError:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]
+        if kind in LOOPS:
+            made += [use for one, place in fits for use in lists.uses(one, place)]
         return replace(source, made) if made else None
     try:
         if kind == "one_part":

@@ -84,7 +84,7 @@ def _groups(place: Surroundings) -> dict[str, frozenset[str]]:
     groups: dict[str, frozenset[str]] = {}
     for node in place.earlier:
         for targets, value in _bindings(node):
-            joined = frozenset({*targets, *_shared(value)})
+            joined = frozenset({*targets, *shared(value)})
             joined = joined.union(*(groups.get(one, frozenset()) for one in joined))
             if targets and len(joined) > 1:
                 groups |= dict.fromkeys(joined, joined)
@@ -123,7 +123,7 @@ def _is_held(node: ast.Attribute) -> bool:
     return isinstance(held, ast.Name) and held.id in ("self", "cls")
 
 
-def _shared(value: ast.expr) -> Iterator[str]:
+def shared(value: ast.expr) -> Iterator[str]:
     """Yield the names whose memory a value may share."""
     if isinstance(value, _VALUES):
         return
@@ -132,15 +132,15 @@ def _shared(value: ast.expr) -> Iterator[str]:
             yield value.id
     elif isinstance(value, ast.Attribute):
         if value.attr not in _PLAIN:
-            yield from ([ast.unparse(value)] if _is_held(value) else _shared(value.value))
+            yield from ([ast.unparse(value)] if _is_held(value) else shared(value.value))
     elif isinstance(value, ast.Subscript | ast.Starred):
-        yield from _shared(value.value)
+        yield from shared(value.value)
     elif isinstance(value, ast.Call):
         yield from _of_call(value)
     else:
         for one in ast.iter_child_nodes(value):
             if isinstance(one, ast.expr):
-                yield from _shared(one)
+                yield from shared(one)
 
 
 def _of_call(call: ast.Call) -> Iterator[str]:
@@ -150,10 +150,10 @@ def _of_call(call: ast.Call) -> Iterator[str]:
     if name in own and not any(one.arg in ("out", "inplace", None) for one in call.keywords):
         return
     if isinstance(function, ast.Attribute) and not _is_held(function):
-        yield from _shared(function.value)
+        yield from shared(function.value)
     if name not in _VIEWS or ast.unparse(function).startswith("torch."):
         for one in (*call.args, *(each.value for each in call.keywords)):
-            yield from _shared(one)
+            yield from shared(one)
 
 
 def _is_view(value: ast.expr | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -44,6 +45,7 @@ def grown(node: ast.stmt, place: Surroundings) -> Grown | None:
     found = {name: part for name, part in map(_added, walk(node.body)) if part is not None}
     if not found:
         return None
+    times = Counter(name for name, part in map(_added, walk(node.body)) if part is not None)
     loop, rounds = copy.deepcopy(node), _most(node, place, found)
     head: list[str] = []
     behind: list[str] = []
@@ -58,7 +60,8 @@ def grown(node: ast.stmt, place: Surroundings) -> Grown | None:
         if isinstance(loop, ast.While):
             loop.test = visitor.visit(loop.test)
         shape = f"*{name}.shape[:{dim}]"
-        shape += f", {rounds}" + (f", *{name}.shape[{dim + 1}:]" if dim >= 0 else "")
+        room = rounds if times[name] == 1 else f"{times[name]} * {rounds}"
+        shape += f", {room}" + (f", *{name}.shape[{dim + 1}:]" if dim >= 0 else "")
         head.append(f"{used} = {name}.shape[{dim}]")
         head.append(f"{name} = torch.cat([{name}, {name}.new_zeros(({shape}))], {dim})")
         head += visitor.checks
@@ -113,14 +116,14 @@ def _most(
     tests = node.test.values if both and isinstance(node.test, ast.BoolOp) else [node.test]
     steps = [ast.unparse(one) for one in node.body]
     for test in tests:
-        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Lt):
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Lt | ast.LtE):
             continue
-        name = ast.unparse(test.left)
+        name, more = ast.unparse(test.left), " + 1" * isinstance(test.ops[0], ast.LtE)
         counts = f"{name} += 1" in steps and isinstance(place.before.get(name), ast.Constant)
         if counts and all(one != name for one, _ in values(node.body)):
-            return f"max({ast.unparse(test.comparators[0])} - {name}, 0)"
+            return f"max({ast.unparse(test.comparators[0])}{more} - {name}, 0)"
         if any(name in _sizes(one, dim) for one, (_, dim) in found.items()):
-            return f"max({ast.unparse(test.comparators[0])} - {name}, 0)"
+            return f"max({ast.unparse(test.comparators[0])}{more} - {name}, 0)"
     return None
 
 

@@ -23,6 +23,7 @@ from pytest_graphbreak.repair.rewrite.doubles import HELPER, AsPython, types
 from pytest_graphbreak.repair.rewrite.growing import grown
 from pytest_graphbreak.repair.rewrite.kinds import asked, assumed, is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
+from pytest_graphbreak.repair.rewrite.lists import as_rows
 from pytest_graphbreak.repair.rewrite.normal import Loop, normal
 from pytest_graphbreak.repair.rewrite.read_back import AsFlags, as_tensors, flags, unclear
 from pytest_graphbreak.repair.rewrite.scope import (
@@ -60,6 +61,11 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     left = without_return(node, place)
     if left is not None:
         node, place = left.loop, replace(place, after=place.after | read(left.values))
+    rows = as_rows(node, place)
+    if rows is not None:
+        if left is not None:
+            raise UnfitError("it fills a list and returns")
+        node, place = rows.loop, rows.place
     longer = grown(node, place)
     if longer is not None:
         node, place = longer.loop, longer.place
@@ -85,6 +91,8 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     lines = [*copies, *helper, *_written(plan), *loop.behind(place)]
     if longer is not None:
         lines = [*longer.head, *lines, *longer.behind]
+    if rows is not None:
+        lines = [*rows.head, *lines, *rows.behind]
     return lines if left is None else [*lines, *left.lines(STOP, place, _types(plan, held))]
 
 

@@ -36,7 +36,8 @@ class Surroundings:
     that reads one of ``tensors`` has to become an op as well.
     ``earlier`` are the nodes of the function that may run before it.
     ``then`` is the ``return`` or the ``raise`` that follows it directly, and ``loop`` rewrites a
-    loop inside it that one of ``tensors`` ends. ``trained`` says that gradients go through it.
+    loop inside it that one of ``tensors`` ends. ``trained`` says that gradients go through it, and
+    ``later`` are the statements behind it.
     """
 
     text: Sequence[str]
@@ -50,6 +51,7 @@ class Surroundings:
     then: ast.Return | ast.Raise | None = None
     loop: Callable[[ast.stmt, Surroundings], list[str]] | None = None
     trained: bool = False
+    later: Sequence[ast.stmt] = ()
 
     def source(self, node: ast.stmt) -> list[str]:
         """Return the lines of a statement as they are written, without their indentation."""
@@ -185,6 +187,7 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
         several=_several(function, earlier),
         earlier=earlier,
         then=_end_after(node, function),
+        later=[one for one in outside if isinstance(one, ast.stmt) and one.lineno > last],
     )
 
 
