@@ -123,6 +123,9 @@ def test_a_list_is_read_behind_the_loop(name: str) -> None:
 
 READ = {
     "its end": "x = x * 0.5 + xs[-1] * 0.1\nxs.append(x)",
+    "what came before its end": "x = x * 0.5 + xs[-2] * 0.1\nxs.append(x)",
+    "what may not be there": "xs.append(x)\nif n > 1 and (xs[-1] - xs[-3]).abs().max() < 0.2:\n"
+    "    break\nx = x * 0.5",
     "its length": "x = x / (len(xs) + 1)\nxs.append(x)",
 }
 
@@ -130,7 +133,10 @@ READ = {
 @pytest.mark.parametrize("kind", ["while_loop", "trained_loop"])
 @pytest.mark.parametrize("name", sorted(READ))
 def test_a_list_is_read_in_the_loop(name: str, kind: str) -> None:
-    compare(source_of(READ[name], start="[x]"), kind)
+    start = "[x, x]" if "before" in name else "[x]"
+    if "may not" in name and kind == "trained_loop":
+        pytest.skip("torch.cond in a loop has no gradient (torch 2.13)")
+    compare(source_of(READ[name], start=start), kind)
 
 
 LEFT = {
@@ -168,6 +174,19 @@ def test_rows_of_other_shapes_raise() -> None:
         run = rewritten(source_of(f"x = x * 0.5\n{body}", start="[x]"))
         with pytest.raises(Exception, match=r"shape|dtype|subscript|dimension"), torch.no_grad():
             run(torch.ones(2, dtype=torch.float64), 0.1)
+
+
+def test_two_lists_are_read_in_one_statement() -> None:
+    body = "x = x / 2\nxs.append(x)\nys.append(x.sum())"
+    end = "torch.stack(xs, 1), torch.stack(ys), len(ys)"
+    compare(source_of(body, end, first="ys = []"), "while_loop")
+    compare(source_of(body, end, first="ys = []"), "trained_loop")
+
+
+def test_a_number_that_is_set_in_the_loop_is_no_tensor_that_changes() -> None:
+    body = "y = g(x)\nxs.append(y)\nt = 1.0\nt *= 0.5\nx = x * t"
+    source = source_of(body, first="g = lambda one: one.sin()")
+    compare(source, "while_loop")
 
 
 def test_what_is_read_twice_is_two_tensors() -> None:

@@ -17,10 +17,10 @@ from typing import Final
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, values, walk
 
 _CATS: Final = ("torch.cat", "torch.concat", "torch.concatenate")
-_LAST: Final = "torch.where({used} > 0, {used} - 1, -1 - {name}.shape[{dim}]).reshape(1)"
+_LAST: Final = "torch.where({used} >= {at}, {used} - {at}, -1 - {name}.shape[{dim}]).reshape(1)"
 """The place of what came last; outside of the tensor if nothing came yet, which is an IndexError.
 
-Python raises the same for ``ids[-1]``. For ``ids[-1:]`` it gives an empty tensor: another size.
+Python raises the same for ``ids[-1]``, and ``ids[-2]`` for one. For ``ids[-1:]`` it gives an empty tensor: another size.
 """
 
 
@@ -176,13 +176,14 @@ class _Filled(ast.NodeTransformer):
             return node
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         *first, last = map(ast.unparse, parts)
-        if last not in ("-1", "-1:") or any(one != ":" for one in first):
+        place = last.removesuffix(":") if last == "-1:" else last
+        if not (place[0] == "-" and place[1:].isdigit()) or any(one != ":" for one in first):
             raise UnfitError(self._why(node))
         if self._dim not in (len(first), -1):
             raise UnfitError(self._why(node))
         if self._dim == -1:
             self.checks.append(f"torch._check({self._name}.dim() == {len(first) + 1})")
-        index = _LAST.format(used=self._used, name=self._name, dim=self._dim)
+        index = _LAST.format(at=place[1:], used=self._used, name=self._name, dim=self._dim)
         kept = "" if last == "-1:" else f"[{':, ' * len(first)}0]"
         return ast.parse(f"{self._name}[{':, ' * len(first)}{index}]{kept}", mode="eval").body
 

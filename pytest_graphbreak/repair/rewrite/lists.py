@@ -163,8 +163,11 @@ def _refuse_shared(name: str, value: ast.expr, node: ast.stmt, place: Surroundin
 
 def _written(node: ast.stmt, place: Surroundings) -> set[str]:
     """Return the tensors that a loop changes in place."""
-    numbers = {one for one, before in place.before.items() if kind(before)}
-    return {*changed(getattr(node, "body", []))} - numbers
+    body: list[ast.stmt] = getattr(node, "body", [])
+    sets = [*place.before.items(), *values(body)]
+    numbers = {one for one, value in sets if kind(value)}
+    others = {one for one, value in values(body) if not kind(value)}
+    return {*changed(body)} - (numbers - others)
 
 
 def _is_fresh(name: str, body: Sequence[ast.stmt]) -> bool:
@@ -274,7 +277,7 @@ def _as_row(node: ast.expr, names: Sequence[str]) -> str | None:
                 *(one.value for one in node.keywords if one.arg in ("dim", "axis")),
             ]
             if not given or ast.unparse(given[0]) != name or len(given) > 2:
-                return None
+                continue
             dim = ast.unparse(given[1]) if len(given) == 2 else "0"
             if len(given) < len(node.args) + len(node.keywords) or not dim.lstrip("-").isdigit():
                 return None
@@ -309,7 +312,7 @@ def _read_rows(stmt: ast.stmt, names: Sequence[str], place: Surroundings) -> lis
         same = ast.unparse(ast.parse("".join(f"{one}\n" for one in lines).lstrip())) == wanted
     except SyntaxError:
         same = False
-    return lines if same or isinstance(stmt, ast.Return) else wanted.splitlines()
+    return lines if same else wanted.splitlines()
 
 
 class _Read(ast.NodeTransformer):
