@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.gain import Problem, SearchResult, Tried, better, cleaner
 from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.report import report
 from pytest_graphbreak.repair.trial import Trial
 from tests.repair.conftest import Shop
 
