@@ -16,8 +16,8 @@ import random
 import sys
 from typing import Any
 
+from benchmarks.survey.data import INDEPENDENT, RESULTS, read
 from benchmarks.survey.run import alone, warm
-from benchmarks.survey.table import INDEPENDENT, RESULTS, read
 
 
 class _Limits(logging.Handler):

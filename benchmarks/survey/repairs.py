@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.survey.data import DRAWN, REPAIRS, RESULTS, read
+from benchmarks.survey.kinds import drawn, kind, repaired_whole
 from benchmarks.survey.recorded import Recorded
 from benchmarks.survey.run import append, done
-from benchmarks.survey.table import DRAWN, REPAIRS, RESULTS, drawn, kind, read, repaired_whole
 from benchmarks.survey.unseen import compared
 from pytest_graphbreak.repair.gain import Problem, graphs
 from pytest_graphbreak.repair.search import Search

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.survey import table
+from benchmarks.survey import data, kinds, repaired, table
 from benchmarks.survey.run import append, done
 
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ def _result(name: str, **values: Any) -> dict[str, Any]:
 
 
 def test_the_page_is_what_the_data_says() -> None:
-    listed = json.loads(table.LISTED.read_text("utf-8"))
-    parts = (table.read(path) for path in (table.RESULTS, table.REPAIRS, table.DRAWN))
-    unsought = table.read(table.RECORDED)
+    listed = json.loads(data.LISTED.read_text("utf-8"))
+    parts = (data.read(path) for path in (data.RESULTS, data.REPAIRS, data.DRAWN))
+    unsought = data.read(data.RECORDED)
     assert table.PAGE.read_text("utf-8") == table.page(*parts, listed, unsought), (
         "renew it: python -m benchmarks.survey.table"
     )
 
 
 def test_the_data_has_a_line_for_each_class_sorted() -> None:
-    results = table.read(table.RESULTS)
-    assert table.written(table.merged(results)) == table.RESULTS.read_text("utf-8")
+    results = data.read(data.RESULTS)
+    assert data.written(data.merged(results)) == data.RESULTS.read_text("utf-8")
 
 
 def test_of_two_results_the_one_that_ran_stays() -> None:
     lost = {**_result("A"), "status": "stopped"}
     ran, later = _result("A", graphs=1), _result("A", graphs=2)
-    assert table.merged([ran, lost]) == [ran]
-    assert table.merged([lost, ran]) == [ran]
-    assert table.merged([ran, later]) == [later]
+    assert data.merged([ran, lost]) == [ran]
+    assert data.merged([lost, ran]) == [ran]
+    assert data.merged([ran, later]) == [later]
 
 
 def test_what_a_killed_run_left_is_read_without_its_last_line(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_repairs_are_counted_by_the_kind_that_promises_least(
         {"model": "A", **fixed, "breaks": [1, 1], "unseen": {}},
         {"model": "A", **fixed, "assume": True, "unseen": {**seen, "differs": []}},
     ]
-    monkeypatch.setattr(table, "_DRAW", (3, 27))
+    monkeypatch.setattr(repaired, "_DRAW", (3, 27))
     text = table.page([_result("A")], repairs, drawn, {"base": 4, "head": 0})
     for line in (
         "| constants of a deployment (`fix --assume`) | 1 | 1 | 0 |",
@@ -155,8 +155,8 @@ def test_a_class_that_was_searched_again_counts_once_by_its_last_repair() -> Non
     old = {**each, "unseen": {**seen, "graphs": 5, "again": {"batch": 10}}, "unpatched": seen}
     new = {**each, "kept": ["attended to under a mask"], "unseen": seen, "unpatched": seen}
     other = {**old, "model": "B"}
-    assert table._latest([new], [old], [other]) == [other, new]
-    assert table.kind(new) == "program"
-    text = table._searched([new, {**each, "model": "C"}])
+    assert repaired.latest([new], [old], [other]) == [other, new]
+    assert kinds.kind(new) == "program"
+    text = repaired._searched([new, {**each, "model": "C"}])
     assert text.startswith("1 classes were searched again")
     assert "**1 of them compile nothing after the second input of a kind, 1 with one graph" in text
