@@ -44,7 +44,7 @@ def _measured(order: Answer) -> Answer:
     import torch
 
     from pytest_graphbreak import observe
-    from pytest_graphbreak.repair import capture, steady
+    from pytest_graphbreak.repair import capture, holdings, steady
 
     recorder = capture.Capture(allow_breaks=order["allow_breaks"])
     answer: Answer = {}
@@ -61,14 +61,14 @@ def _measured(order: Answer) -> Answer:
         ended: Answer = {"error": None}
         seen = None
         try:
-            with observe() as seen:
+            with observe() as seen, holdings.logged() as lines:
                 with _kept(ended):
                     yield
                 steady.wait(pending=False)
         finally:
             if seen is not None:
                 answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
-        answer["said"] = [start, _written()]
+        answer.update(said=[start, _written()], logged=lines)
         answer.update(ended, **_recorded(order, recorder))
         if ended["error"] is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
@@ -159,9 +159,13 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     """Keep the outputs as the reference, or compare them with the existing one."""
     import torch
 
-    from pytest_graphbreak.repair import capture, sizes
+    from pytest_graphbreak.repair import capture, holdings, sizes
 
+    source = Path(order["path"]).read_text("utf-8", "replace")
+    space = holdings.around(one.original for one in recorder.entries)
+    space |= vars(sys.modules["__main__"])
     own = {"calls": recorder.calls(), "state": recorder.state()}
+    own["held"] = holdings.held(space, source) if not order["test"] else []
     reference = order.get("reference")
     # For inputs that the program never used, the reference is the uncompiled program.
     wanted = torch.load(reference, weights_only=False) if reference is not None else None
@@ -177,6 +181,7 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
         torch.save(own, order["keep"])
         return found
     found["mismatch"], found["compared"] = _mismatch(wanted, own, bool(order.get("own_errors")))
+    found["held"] = holdings.difference(wanted["held"], own["held"])
     if order.get("renew") and (found["mismatch"] or "").startswith(OTHERS):
         torch.save(own | {"errors": {}}, order["keep"])
     sides = zip(wanted["variants"], own["variants"], strict=False)

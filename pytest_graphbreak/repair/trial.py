@@ -44,7 +44,9 @@ class Trial:
     fullgraph: bool = False
     entries: int = 0
     lines: Sequence[str] = ()
-    """The lines that the program printed while measured; pytest keeps those of a test."""
+    """The lines that the program printed or logged while measured; pytest keeps those of a test."""
+    held: str | None = None
+    """What the program holds at its end that the original does not, or the other way round."""
     varies: Sequence[dict[str, Any]] = ()
     """The sizes that vary from call to call (``sizes.varying_sizes``)."""
     varied: int = 0
@@ -99,7 +101,7 @@ class Trial:
 
 
 def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
-    """Return how the printed lines differ, or None if they agree.
+    """Return how the printed lines, or what is held at the end, differ; None if they agree.
 
     Their order and the numbers in them are ignored, but not whether a number is rounded. A patch
     that says which line it drops may drop lines, and no patch may add any.
@@ -111,7 +113,7 @@ def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
         return f"it prints what the original does not: {next(iter(after - before))[:60]!r}"
     if before - after and not drops:
         return f"it no longer prints {next(iter(before - after))[:60]!r}"
-    return None
+    return trial.held if not drops else None
 
 
 def _shape(number: re.Match[str]) -> str:
@@ -127,7 +129,7 @@ _SAID: Final = (
     *("error", "stack", "mismatch", "compared", "raising", "endless"),
     *("seconds", "warm", "trained"),
     *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
-    *("other_sizes", "roots"),
+    *("other_sizes", "roots", "held"),
 )
 """The keys that an answer and a trial have in common."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
@@ -251,7 +253,7 @@ class Bench:
             return {"error": f"the process ended with {ended.code}: {last[:200]}"}, said
         start, end = ended.answer.get("said") or (0, 0)
         printed = self._runner.out.read_bytes()[start:end]
-        lines = printed.decode(errors="replace").splitlines()
+        lines = [*printed.decode(errors="replace").splitlines(), *ended.answer.get("logged", ())]
         return ended.answer | {"lines": lines}, said
 
 

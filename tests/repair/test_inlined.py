@@ -74,3 +74,57 @@ def test_a_compiled_module_in_a_compiled_function_is_inlined_too(
     out = search(target, shared, keep_side_effects=True)
     assert out.first.roots == ["Net.forward", "Part.forward"]
     assert not [patch.title for patch in out.kept if patch.moves]
+
+
+TWICE = """\
+import logging
+import torch
+
+seen = []
+log = logging.getLogger("a")
+
+
+class Counts:
+    def __init__(self):
+        self.total = 0
+
+
+counts = Counts()
+
+
+@torch.compile(backend="eager")
+def part(x):
+    y = x * 2
+    WRITES
+    return y.sin()
+
+
+@torch.compile(backend="eager")
+def whole(x):
+    return PART(x + 1).cos()
+
+
+for n in range(2):
+    part(torch.full((3,), n / 8))
+    whole(torch.full((3,), n / 4))
+"""
+NOTED = (
+    "seen.append(y.sum().item())",
+    "log.warning('%s', y.sum().item())",
+    "print(y.sum().item())",
+)
+
+
+@pytest.mark.parametrize("writes", NOTED)
+@pytest.mark.parametrize("call", ["part", "(part if x.dim() else torch.sin)"])
+def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
+    writes: str, call: str, tmp_path: Path, shared: Bench
+) -> None:
+    """A list that the program keeps, and what it logs, are compared at the end of a run."""
+    target = Target(tmp_path / "c.py")
+    target.path.write_text(TWICE.replace("WRITES", writes).replace("PART", call))
+    out = search(target, shared, keep_side_effects=True)
+    assert out.first.record.breaks
+    assert out.first.roots == ["part", "whole"]
+    assert out.last.same
+    assert not [patch.title for patch in out.kept if patch.moves]

@@ -16,6 +16,7 @@ from tests.repair.test_fix import NEWER, search
 LEFT: Final = {
     "times its parts": "start = time.perf_counter()",
     "an early exit": "if (y - x).abs().max() < 1e-3:",
+    "logs norms": 'logger.info("norm of the update: %.4f", y.norm().item())',
 }
 """The first place that stays, and is named."""
 SAMPLE: Final = (

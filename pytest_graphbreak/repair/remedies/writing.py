@@ -50,7 +50,7 @@ def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[Sou
 
     if block and where.code.startswith("if "):
         return
-    source = trial.source(where)
+    source = _alone(where, trial)
     if source and (found := definition(source, where, block=block)):
         function, text = found
         kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
@@ -64,11 +64,19 @@ def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to note a value in a list or dictionary of an object after the graph has run."""
     from pytest_graphbreak.repair.rewrite.held import definition
 
-    source = trial.source(where) if is_compiled(where, trial) else ""
+    source = _alone(where, trial) if is_compiled(where, trial) else ""
     if source and (found := definition(source, where)):
         function, text = found
         edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
         yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
+
+
+def _alone(where: Frame, trial: Trial) -> str:
+    """Return the file of a place, or "" if its function is called by others that are compiled."""
+    from pytest_graphbreak.repair.rewrite.outside import inlined
+
+    source = trial.source(where)
+    return "" if source and inlined(source, where.function) else source
 
 
 def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:

@@ -36,6 +36,18 @@ def compiled(module: ast.Module) -> list[Function]:
         free -= bad
 
 
+def inlined(source: str, name: str) -> bool:
+    """Return whether another function that may be compiled calls the one of a qualified name."""
+    own = name.rpartition(".")[2]
+    texts = (own, f"self.{own}") if "." in name else (own,)
+    return any(
+        isinstance(part, ast.Call) and ast.unparse(part.func) in texts
+        for one in compiled(ast.parse(source))
+        if one.name != own
+        for part in ast.walk(one)
+    )
+
+
 def _outermost(body: list[ast.stmt]) -> Iterator[Function]:
     """Yield the functions of a module and the methods of its classes."""
     for one in body:
