@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
-from pytest_graphbreak.repair.rewrite.later import definition
+from pytest_graphbreak.repair.rewrite.later import definition, together
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
 HEAD = """\
@@ -156,3 +156,45 @@ def test_what_an_object_holds_is_passed_as_it_is_then(line: str) -> None:
 def test_what_is_read_too_late_stays(line: str) -> None:
     where = Frame("a.py", "Net.forward", 0, line.partition("\n")[0])
     assert definition(OBJECTS.replace("LINE", line), where) is None
+
+
+SEVERAL = """\
+import collections
+
+stats, bar = collections.defaultdict(list), Bar()
+
+
+def f(x):
+    y = x * 2
+    stats["sum"].append(y.sum().item())
+    bar.update(1)
+    if x.shape[0] > 2:
+        stats["n"].append(x.shape[0])
+    bar.write("all")
+    y = OTHER
+    return y
+
+
+def g(x):
+    stats["g"].append(x.max().item())
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "code", "moved"),
+    [
+        ("y + 1", 'stats["sum"].append(y.sum().item())', 2),
+        ("y + 1", "bar.update(1)", 2),
+        ("y + 1", 'stats["g"].append(x.max().item())', 1),
+        ("y + len(stats)", 'stats["sum"].append(y.sum().item())', 0),
+        ("y.add(bar.n)", "bar.update(1)", 0),
+    ],
+)
+def test_lines_that_write_to_one_object_move_together(other: str, code: str, moved: int) -> None:
+    source = SEVERAL.replace("OTHER", other)
+    where = Frame("a.py", "g" if "max" in code else "f", 0, code)
+    places = together(source, where)
+    found = [definition(source, one) for one in places]
+    assert len(places) == max(moved, 1 + ("max" not in code))
+    assert all(found) is bool(moved)

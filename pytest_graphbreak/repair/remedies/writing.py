@@ -8,7 +8,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.pure import LEVELS
 from pytest_graphbreak.repair.remedies.breaks import inside, is_compiled
 from pytest_graphbreak.repair.remedies.programs import GIVEN
@@ -17,6 +17,7 @@ from pytest_graphbreak.repair.trial import Trial
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something; such a line must not be dropped."""
 _CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
+_WHAT: Final = ("the line is", "the line and others of its object are")
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
@@ -46,18 +47,27 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[SourcePatch]:
     """Propose to write a line, or all of the ``if`` around it, after the graph has run."""
-    from pytest_graphbreak.repair.rewrite.later import definition
+    from pytest_graphbreak.repair.rewrite.later import definition, together
 
     if block and where.code.startswith("if "):
         return
     source = _alone(where, trial)
-    if source and (found := definition(source, where, block=block)):
-        function, text = found
-        kind, what = ("later_block", "the `if` around the line") if block else ("later", "the line")
-        writes = (Preamble(text), _reordered(function), Rewrite(kind, where))
-        edits = (GIVEN, *writes) if "_is_number" in text else writes
-        moves = f"{_LATER}; its clock is read then" if _CLOCK.search(text) else _LATER
-        yield SourcePatch(f"{what} is written after the graph", edits, moves=moves)
+    if not source:
+        return
+    places = [where] if block else together(source, where)
+    found = [definition(source, one, block=block) for one in places]
+    edits: list[Edit] = []
+    for one, defined in zip(places, found, strict=True):
+        if defined is None:
+            return
+        function, text = defined
+        rewrite = Rewrite("later_block" if block else "later", one)
+        edits += [Preamble(text), _reordered(function), rewrite]
+    texts = "".join(text for _, text in filter(None, found))
+    given = [GIVEN] if "_is_number" in texts or "_graphbreak_held" in texts else []
+    what = "the `if` around the line is" if block else _WHAT[len(places) > 1]
+    moves = f"{_LATER}; its clock is read then" if _CLOCK.search(texts) else _LATER
+    yield SourcePatch(f"{what} written after the graph", (*given, *edits), moves=moves)
 
 
 def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:

@@ -14,6 +14,8 @@ import textwrap
 import zlib
 from typing import Final
 
+from msgspec import structs
+
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import LEVELS, METHODS, computes
 from pytest_graphbreak.repair.rewrite.conditions import draws, draws_in_python
@@ -29,7 +31,7 @@ from pytest_graphbreak.repair.rewrite.scope import (
     values,
     walk,
 )
-from pytest_graphbreak.repair.source import FUNCTIONS
+from pytest_graphbreak.repair.source import FUNCTIONS, functions
 
 
 def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -89,7 +91,7 @@ def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | No
     """Split a statement into the part that only writes and the rest. Raises ``UnfitError``."""
     module, local = ast.parse("".join(place.text)), set(place.before)
     if not isinstance(node, ast.If):
-        if not _writes(node, local, module):
+        if not _writes(node, local, module, several=True):
             raise UnfitError("it does more than write")
         return node, None
 
@@ -114,10 +116,11 @@ def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | No
     return writes, rest
 
 
-def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
+def _writes(node: ast.stmt, local: set[str], module: ast.Module, *, several: bool = False) -> bool:
     """Return whether a statement only writes: output, or to an object that nothing else reads.
 
-    Only code of functions counts as a reader.
+    Only code of functions counts as a reader. With ``several``, other statements of functions may
+    write to it as well; those of one function have to be moved with this one (``together``).
     """
     if isinstance(node, ast.If):
         return all(_writes(one, local, module) for one in (*node.body, *node.orelse))
@@ -126,18 +129,51 @@ def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
     function = node.value.func
     if ast.unparse(function) in ("print", "warnings.warn"):
         return True
-    if not isinstance(function, ast.Attribute) or function.attr in LEVELS:
+    if not isinstance(function, ast.Attribute) or _logs(node):
         return isinstance(function, ast.Attribute)
-    root: ast.expr = function
-    while isinstance(root, ast.Attribute | ast.Subscript):
-        root = root.value
-    name = root.id if isinstance(root, ast.Name) else ""
+    name = _object(node)
     made = [one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)]
     inside = {
         part for one in ast.walk(module) if isinstance(one, FUNCTIONS) for part in ast.walk(one)
     }
     uses = sum(isinstance(one, ast.Name) and one.id == name for one in inside)
-    return name in bound(made) and name not in local and uses == 1
+    written = sum(_object(one) == name for one in inside)
+    alone = uses == 1 or (several and uses == written)
+    return name in bound(made) and name not in local and alone
+
+
+def _object(node: ast.AST) -> str:
+    """Return ``stats`` of the statement ``stats["loss"].append(1)``, or an empty text."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return ""
+    root = node.value.func
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    return root.id if isinstance(root, ast.Name) and root is not node.value.func else ""
+
+
+def together(source: str, where: Frame) -> list[Frame]:
+    """Return the place and those in its function that write to the same object of the module.
+
+    Their order has to stay.
+    """
+    module = ast.parse(source)
+    made = bound([one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)])
+    for node, place in statements(source, where, (ast.Expr,)):
+        if (name := _object(node)) in made and name not in place.before:
+            inside = [part for one in functions(module, where.function) for part in walk(one.body)]
+            others = [one for one in inside if isinstance(one, ast.Expr) and _object(one) == name]
+            codes = [place.text[one.lineno - 1].strip() for one in others]
+            if len(codes) > 1 and not _logs(node):
+                return [structs.replace(where, code=one) for one in dict.fromkeys(codes)]
+    return [where]
+
+
+def _logs(node: ast.stmt) -> bool:
+    """Return whether a statement calls a method of a logger, which keeps nothing."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    function = call.func if isinstance(call, ast.Call) else None
+    return isinstance(function, ast.Attribute) and function.attr in LEVELS
 
 
 def _prepares(node: ast.stmt, place: Surroundings) -> bool:
