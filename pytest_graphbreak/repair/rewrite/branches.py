@@ -8,7 +8,7 @@ gradients: it is used for sides that only compute, and the rest is checked durin
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -43,6 +43,8 @@ _LEAVES: Final = (
 
 def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
     """Rewrite ``if t: x = a``, with or without ``else: x = b``, as ``x = torch.where(t, a, b)``."""
+    if (lines := _where_given(node, place, to_where)) is not None:
+        return lines
     if isinstance(node, ast.If):
         node = _with_else(node, place)
     test, target, one, other = _choice(node)
@@ -65,6 +67,25 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
         "torch._check(not (_one.requires_grad or _other.requires_grad))",
         f"{target}.copy_({chosen})" if in_place else f"{head}{chosen}",
     ]
+
+
+def _where_given(
+    node: ast.stmt, place: Surroundings, make: Callable[[ast.stmt, Surroundings], list[str]]
+) -> list[str] | None:
+    """Rewrite ``if x is not None and t:`` as ``if x is not None:`` with the op for ``t`` in it.
+
+    Returns None for another test.
+    """
+    both = node.test if isinstance(node, ast.If) and not node.orelse else None
+    if not isinstance(node, ast.If) or not isinstance(both, ast.BoolOp):
+        return None
+    first, *rest = both.values
+    asked = isinstance(first, ast.Compare) and ast.unparse(first).endswith(" is not None")
+    if not asked or not isinstance(both.op, ast.And):
+        return None
+    test = rest[0] if len(rest) == 1 else ast.BoolOp(both.op, rest)
+    inner = ast.copy_location(ast.If(test, node.body, []), node)
+    return [f"if {ast.unparse(first)}:", *(f"    {one}" for one in make(inner, place))]
 
 
 def _choice(node: ast.stmt) -> tuple[ast.expr, str, ast.expr, ast.expr]:
@@ -134,6 +155,8 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     """Rewrite an ``if t:`` whose blocks bind names, or both return, as ``torch.cond``."""
     if not isinstance(node, ast.If):
         raise UnfitError("it is no `if`")
+    if (lines := _where_given(node, place, to_cond)) is not None:
+        return lines
     node = _with_else(node, place)
     last = [one[-1] if one else None for one in (node.body, node.orelse)]
     if all(isinstance(one, ast.Return) and one.value is not None for one in last):
@@ -155,7 +178,7 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     needed = read(both) | set(out)
     given = [name for name in names if name in place.before and name in needed]
     pack = f"({', '.join(out)},)"
-    lines: list[str] = []
+    lines = []
     for name, side in (("true", node.body), ("false", node.orelse)):
         result = ", ".join(
             f"[_one.clone() for _one in {one}]" if one in lists else own(one, side) for one in out
