@@ -57,9 +57,9 @@ PROGRAMS = {
     "return torch.stack([z.double().sum(), torch.rand(()).double()])",
     "of shapes": "if x.sum() > 0:\n    z = x.double().sum()\nelse:\n    z = x.double()\n"
     "return z + y",
-    "of what may be None": "w = [None, y][flag]\nif w is not None and w.sum() > 0:\n"
+    "of what may be None": "w = (flag or None) and y\nif w is not None and w.sum() > 0:\n"
     "    x = x * w\nreturn x + 0",
-    "of what may be None, that returns": "w = [None, y][flag]\n"
+    "of what may be None, that returns": "w = (flag or None) and y\n"
     "if w is not None and w.sum() > 0 and x.sum() > 0:\n    return x * w\nreturn x + 0",
     "as an expression": "z = x * 2 if x.sum() > 0 else y + 1\nreturn z",
     "of blocks": "if x.sum() > 0:\n    z = x * 2\n    w = z + y\nelse:\n    w = y - 1\nreturn w",
