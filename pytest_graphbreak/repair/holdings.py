@@ -50,7 +50,8 @@ def held(space: Mapping[str, Any], source: str) -> Held:
     values = _Values(floats=not imports & _CLOCKS)
     for name in sorted(space):
         if not name.startswith(("_graphbreak", "__")):
-            values.add(name, space[name], 0)
+            with suppress(Exception):  # of a tensor without values, or a class of the program
+                values.add(name, space[name], 0)
     return values.found
 
 
