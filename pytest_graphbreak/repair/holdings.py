@@ -32,7 +32,8 @@ Held = list[tuple[str, float | None]]
 def held(space: Mapping[str, Any], source: str) -> Held:
     """Return what the global variables of a program hold; nothing of one with its own backend.
 
-    A backend may count graphs, which are fewer with a patch.
+    A backend may count graphs, which are fewer with a patch. A variable that is a number itself is
+    noted if a function sets it: others may be the number of a process.
     """
     try:
         module = ast.parse(source)
@@ -47,9 +48,12 @@ def held(space: Mapping[str, Any], source: str) -> Held:
         for one in ast.walk(module)
         if isinstance(one, ast.Import | ast.ImportFrom)
     }
+    outer = [one.names for one in ast.walk(module) if isinstance(one, ast.Global)]
+    set_inside = {name for names in outer for name in names}
     values = _Values(floats=not imports & _CLOCKS)
     for name in sorted(space):
-        if not name.startswith(("_graphbreak", "__")):
+        plain = isinstance(space[name], int | float) and name not in set_inside
+        if not plain and not name.startswith(("_graphbreak", "__")):
             with suppress(Exception):  # of a tensor without values, or a class of the program
                 values.add(name, space[name], 0)
     return values.found

@@ -23,7 +23,8 @@ SPACE = {
     "recent": deque([1, 2], maxlen=2),
     "seen": {"a", "b"},
     "name": "a text",
-    "at": 1 << 40,
+    "pid": 3,
+    "at": [1 << 40],
     "meta": torch.ones((), device="meta"),
     "odd": Odd(a=1),
     "torch": torch,
@@ -38,6 +39,7 @@ def test_numbers_and_lengths_are_noted() -> None:
         "losses": 2,
         "losses[0]": 1.0,
         "losses[1]": 2.0,
+        "at": 1,
         "seen": 2,
         "recent": 2,
         "recent[0]": 1,
@@ -46,6 +48,10 @@ def test_numbers_and_lengths_are_noted() -> None:
         "stats['n']": 3,
         "stats['last']": 2.0,
     }
+
+
+def test_a_number_is_noted_if_a_function_sets_it() -> None:
+    assert dict(held({"n": 3, "m": 4}, "def f():\n    global n\n")) == {"n": 3}
 
 
 def test_times_and_counts_of_graphs_are_left_out() -> None:
