@@ -161,11 +161,14 @@ def test_what_is_read_too_late_stays(line: str) -> None:
 SEVERAL = """\
 import collections
 
-stats, bar = collections.defaultdict(list), Bar()
+stats, bar = collections.defaultdict(list), tqdm(range(3))
+optimizer = torch.optim.SGD(parameters)
 
 
 def f(x):
     y = x * 2
+    optimizer.zero_grad()
+    optimizer.step()
     stats["sum"].append(y.sum().item())
     bar.update(1)
     if x.shape[0] > 2:
@@ -187,6 +190,7 @@ def g(x):
         ("y + 1", 'stats["sum"].append(y.sum().item())', 2),
         ("y + 1", "bar.update(1)", 2),
         ("y + 1", 'stats["g"].append(x.max().item())', 1),
+        ("y + 1", "optimizer.step()", 0),
         ("y + len(stats)", 'stats["sum"].append(y.sum().item())', 0),
         ("y.add(bar.n)", "bar.update(1)", 0),
     ],

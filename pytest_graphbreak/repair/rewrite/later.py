@@ -31,6 +31,7 @@ from pytest_graphbreak.repair.rewrite.scope import (
     values,
     walk,
 )
+from pytest_graphbreak.repair.rewrite.writes import NOTES
 from pytest_graphbreak.repair.source import FUNCTIONS, functions
 
 
@@ -137,9 +138,29 @@ def _writes(node: ast.stmt, local: set[str], module: ast.Module, *, several: boo
         part for one in ast.walk(module) if isinstance(one, FUNCTIONS) for part in ast.walk(one)
     }
     uses = sum(isinstance(one, ast.Name) and one.id == name for one in inside)
-    written = sum(_object(one) == name for one in inside)
+    written = sum(_object(one) == name and _notes(one, module) for one in inside)
     alone = uses == 1 or (several and uses == written)
     return name in bound(made) and name not in local and alone
+
+
+def _notes(node: ast.AST, module: ast.Module) -> bool:
+    """Return whether a statement notes or shows something; ``optimizer.step()`` does more."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    function = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(function, ast.Attribute):
+        return False
+    ours = {one.name for one in module.body if isinstance(one, ast.ClassDef)}
+    made = [value for name, value in values(module.body) if name == _object(node)]
+    makers = {ast.unparse(one.func) for one in made if isinstance(one, ast.Call)}
+    return function.attr in _SHOWS or bool(makers & ours)
+
+
+_SHOWS: Final = (
+    NOTES
+    | {"add", "add_scalar", "appendleft", "insert", "log", "update"}
+    | {*("set_description", "set_postfix", "write", "writelines", "writerow", "writerows")}
+)
+"""Methods that note or show what they are given."""
 
 
 def _object(node: ast.AST) -> str:
