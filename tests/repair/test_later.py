@@ -202,3 +202,14 @@ def test_lines_that_write_to_one_object_move_together(other: str, code: str, mov
     found = [definition(source, one) for one in places]
     assert len(places) == max(moved, 1 + ("max" not in code))
     assert all(found) is bool(moved)
+
+
+def test_what_the_line_itself_changes_is_read_where_it_is_written() -> None:
+    line = "if stopper(y.sum().item()):"
+    source = f"stopper = Stopper()\n\n\ndef f(y):\n    {line}\n        print(stopper.best)\n"
+    body = f"{source}    return y\n\n\nclass Stopper:\n    def __call__(self, n):\n"
+    found = definition(f"{body}        self.best = n\n", Frame("a.py", "f", 0, line))
+    assert found is not None
+    assert "(y):\n    if stopper(y.sum().item()):\n        print(stopper.best)" in found[1]
+    other = f"{body}        self.best = n\n\n\ndef g(x):\n    return x + stopper.best\n"
+    assert definition(other, Frame("a.py", "f", 0, line)) is None

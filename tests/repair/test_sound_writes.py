@@ -50,6 +50,10 @@ class Meter:
     def average(self, n=2):
         return self.total / n
 
+    def __call__(self, n):
+        self.total += n
+        return self.total > 3
+
 
 meter = Meter()
 
@@ -58,6 +62,7 @@ def bump():
     global steps
     steps += 1
     meter.total += 1
+    return steps
 
 
 """
@@ -94,6 +99,11 @@ LATER = {
     "counts": "global steps\nprint(steps, x.sum().item())\nsteps += 1\nreturn x * 2",
     "binds it again": "y = x * 2\nprint(y.sum().item())\ny = y + 1\nreturn y",
     "returns it to be changed": "y = x * 2\nprint(y.sum().item())\nreturn y",
+    "prints what the line itself changes": "if meter(x.sum().item()):\n    print(meter.total)\n"
+    "return x * 2",
+    "prints what the line and others change": "meter.total += 1\n"
+    "if meter(x.sum().item()):\n    print(meter.total)\nreturn x * 2",
+    "prints what a function changes": "if x.sum() > bump():\n    print(meter.total)\nreturn x * 2",
     "collects what is returned": "losses.append(x.sum().item())\nreturn x * len(losses)",
 }
 HOLDS = {

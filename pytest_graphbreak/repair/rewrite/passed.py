@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -94,6 +95,8 @@ class _Finder:
         self._module = {*_defined(module), *bound(module.body)}
         self._set = bound(module.body)
         self._changes = _Changes.of(module)
+        self._called = _called(node) & {*self._set, *_functions(module)}
+        self._elsewhere = _used_elsewhere(module, node)
 
     def statement(self, node: ast.stmt, *, certain: bool) -> None:
         """Find what a statement reads."""
@@ -140,6 +143,10 @@ class _Finder:
                 self.found.add(node)
                 return
             varies = not given and root.id in self._set and self._changes.may(node)
+            if varies and self._called and not isinstance(node, ast.Call):
+                if root.id in self._elsewhere or root.id not in self._called:
+                    raise UnfitError(f"{ast.unparse(node)[:60]} may change in the line itself")
+                return
             if varies and (self._fits(node, certain) or self._is_global(node)):
                 self.found.add(node)
                 return
@@ -217,6 +224,26 @@ def _root(node: ast.expr) -> ast.Name | None:
         else:
             return None
     return node
+
+
+def _called(node: ast.AST) -> set[str]:
+    """Return the names that are called in a statement."""
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {one.id for one in calls if isinstance(one, ast.Name)}
+
+
+def _functions(module: ast.Module) -> set[str]:
+    return {one.name for one in module.body if isinstance(one, FUNCTIONS)}
+
+
+def _used_elsewhere(module: ast.Module, node: ast.AST) -> set[str]:
+    """Return the names that functions use more often than a statement does."""
+    inside = [part for one in module.body if isinstance(one, DEFINITIONS) for part in ast.walk(one)]
+    every, own = (
+        Counter(one.id for one in parts if isinstance(one, ast.Name))
+        for parts in (inside, ast.walk(node))
+    )
+    return {name for name, count in every.items() if count > own[name]}
 
 
 def _of_tensor(node: ast.expr) -> bool:
