@@ -72,6 +72,44 @@ def test_a_number_is_computed_as_python_does(
         assert [*map(bits, found[:2]), found[2]] == [*map(bits, wanted[:2]), wanted[2]]
 
 
+ZERO = {
+    "a constant over a counter": "y = y + x * (1 / n)\n        n += 1",
+    "counters": "y = y + x * (n / (3 - n))\n        n += 1",
+    "a remainder": "y = y + x * (7 % n)\n        n += 1",
+    "where there is none": "w = 1 / n if n > 0 else n * 2.0\n        y = y + x * w\n        n += 1",
+    "a float": "t = max(0.3 - n * 0.3, 0.0)\n        y = y + x * (1 / t)\n        n += 1",
+    "after it is counted": "n += 1\n        y = y + x * (1 / n)",
+    "one more": "y = y + x * (1 / (n + 1))\n        n += 1",
+}
+
+
+@pytest.mark.parametrize("name", sorted(ZERO))
+def test_a_number_over_zero_raises(name: str) -> None:
+    source = SOURCE.replace("        n += 1\n        {body}", "        {body}").format(
+        body=ZERO[name]
+    )
+    plain, run = loaded(source)["f"], run_of(source)
+
+    def outcome(function: Any, start: float) -> list[Any]:
+        try:
+            with torch.no_grad():
+                x, y, n = function(torch.full((3,), start), 7, 0.1)
+        except (ZeroDivisionError, IndexError):
+            return ["raises"]
+        return [bits(x), bits(y), n]
+
+    for start in (0.1, 3.0, 9.0):
+        assert outcome(run, start) == outcome(plain, start)
+
+
+def test_a_divisor_that_is_not_zero_is_not_checked() -> None:
+    for body, checked in (("1 / (n + 1)", False), ("1 / n", True), ("n / (n - 9)", True)):
+        source = SOURCE.format(body=f"y = y + x * ({body})")
+        changed = apply(source, "while_loop", Frame("a.py", "f", 0, LINE))
+        assert changed is not None
+        assert ("== 0" in changed) is checked
+
+
 COUNTED = """\
 def f(x, limit, start=0):
     for i in range({given}):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import torch
 import torch._dynamo.config
+import torch._dynamo.exc
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
-from tests.repair.test_sound import bits, loaded
+from tests.examples import examples
+from tests.repair.test_sound import VALUES, bits, loaded
 
 LINE = "while x.abs().max() > limit and n < 6:"
 SOURCE = """\
@@ -137,6 +142,39 @@ def test_a_list_is_read_in_the_loop(name: str, kind: str) -> None:
     if "may not" in name and kind == "trained_loop":
         pytest.skip("torch.cond in a loop has no gradient (torch 2.13)")
     compare(source_of(READ[name], start=start), kind)
+
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64)
+WITH_ENDS = BODIES | {"its end": READ["what may not be there"], "its length": READ["its length"]}
+
+
+@pytest.mark.parametrize("name", sorted(WITH_ENDS))
+def test_a_list_is_what_it_is_for_any_input(name: str) -> None:
+    """With NaN, infinities, no round, a break in the first, nothing in it: equal, or it raises."""
+    source = source_of(WITH_ENDS[name], "x, torch.stack(xs), xs[-1], len(xs), n")
+    plain, run = loaded(source)["f"], rewritten(source)
+
+    @examples(8)
+    @example([], torch.float32, 0.1)
+    @example([1.0], torch.float32, 9.0)
+    @example([1.0, 0.0], torch.float32, 0.1)
+    @given(
+        st.lists(VALUES, min_size=0, max_size=3),
+        st.sampled_from(DTYPES),
+        st.sampled_from([0.1, -1.0, 9.0]),
+    )
+    def check(values: list[float], dtype: torch.dtype, limit: float) -> None:
+        finite = [0.0 if one != one or abs(one) > 9 else one for one in values]
+        x = torch.tensor(finite if dtype is torch.int64 else values, dtype=dtype)
+        with torch.no_grad():
+            wanted = outcome(plain, x, torch.tensor(limit))
+            found: list[Any] = ["left"]
+            with suppress(AssertionError, TypeError, torch._dynamo.exc.TorchDynamoException):
+                found = outcome(run, x, torch.tensor(limit))
+        assert found == wanted or found in (["raises"], ["left"])
+        assert found == wanted or dtype is torch.int64 or not values or wanted == ["raises"]
+
+    check()
 
 
 LEFT = {

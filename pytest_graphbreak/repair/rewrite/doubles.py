@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.kinds import kind
@@ -21,6 +22,11 @@ HELPER: Final = (
     "    return value if wide or not isinstance(value, torch.Tensor) else value.item()",
 )
 _SIMPLE: Final = (ast.Name, ast.Attribute)
+_DIVIDES: Final = (ast.Div, ast.FloorDiv, ast.Mod)
+_DIVISOR: Final = (
+    "torch.as_tensor({0}).reshape(1)[(torch.as_tensor({0}) == 0).long().reshape(1)][0]"
+)
+"""A number, or an IndexError for zero: by that Python's numbers do not divide."""
 _ORDERS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
 
@@ -38,12 +44,40 @@ def types(
     return found
 
 
+def counters(
+    body: Sequence[ast.stmt], before: Mapping[str, ast.expr | None], kinds: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the integers that begin as a constant of zero or more and only get larger."""
+    steps: dict[str, list[ast.expr | None]] = {}
+    for node in walk(body):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            added = node.value if isinstance(node.op, ast.Add) else None
+            steps.setdefault(node.target.id, []).append(added)
+    for name, value in values(body):
+        added = value.right if isinstance(value, ast.BinOp) else None
+        same = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+        same = same and isinstance(value, ast.BinOp) and ast.unparse(value.left) == name
+        steps.setdefault(name, []).append(added if same else None)
+    return {
+        name: start
+        for name, value in before.items()
+        if kinds.get(name) == "int" and (start := _least(value)) is not None
+        if all(_least(one) is not None for one in steps.get(name, ()))
+    }
+
+
+def _least(value: ast.expr | None) -> int | None:
+    """Return a constant of zero or more, else None."""
+    number = value.value if isinstance(value, ast.Constant) else None
+    return number if isinstance(number, int) and number >= 0 else None
+
+
 class AsPython(ast.NodeTransformer):
     """Makes doubles of integers where Python computes in double.
 
     ``kinds`` are the numbers of the loop with their types, ``carried`` those of these that are
     tensors in all of it. ``fixed`` are numbers that stay numbers, and ``tensors`` the names that
-    hold tensors for sure.
+    hold tensors for sure. ``counts`` are integers that only get larger, with the first of them.
     """
 
     def __init__(
@@ -52,11 +86,13 @@ class AsPython(ast.NodeTransformer):
         carried: Collection[str],
         fixed: Mapping[str, str],
         tensors: Collection[str],
+        counts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._kinds = kinds
         self._carried = carried
         self._fixed = fixed
         self._tensors = tensors
+        self._counts = counts
         self._alone = False
         self._tests = False
         self.used = False
@@ -119,7 +155,11 @@ class AsPython(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         wanted = self.type(node)
+        zero = wanted and isinstance(node.op, _DIVIDES) and not self._from(node.right)
         node.left, node.right = self._pair(node.left, node.right, wanted)
+        if zero and self._varies(node.right):
+            text = _DIVISOR.format(ast.unparse(node.right))
+            node.right = ast.copy_location(ast.parse(text, mode="eval").body, node.right)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
@@ -156,6 +196,13 @@ class AsPython(ast.NodeTransformer):
         elif second and not first:
             other = self._beside(other, second, left)
         return one, other
+
+    def _from(self, node: ast.expr) -> int | None:
+        """Return what an expression of constants and counters is at least, or None."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            first, second = self._from(node.left), self._from(node.right)
+            return None if first is None or second is None else first + second
+        return self._counts.get(node.id) if isinstance(node, ast.Name) else _least(node)
 
     def _double(self, node: ast.expr) -> ast.expr:
         """Return an integer as a double, if it is a tensor."""

@@ -20,8 +20,8 @@ _CATS: Final = ("torch.cat", "torch.concat", "torch.concatenate")
 _LAST: Final = "torch.where({used} >= {at}, {used} - {at}, -1 - {name}.shape[{dim}]).reshape(1)"
 """The place of what came last; outside of the tensor if nothing came yet, which is an IndexError.
 
-Python raises the same for ``ids[-1]``, and ``ids[-2]`` where there is one. For ``ids[-1:]`` it
-gives an empty tensor: another size.
+Python raises the same for ``ids[-1]``, and for ``ids[-2]`` after one. For ``ids[-1:]`` it gives an
+empty tensor: another size.
 """
 
 

@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.aliases import Copied, copy_of, refuse_views, views
 from pytest_graphbreak.repair.rewrite.branches import own, without_gradient, written
 from pytest_graphbreak.repair.rewrite.conditions import STOP, Chosen, draws
-from pytest_graphbreak.repair.rewrite.doubles import HELPER, AsPython, types
+from pytest_graphbreak.repair.rewrite.doubles import HELPER, AsPython, counters, types
 from pytest_graphbreak.repair.rewrite.growing import grown
 from pytest_graphbreak.repair.rewrite.kinds import asked, assumed, is_none, kind, that_stay
 from pytest_graphbreak.repair.rewrite.leaving import without_return
@@ -100,10 +100,15 @@ def _as_python(loop: Loop, held: _Held, place: Surroundings) -> AsPython:
     """Return the change that computes with the numbers of a loop as Python does."""
     carried = _carried(loop, held, place)
     kinds = types(loop.body, held.numbers, held.inner)
-    unsure = {*place.given, *place.several, *bound(loop.body)}
-    before = {name: kind(one) for name, one in place.before.items() if name not in unsure}
-    fixed = {name: one for name, one in before.items() if one}
-    return AsPython(kinds, held.numbers.keys() & {*carried}, fixed, {*carried} - kinds.keys())
+    unsure = place.given | place.several
+    sure = {name: value for name, value in place.before.items() if name not in unsure}
+    if f"{loop.counter} = 0" in loop.head:
+        sure[loop.counter] = ast.Constant(0)
+    set_there = bound(loop.body)
+    fixed = {name: one for name, value in sure.items() if (one := kind(value))}
+    fixed = {name: one for name, one in fixed.items() if name not in set_there}
+    numbers, tensors = held.numbers.keys() & {*carried}, {*carried} - kinds.keys()
+    return AsPython(kinds, numbers, fixed, tensors, counters(loop.body, sure, kinds))
 
 
 def _types(plan: _Plan, held: _Held) -> dict[str, str]:
