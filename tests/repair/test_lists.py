@@ -199,6 +199,41 @@ LEFT = {
 }
 
 
+BRANCHED = """\
+def f(x, limit, fast=False):
+    n, xs = 0, [x]
+    {head}
+        while x.abs().max() > limit and n < 6:
+            xs.append(x)
+            x = x * 0.5
+            n += 1
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "then"),
+    [
+        ("if fast:", "return torch.stack(xs)"),
+        ("if fast:", "else:\n        return torch.stack(xs)"),
+        ("for _ in range(fast):", "return torch.stack(xs)"),
+        ("try:", "except RuntimeError:\n        return xs[-1]"),
+    ],
+)
+def test_a_list_that_a_branch_fills_is_left(head: str, then: str) -> None:
+    with pytest.raises(UnfitError, match=r"also without the loop|is filled by|used before"):
+        apply(BRANCHED.format(head=head, then=then), "while_loop", Frame("a.py", "f", 0, LINE))
+
+
+def test_a_list_is_filled_and_read_in_one_branch() -> None:
+    then = "    return torch.stack(xs), n\n    return x"
+    source = BRANCHED.format(head="if not fast:", then=then)
+    compare(source, "while_loop")
+    compare(
+        BRANCHED.format(head="with torch.no_grad():", then="return torch.stack(xs)"), "while_loop"
+    )
+
+
 @pytest.mark.parametrize("reason", sorted(LEFT))
 def test_another_list_is_left(reason: str) -> None:
     line = LINE if LINE in LEFT[reason] else LINE.replace(" and n < 6", "")

@@ -133,6 +133,8 @@ def _refuse_others(name: str, node: ast.stmt, place: Surroundings) -> None:
         raise UnfitError(f"the list {name} is set more than once")
     fine = {id(part) for one in _uses(name, place) for part in ast.walk(one)}
     for stmt in place.later:
+        if stmt.lineno > place.end and name in read([stmt]):
+            raise UnfitError(f"`{ast.unparse(stmt)[:60]}` reads {name} also without the loop")
         for one in _own(stmt):
             if isinstance(one, ast.Name) and one.id == name and id(one) not in fine:
                 raise UnfitError(f"`{ast.unparse(stmt)[:60]}` uses {name} as a list")

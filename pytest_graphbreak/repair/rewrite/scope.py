@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,9 @@ MAKES: Final = frozenset(
 _LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
 
 
+_SIDES: Final = (*_LOOPS, ast.If, ast.Try, ast.ExceptHandler, ast.match_case)
+
+
 class UnfitError(ValueError):
     """Raised with the reason why a statement cannot be rewritten."""
 
@@ -37,7 +41,7 @@ class Surroundings:
     ``earlier`` are the nodes of the function that may run before it.
     ``then`` is the ``return`` or the ``raise`` that follows it directly, and ``loop`` rewrites a
     loop inside it that one of ``tensors`` ends. ``trained`` says that gradients go through it, and
-    ``later`` are the statements behind it.
+    ``later`` are the statements behind it; those up to the line ``end`` run if it has run.
     """
 
     text: Sequence[str]
@@ -52,6 +56,7 @@ class Surroundings:
     loop: Callable[[ast.stmt, Surroundings], list[str]] | None = None
     trained: bool = False
     later: Sequence[ast.stmt] = ()
+    end: int = sys.maxsize
 
     def source(self, node: ast.stmt) -> list[str]:
         """Return the lines of a statement as they are written, without their indentation."""
@@ -188,6 +193,7 @@ def _place(function: Function, node: ast.stmt, text: Sequence[str]) -> Surroundi
         earlier=earlier,
         then=_end_after(node, function),
         later=[one for one in outside if isinstance(one, ast.stmt) and one.lineno > last],
+        end=_block_end(node, outside),
     )
 
 
@@ -215,6 +221,18 @@ def _end_after(node: ast.stmt, function: Function) -> ast.Return | ast.Raise | N
                     return following
                 return None
     return None
+
+
+def _block_end(node: ast.stmt, outside: Sequence[ast.AST]) -> int:
+    """Return the last line of the innermost side of a branch, or body of a loop, around a node."""
+    blocks = [
+        getattr(one, name, [])
+        for one in outside
+        if isinstance(one, _SIDES)
+        for name in ("body", "orelse", "finalbody")
+    ]
+    around = (block for block in blocks if any(node in ast.walk(one) for one in block))
+    return min((block[-1].end_lineno for block in around), default=sys.maxsize)
 
 
 def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
