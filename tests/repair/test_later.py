@@ -213,3 +213,9 @@ def test_what_the_line_itself_changes_is_read_where_it_is_written() -> None:
     assert "(y):\n    if stopper(y.sum().item()):\n        print(stopper.best)" in found[1]
     other = f"{body}        self.best = n\n\n\ndef g(x):\n    return x + stopper.best\n"
     assert definition(other, Frame("a.py", "f", 0, line)) is None
+
+
+def test_lines_of_an_object_stay_where_a_callee_writes_to_it_too() -> None:
+    source = SEVERAL.replace("OTHER", "g(y)")
+    assert together(source, Frame("a.py", "f", 0, 'stats["sum"].append(y.sum().item())')) == []
+    assert len(together(source, Frame("a.py", "f", 0, "bar.update(1)"))) == 2

@@ -55,6 +55,8 @@ def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[Sou
     if not source:
         return
     places = [where] if block else together(source, where)
+    if not places:
+        return
     found = [definition(source, one, block=block) for one in places]
     edits: list[Edit] = []
     for one, defined in zip(places, found, strict=True):

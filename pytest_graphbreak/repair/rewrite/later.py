@@ -176,7 +176,7 @@ def _object(node: ast.AST) -> str:
 def together(source: str, where: Frame) -> list[Frame]:
     """Return the place and those in its function that write to the same object of the module.
 
-    Their order has to stay.
+    Their order has to stay: none if the function calls another one that writes to it, too.
     """
     module = ast.parse(source)
     made = bound([one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)])
@@ -184,10 +184,24 @@ def together(source: str, where: Frame) -> list[Frame]:
         if (name := _object(node)) in made and name not in place.before:
             inside = [part for one in functions(module, where.function) for part in walk(one.body)]
             others = [one for one in inside if isinstance(one, ast.Expr) and _object(one) == name]
+            if _called_writers(module, inside, name):
+                return []
             codes = [place.text[one.lineno - 1].strip() for one in others]
             if len(codes) > 1 and not _logs(node):
                 return [structs.replace(where, code=one) for one in dict.fromkeys(codes)]
     return [where]
+
+
+def _called_writers(module: ast.Module, inside: list[ast.AST], name: str) -> bool:
+    """Return whether nodes call a function of the file that writes to an object of the module."""
+    calls = [one.func for one in inside if isinstance(one, ast.Call)]
+    called = {ast.unparse(one).rpartition(".")[2] for one in calls}
+    return any(
+        isinstance(one, FUNCTIONS)
+        and one.name in called
+        and any(_object(part) == name for part in walk(one.body))
+        for one in ast.walk(module)
+    )
 
 
 def _logs(node: ast.stmt) -> bool:
