@@ -96,7 +96,7 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
             return None
         made = [(one, place, make(one, place)) for one, place in fits]
         if kind in LOOPS:
-            made += [use for one, place in fits for use in lists.uses(one, place)]
+            made += lists.uses(fits)
         return replace(source, made) if made else None
     try:
         if kind == "one_part":

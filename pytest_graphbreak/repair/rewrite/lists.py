@@ -60,13 +60,21 @@ def as_rows(node: ast.stmt, place: Surroundings) -> Rows | None:
     return Rows(loop, replace(place, before=before), head, behind)
 
 
-def uses(node: ast.stmt, place: Surroundings) -> list[Use]:
-    """Return the statements behind a loop that read lists which it fills, each with its lines."""
+def uses(loops: Sequence[tuple[ast.stmt, Surroundings]]) -> list[Use]:
+    """Return the statements behind loops that read lists which they fill, each with its lines.
+
+    Raises ``UnfitError`` if two of the loops would change one statement.
+    """
     found: list[Use] = []
-    names = _filled(node, place)
-    for one in place.later if names else ():
-        if not hasattr(one, "body") and read([one]) & {*names}:
-            found.append((one, replace(place, then=None), _read_rows(one, names, place)))
+    for node, place in loops:
+        names = _filled(node, place)
+        for one in place.later if names else ():
+            if not hasattr(one, "body") and read([one]) & {*names}:
+                found.append((one, replace(place, then=None), _read_rows(one, names, place)))
+    lines = [one.lineno for one, _, _ in found]
+    lines += [line for node, _ in loops for line in range(node.lineno, (node.end_lineno or 0) + 1)]
+    if found and len(lines) > len({*lines}):
+        raise UnfitError("two loops fill lists that one statement reads")
     return found
 
 
