@@ -51,7 +51,10 @@ def held(space: Mapping[str, Any], source: str) -> Held:
     outer = [one.names for one in ast.walk(module) if isinstance(one, ast.Global)]
     set_inside = {name for names in outer for name in names}
     values = _Values(floats=not imports & _CLOCKS)
+    written = {one.id for one in ast.walk(module) if isinstance(one, ast.Name)}
     for name in sorted(space):
+        if name.isidentifier() and name not in written:
+            continue  # Dynamo puts global variables of its own there, such as ``sub_f``
         plain = isinstance(space[name], int | float) and name not in set_inside
         if not plain and not name.startswith(("_graphbreak", "__")):
             with suppress(Exception):  # of a tensor without values, or a class of the program

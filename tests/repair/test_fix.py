@@ -36,7 +36,7 @@ def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) ->
     return Search(
         target,
         trials,
-        most=trials.runs + 30,
+        most=30,
         keep_side_effects=keep_side_effects,
         header="",
         say=lambda _: None,

@@ -128,7 +128,7 @@ def search(target: Target, trials: Bench, *, assume: bool = True) -> SearchResul
     return Search(
         target,
         trials,
-        most=trials.runs + 8,
+        most=8,
         keep_side_effects=False,
         assume=assume,
         header="",
