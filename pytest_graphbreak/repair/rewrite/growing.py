@@ -26,8 +26,8 @@ empty tensor: another size.
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
-    """A loop whose tensors have a fixed size, with the lines before and behind it."""
+class Between:
+    """A loop in another form, with the lines that this needs before and behind it."""
 
     loop: ast.For | ast.While
     place: Surroundings
@@ -35,7 +35,7 @@ class Grown:
     behind: list[str]
 
 
-def grown(node: ast.stmt, place: Surroundings) -> Grown | None:
+def grown(node: ast.stmt, place: Surroundings) -> Between | None:
     """Return a loop in which tensors get longer with tensors of a fixed size, or None for others.
 
     Raises ``UnfitError`` if it does more with them than add to them and read what came last, or if
@@ -72,7 +72,7 @@ def grown(node: ast.stmt, place: Surroundings) -> Grown | None:
     }
     after = place.after | ({f"_{name}_n" for name in found if name in place.after})
     behind = [one for one in behind if one.partition(" ")[0] in place.after]
-    return Grown(loop, replace(place, before=place.before | counts, after=after), head, behind)
+    return Between(loop, replace(place, before=place.before | counts, after=after), head, behind)
 
 
 def _added(node: ast.AST) -> tuple[str, tuple[ast.Call, int] | None]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.aliases import shared
 from pytest_graphbreak.repair.rewrite.conditions import draws
+from pytest_graphbreak.repair.rewrite.growing import Between
 from pytest_graphbreak.repair.rewrite.kinds import kind
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
@@ -30,17 +31,7 @@ _STACKS: Final = ("torch.stack", "torch.cat", "torch.concat", "torch.concatenate
 Use = tuple[ast.stmt, Surroundings, list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A loop whose lists are tensors of rows, with the lines before and behind it."""
-
-    loop: ast.For | ast.While
-    place: Surroundings
-    head: list[str]
-    behind: list[str]
-
-
-def as_rows(node: ast.stmt, place: Surroundings) -> Rows | None:
+def as_rows(node: ast.stmt, place: Surroundings) -> Between | None:
     """Return a loop with rows for the lists from before it that it fills, or None without any.
 
     Raises ``UnfitError`` if a list is used otherwise than to add to it and to read its end, or all
@@ -57,7 +48,7 @@ def as_rows(node: ast.stmt, place: Surroundings) -> Rows | None:
     loop.body = [_Appended(names).visit(one) for one in loop.body]
     before = dict(place.before)
     before |= {name: ast.parse(f"torch.stack({name})", mode="eval").body for name in names}
-    return Rows(loop, replace(place, before=before), head, behind)
+    return Between(loop, replace(place, before=before), head, behind)
 
 
 def uses(loops: Sequence[tuple[ast.stmt, Surroundings]]) -> list[Use]:
