@@ -23,6 +23,8 @@ from pytest_graphbreak.repair import pure
 from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
+_OWN: Final = ("later", "later_block", "note", "note_block", "held", "drawn")
+"""Rewrites that call a function of the user's own file."""
 _PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
 _EDIT: Final = '''
@@ -97,7 +99,7 @@ def build(
                 head.append(edit.source)
         elif (other := origin(edit.where, own, sites)) is None:
             source = rewritten(source, edit)
-        elif edit.kind in ("later", "later_block", "held", "drawn"):
+        elif edit.kind in _OWN:
             raise BuildError("what it calls is a function of the user's own file")
         elif edit.kind in DECORATORS:
             head.append(_decorated(other, edit.where.function, DECORATORS[edit.kind]))

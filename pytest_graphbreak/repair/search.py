@@ -395,7 +395,8 @@ class Search:
 _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (
-    *("later", "later_block", "held", "masked", "where", "cond", "while_loop"),
+    *("later", "later_block", "note", "note_block", "held"),
+    *("masked", "where", "cond", "while_loop"),
     *("keep_tensor", "drop_graph_break", "number", "drawn"),
 )
 """Rewrites of one statement, or of calls alone, which do not affect any other."""

@@ -1,4 +1,7 @@
-"""What an inlined function writes is not moved: torch would drop the call, and say nothing."""
+"""What an inlined function writes is written when the compiled call ends.
+
+After the graph torch would drop the call, and say nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,17 @@ from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import search
 
 PROGRAM = """\
+import logging
 import torch
 
 SEEN = []
+log = logging.getLogger("a")
 
 
 class Part(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.seen, self.log = [], logging.getLogger("b")
 
     def forward(self, x):
         y = x * 2
@@ -33,7 +38,7 @@ class Net(torch.nn.Module):
         self.part = Part()
 
     def forward(self, x):
-        return self.part(x + 1).cos()
+        return self.part(self.part(x + 1)).cos()
 
 
 def main():
@@ -43,23 +48,49 @@ def main():
 
 
 main()
+print(SEEN)
 """
 WRITES = (
     "print(y.sum().item())",
+    "print('y', y.shape, y)\n        y.add_(1)",
     "SEEN.append(y.sum().item())",
-    "self.seen.append(y.sum().item())",
+    "log.warning('%.4f', y.sum().item())",
+    "self.log.warning('%s %.4f', len(SEEN), y.sum())",
     "if y.sum() > 9:\n            print('large')",
+    "if y.sum() > 7:\n            print('large')\n            y = y / 2",
+    "if y.dim():\n            z = y.sum()\n            print(z.item())",
 )
+STAYS = (
+    "self.seen.append(y.sum().item())",
+    "SEEN.append(y.sum().item())\n        SEEN.append(0)",
+)
+"""Of an object, and of a list that another line fills."""
 
 
 @pytest.mark.parametrize("writes", WRITES)
-def test_what_is_written_in_a_part_is_not_lost(writes: str, tmp_path: Path, shared: Bench) -> None:
+def test_what_is_written_in_a_part_is_written_when_the_call_ends(
+    writes: str, tmp_path: Path, shared: Bench
+) -> None:
     target = Target(tmp_path / "a.py")
     target.path.write_text(PROGRAM.replace("WRITES", writes))
     out = search(target, shared, keep_side_effects=True)
     assert out.first.record.breaks
     assert out.first.roots == ["Net.forward"]
+    assert (out.after, out.last.record.breaks) == (1, ())
     assert out.last.same
+    assert [patch.moves for patch in out.kept if "the compiled call ends" in patch.moves]
+    assert out.last.lines == out.first.lines
+
+
+@pytest.mark.parametrize("writes", STAYS)
+def test_what_cannot_be_written_later_is_not_lost(
+    writes: str, tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(PROGRAM.replace("WRITES", writes))
+    out = search(target, shared, keep_side_effects=True)
+    assert out.first.record.breaks
+    assert out.last.lines == out.first.lines
     assert not [patch.title for patch in out.kept if patch.moves]
 
 
@@ -67,13 +98,14 @@ def test_a_compiled_module_in_a_compiled_function_is_inlined_too(
     tmp_path: Path, shared: Bench
 ) -> None:
     target = Target(tmp_path / "b.py")
-    program = PROGRAM.replace("WRITES", WRITES[1])
+    program = PROGRAM.replace("WRITES", WRITES[2])
     target.path.write_text(
         program.replace("self.part = Part()", 'self.part = torch.compile(Part(), backend="eager")')
     )
     out = search(target, shared, keep_side_effects=True)
     assert out.first.roots == ["Net.forward", "Part.forward"]
-    assert not [patch.title for patch in out.kept if patch.moves]
+    assert (out.after, out.last.record.breaks) == (1, ())
+    assert out.last.lines == out.first.lines
 
 
 TWICE = """\
@@ -107,6 +139,7 @@ def whole(x):
 for n in range(2):
     part(torch.full((3,), n / 8))
     whole(torch.full((3,), n / 4))
+print(seen)
 """
 NOTED = (
     "seen.append(y.sum().item())",
@@ -120,11 +153,12 @@ NOTED = (
 def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     writes: str, call: str, tmp_path: Path, shared: Bench
 ) -> None:
-    """A list that the program keeps, and what it logs, are compared at the end of a run."""
+    """Where the file does not show that it is inlined, the line stays."""
     target = Target(tmp_path / "c.py")
     target.path.write_text(TWICE.replace("WRITES", writes).replace("PART", call))
     out = search(target, shared, keep_side_effects=True)
     assert out.first.record.breaks
     assert out.first.roots == ["part", "whole"]
     assert out.last.same
-    assert not [patch.title for patch in out.kept if patch.moves]
+    assert out.last.lines == out.first.lines
+    assert len([patch.title for patch in out.kept if patch.moves]) == (call == "part")

@@ -16,12 +16,12 @@ from tests.repair.test_fix import NEWER, search
 LEFT: Final = {
     "times its parts": "start = time.perf_counter()",
     "an early exit": "if (y - x).abs().max() < 1e-3:",
-    "logs norms": 'logger.info("norm of the update: %.4f", y.norm().item())',
 }
 """The first place that stays, and is named."""
 SAMPLE: Final = (
     "skips a step with NaN",
     "a list of losses",
+    "logs norms",
     "unwraps phases with numpy",
     "clips gradients by their norm",
 )

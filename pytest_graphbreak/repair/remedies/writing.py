@@ -11,7 +11,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.pure import LEVELS
 from pytest_graphbreak.repair.remedies.breaks import inside, is_compiled
-from pytest_graphbreak.repair.remedies.programs import GIVEN
+from pytest_graphbreak.repair.remedies.programs import AROUND, GIVEN, around
 from pytest_graphbreak.repair.trial import Trial
 
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
@@ -19,13 +19,28 @@ _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 _CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
 _WHAT: Final = ("the line is", "the line and others of its object are")
 _LATER: Final = "written when the graph has run, not in the middle of it"
+_ENDS: Final = (
+    "written when the compiled call ends, in their order; what it writes itself comes before"
+)
+_WHEN: Final = ("after the graph", "when the compiled call ends")
 
 
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to run a line that only writes output after the graph has run."""
+    """Propose to run a line that only writes output after the graph has run.
+
+    Torch makes no call then for a function that it inlines: its lines are written when the call
+    of what is compiled ends.
+    """
+    if inside(item, trial) or _is_inlined(item.where, trial):
+        yield from _written(item.where, trial, block=True, ends=True)
+        yield from _line(item.where, trial, ends=True)
+    else:
+        yield from _after_graph(item, trial)
+
+
+def _after_graph(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to run a line of the compiled function itself after the graph has run."""
     name, code = advice.name(item), item.where.code
-    if inside(item, trial):
-        return  # torch makes no call after the graph for a function that it inlines
     yield from _written(item.where, trial, block=True)
     if name in ("print", "warnings"):
         function = "print" if code.startswith("print(") else "warnings.warn"
@@ -33,62 +48,72 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
         )
-    for patch in _written(item.where, trial):
-        yield patch
-        if code.startswith("if "):
-            for kind in ("where", "cond"):
-                yield SourcePatch(
-                    f"what the branch writes is written after the graph, the rest torch.{kind}",
-                    (*patch.edits, Rewrite(kind, item.where)),
-                    moves=patch.moves,
-                )
+    yield from _line(item.where, trial)
     yield from noted(item.where, trial)
 
 
-def _written(where: Frame, trial: Trial, *, block: bool = False) -> Iterator[SourcePatch]:
-    """Propose to write a line, or all of the ``if`` around it, after the graph has run."""
+def _line(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[SourcePatch]:
+    """Propose to write a line later, also with an op for what its branch computes beside it."""
+    for patch in _written(where, trial, ends=ends):
+        yield patch
+        for kind in ("where", "cond") if where.code.startswith("if ") else ():
+            yield SourcePatch(
+                f"what the branch writes is written {_WHEN[ends]}, the rest torch.{kind}",
+                (*patch.edits, Rewrite(kind, where)),
+                moves=patch.moves,
+            )
+
+
+def _written(
+    where: Frame, trial: Trial, *, block: bool = False, ends: bool = False
+) -> Iterator[SourcePatch]:
+    """Propose to write a line, or all of the ``if`` around it, later.
+
+    That is after the graph has run; with ``ends``, when the call of what is compiled ends.
+    """
     from pytest_graphbreak.repair.rewrite.later import definition, together
 
-    if block and where.code.startswith("if "):
+    source = trial.source(where)
+    if not source or (block and where.code.startswith("if ")):
         return
-    source = _alone(where, trial)
-    if not source:
-        return
-    places = [where] if block else together(source, where)
+    places = [where] if block or ends else together(source, where)
     if not places:
         return
-    found = [definition(source, one, block=block) for one in places]
-    edits: list[Edit] = []
+    found = [definition(source, one, block=block, alone=ends) for one in places]
+    kind = ("note" if ends else "later") + "_block" * block
+    edits: list[Edit] = [AROUND, around("notes", "flush")] if ends else []
     for one, defined in zip(places, found, strict=True):
         if defined is None:
             return
         function, text = defined
-        rewrite = Rewrite("later_block" if block else "later", one)
-        edits += [Preamble(text), _reordered(function), rewrite]
+        calls = [] if ends else [_reordered(function)]
+        edits += [Preamble(text), *calls, Rewrite(kind, one)]
     texts = "".join(text for _, text in filter(None, found))
     given = [GIVEN] if "_is_number" in texts or "_graphbreak_held" in texts else []
     what = "the `if` around the line is" if block else _WHAT[len(places) > 1]
-    moves = f"{_LATER}; its clock is read then" if _CLOCK.search(texts) else _LATER
-    yield SourcePatch(f"{what} written after the graph", (*given, *edits), moves=moves)
+    moves = _ENDS if ends else _LATER
+    moves = f"{moves}; its clock is read then" if _CLOCK.search(texts) else moves
+    yield SourcePatch(f"{what} written {_WHEN[ends]}", (*given, *edits), moves=moves)
 
 
 def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to note a value in a list or dictionary of an object after the graph has run."""
     from pytest_graphbreak.repair.rewrite.held import definition
 
-    source = _alone(where, trial) if is_compiled(where, trial) else ""
+    alone = is_compiled(where, trial) and not _is_inlined(where, trial)
+    source = trial.source(where) if alone else ""
     if source and (found := definition(source, where)):
         function, text = found
         edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
         yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
 
 
-def _alone(where: Frame, trial: Trial) -> str:
-    """Return the file of a place, or "" if its function is called by others that are compiled."""
+def _is_inlined(where: Frame, trial: Trial) -> bool:
+    """Return whether the function of a place is called by others that are compiled."""
     from pytest_graphbreak.repair.rewrite.outside import inlined
 
     source = trial.source(where)
-    return "" if source and inlined(source, where.function) else source
+    return bool(source) and inlined(source, where.function)
 
 
 def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:

@@ -63,13 +63,15 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),
     "later": (later.to_later, (ast.Expr, ast.If)),
     "later_block": (later.to_later_block, (ast.If,)),
+    "note": (later.to_note, (ast.Expr, ast.If)),
+    "note_block": (later.to_note_block, (ast.If,)),
     "held": (held.to_held, (ast.Expr,)),
     "all_rows": (table.to_all_rows, (ast.For,)),
     **{kind: (make, (ast.While, ast.For)) for kind, make in LOOPS.items()},
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""
 
-_AROUND: Final = (*LOOPS, "later_block")
+_AROUND: Final = (*LOOPS, "later_block", "note_block")
 """Those of them whose statement may be around the line, and need not begin with it."""
 
 WHOLE = (

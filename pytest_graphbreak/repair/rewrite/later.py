@@ -53,6 +53,25 @@ def to_later_block(node: ast.stmt, place: Surroundings) -> list[str]:
     return to_later(node, place)
 
 
+def to_note(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the call that notes what a statement writes, followed by the rest of the statement.
+
+    The call copies tensors itself. Raises ``UnfitError``.
+    """
+    writes, rest = _split(node, place, alone=True)
+    name, given = _given(writes, place)
+    holder = [f"id({given.holder})"] if given.holder else []
+    passed = ", ".join([*holder, *_as_is(given, _numbers(given, writes, place))])
+    call = f"_graphbreak_note({name!r}, [{passed}])"
+    return [call, *(ast.unparse(rest).splitlines() if rest else ())]
+
+
+def to_note_block(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the call that notes what an ``if`` around a line writes. Raises ``UnfitError``."""
+    _whole(node, place)
+    return to_note(node, place)
+
+
 def _whole(node: ast.stmt, place: Surroundings) -> None:
     """Raise ``UnfitError`` if an ``if`` does more than write, or is the ``elif`` of another."""
     if "".join(place.text[node.lineno - 1 : node.lineno]).lstrip().startswith("elif"):
@@ -61,10 +80,13 @@ def _whole(node: ast.stmt, place: Surroundings) -> None:
         raise UnfitError("it does more than write")
 
 
-def definition(source: str, where: Frame, *, block: bool = False) -> tuple[str, str] | None:
+def definition(
+    source: str, where: Frame, *, block: bool = False, alone: bool = False
+) -> tuple[str, str] | None:
     """Return the name and source of the function for what the statement at a place writes.
 
-    With ``block``, it is for the ``if`` around it. Returns None if there is no such statement.
+    With ``block``, it is for the ``if`` around it. With ``alone``, no other statement may write to
+    its object. Returns None if there is no such statement.
     """
     kinds = (ast.If,) if block else (ast.Expr, ast.If)
     fits = statements(source, where, kinds, around=block)
@@ -73,7 +95,7 @@ def definition(source: str, where: Frame, *, block: bool = False) -> tuple[str, 
     try:
         if block:
             _whole(*fits[0])
-        writes, _ = _split(*fits[0])
+        writes, _ = _split(*fits[0], alone=alone)
         name, given = _given(writes, fits[0][1])
         _as_now(given, writes, fits[0][1])
     except UnfitError:
@@ -88,11 +110,13 @@ def definition(source: str, where: Frame, *, block: bool = False) -> tuple[str, 
     return name, f"@torch.compiler.disable\ndef {name}({', '.join(parameters)}):\n{body}"
 
 
-def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | None]:
+def _split(
+    node: ast.stmt, place: Surroundings, *, alone: bool = False
+) -> tuple[ast.stmt, ast.stmt | None]:
     """Split a statement into the part that only writes and the rest. Raises ``UnfitError``."""
     module, local = ast.parse("".join(place.text)), set(place.before)
     if not isinstance(node, ast.If):
-        if not _writes(node, local, module, several=True):
+        if not _writes(node, local, module, several=not alone):
             raise UnfitError("it does more than write")
         return node, None
 
@@ -235,7 +259,7 @@ def _as_now(given: Reads, node: ast.stmt, place: Surroundings) -> list[str]:
     """
     numbers = _numbers(given, node, place)
     if not changes(place):
-        return [f"*_graphbreak_given({one})" if one in numbers else one for one in given.values]
+        return _as_is(given, numbers)
     writers = {one.value for one in ast.walk(node) if isinstance(one, ast.Expr)}
     module = bound(ast.parse("".join(place.text)).body)
     used = {
@@ -256,6 +280,11 @@ def _as_now(given: Reads, node: ast.stmt, place: Surroundings) -> list[str]:
         else f"{one}.clone() if isinstance({one}, torch.Tensor) else {one}"
         for one in given.values
     ]
+
+
+def _as_is(given: Reads, numbers: list[str]) -> list[str]:
+    """Return the arguments; those that may be numbers are passed as tensors."""
+    return [f"*_graphbreak_given({one})" if one in numbers else one for one in given.values]
 
 
 def _numbers(given: Reads, node: ast.stmt, place: Surroundings) -> list[str]:
