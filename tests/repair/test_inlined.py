@@ -82,6 +82,31 @@ def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     assert out.last.lines == out.first.lines
 
 
+def test_lines_of_the_function_and_of_its_parts_stay_in_their_order(
+    tmp_path: Path, shared: Bench
+) -> None:
+    source = PROGRAM.replace("WRITES", WRITES[0]).replace(
+        "        return self.part(self.part(x + 1)).cos()",
+        "        print('first', x.sum().item())\n        x = self.part(x)\n"
+        "        print('then', x.sum().item())\n        return self.part(x).cos()",
+    )
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(source)
+    out = search(target, shared, keep_side_effects=True)
+    assert (out.after, out.last.record.breaks) == (1, ())
+    assert out.last.lines == out.first.lines
+
+
+def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Bench) -> None:
+    """It is compiled for itself where it breaks the graph, and its stack shows no caller."""
+    target = Target(tmp_path / "a.py")
+    program = PROGRAM.replace("WRITES", WRITES[0])
+    target.path.write_text(program.replace("(Net(),", "(torch.nn.Sequential(Net(), Part()),"))
+    out = search(target, shared, keep_side_effects=True)
+    assert (out.after, out.last.record.breaks) == (1, ())
+    assert out.last.lines == out.first.lines
+
+
 @pytest.mark.parametrize("writes", STAYS)
 def test_what_cannot_be_written_later_is_not_lost(
     writes: str, tmp_path: Path, shared: Bench

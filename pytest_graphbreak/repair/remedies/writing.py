@@ -29,13 +29,31 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to run a line that only writes output after the graph has run.
 
     Torch makes no call then for a function that it inlines: its lines are written when the call
-    of what is compiled ends.
+    of what is compiled ends, and with them those of other functions, so that their order stays.
+    A part of ``nn.Sequential`` is inlined only where it has no break.
     """
-    if inside(item, trial) or _is_inlined(item.where, trial):
+    certain = _is_inlined(item, trial)
+    if certain or not is_compiled(item.where, trial) or _writes_inlined(trial):
         yield from _written(item.where, trial, block=True, ends=True)
         yield from _line(item.where, trial, ends=True)
-    else:
+    if not certain:
         yield from _after_graph(item, trial)
+
+
+def _is_inlined(item: Break, trial: Trial) -> bool:
+    """Return whether the function of a break is inlined into another one."""
+    return bool(inside(item, trial)) or _is_called(item.where, trial)
+
+
+def _writes_inlined(trial: Trial) -> bool:
+    """Return whether a line breaks the graph that an inlined function writes."""
+    from pytest_graphbreak.repair.rewrite.later import definition
+
+    return any(
+        definition(trial.source(one.where), one.where, alone=True)
+        for one in trial.record.breaks
+        if _is_inlined(one, trial)
+    )
 
 
 def _after_graph(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -100,7 +118,7 @@ def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to note a value in a list or dictionary of an object after the graph has run."""
     from pytest_graphbreak.repair.rewrite.held import definition
 
-    alone = is_compiled(where, trial) and not _is_inlined(where, trial)
+    alone = is_compiled(where, trial) and not _is_called(where, trial)
     source = trial.source(where) if alone else ""
     if source and (found := definition(source, where)):
         function, text = found
@@ -108,7 +126,7 @@ def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
 
 
-def _is_inlined(where: Frame, trial: Trial) -> bool:
+def _is_called(where: Frame, trial: Trial) -> bool:
     """Return whether the function of a place is called by others that are compiled."""
     from pytest_graphbreak.repair.rewrite.outside import inlined
 
