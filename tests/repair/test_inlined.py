@@ -101,7 +101,7 @@ def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Benc
     """It is compiled for itself where it breaks the graph, and its stack shows no caller."""
     target = Target(tmp_path / "a.py")
     program = PROGRAM.replace("WRITES", WRITES[0])
-    target.path.write_text(program.replace("(Net(),", "(torch.nn.Sequential(Net(), Part()),"))
+    target.path.write_text(program.replace("(Net(),", "(torch.nn.Sequential(Part(), Part()),"))
     out = search(target, shared, keep_side_effects=True)
     assert (out.after, out.last.record.breaks) == (1, ())
     assert out.last.lines == out.first.lines

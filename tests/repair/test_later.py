@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
+from msgspec import structs
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
@@ -58,6 +59,18 @@ def test_a_branch_keeps_what_it_computes() -> None:
     assert kept == (
         "    if y.isnan().any():\n        y = y * 0\n    else:\n        y += 1\n    return y\n"
     )
+
+
+def test_what_an_inlined_function_writes_is_noted_with_its_tensors() -> None:
+    source, where = placed("if y.max() > limit:", "    print('large', x.shape)")
+    found = definition(source, where, alone=True)
+    assert found is not None
+    changed = apply(source, "note", where)
+    assert changed == f"{HEAD}    _graphbreak_note('{found[0]}', [y, limit, x])\n    return y\n"
+    inner = structs.replace(where, code="print('large', x.shape)")
+    assert apply(source, "note_block", inner) == changed
+    number, place = placed("print(x.sum() / n)")
+    assert "[x, *_graphbreak_given(n)])" in (apply(number, "note", place) or "")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +215,16 @@ def test_lines_that_write_to_one_object_move_together(other: str, code: str, mov
     found = [definition(source, one) for one in places]
     assert len(places) == max(moved, 1 + ("max" not in code))
     assert all(found) is bool(moved)
+
+
+def test_the_only_line_that_writes_to_an_object_may_be_noted() -> None:
+    source = SEVERAL.replace("OTHER", "y")
+    where = Frame("a.py", "f", 0, "bar.update(1)")
+    assert definition(source, where)
+    assert definition(source, where, alone=True) is None
+    with pytest.raises(UnfitError):
+        apply(source, "note", where)
+    assert definition(source.replace('bar.write("all")', ""), where, alone=True)
 
 
 def test_what_the_line_itself_changes_is_read_where_it_is_written() -> None:

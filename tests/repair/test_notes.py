@@ -32,7 +32,9 @@ def part(x, name):
 
 @torch.compiler.disable
 def outside(x):
-    return part(x, "outside")
+    y = part(x, "outside")
+    lines.append("what it writes itself")
+    return y
 
 
 @torch.compiler.disable
@@ -107,6 +109,9 @@ def test_a_line_is_written_at_once_in_code_that_is_compiled_in_another_way() -> 
     torch._dynamo.reset()
     space = loaded(program("notes"), PROGRAM + "    return part(x, 'a')\n")
     counter = CompileCounterWithBackend("eager")
-    torch.compile(space["f"], backend=counter)(torch.ones(1))
-    assert space["lines"] == [("a", [2.0])]
-    assert counter.frame_count == 2  # around the line
+    compiled = torch.compile(space["f"], backend=counter)
+    for call, graphs in ((space["_graphbreak_flush"](space["f"], compiled), 1), (compiled, 3)):
+        call(torch.ones(1))
+        assert space["lines"] == [("a", [2.0])]
+        assert counter.frame_count == graphs
+        space["lines"].clear()
