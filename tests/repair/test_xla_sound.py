@@ -90,3 +90,39 @@ def _outcome(
             space["module"].factor.sub_(1)
     held = (space["held"], space["alias"], space["module"].seen, space["module"].factor, y)
     return [*found, *(bits(one.cpu()) for one in held)]
+
+
+NOTES = """
+lines = []
+
+
+def writes(y):
+    lines.append(y.sum().item())
+
+
+def part(x):
+    y = (x @ weight).tanh()
+    _graphbreak_note("writes", [y])
+    return x + y
+
+
+def f(x):
+    return part(part(x))
+"""
+
+
+def test_what_is_noted_in_a_graph_that_is_trained_is_what_it_was() -> None:
+    """Of a clone torch_xla takes the original."""
+    found = []
+    for device, backend in (("cpu", None), (xla.device(), "openxla")):
+        space = loaded(program("notes"), NOTES)
+        weight = (torch.arange(6.0).reshape(2, 3).T @ torch.ones(2, 3) / 9).to(device)
+        space["weight"] = weight.requires_grad_()
+        f = space["f"]
+        if backend:
+            inner = torch.compile(f, backend=backend, fullgraph=True)
+            f = space["_graphbreak_flush"](f, inner)
+        f(torch.full((4, 3), 0.5).to(device)).sum().backward()
+        found.append([*space["lines"], *weight.grad.cpu().flatten().tolist()])
+    assert len(found[0]) == 11
+    assert found[0] == pytest.approx(found[1])

@@ -19,11 +19,17 @@ def _graphbreak_note(write, given):
     plain = (torch.Tensor, str, int, float, type(None))
     held = all(isinstance(one, plain) for one in given)
     if _graphbreak_open and torch.compiler.is_compiling() and held:
-        given = [one.clone() if isinstance(one, torch.Tensor) else one for one in given]
-        _graphbreak_notes.append((write, given))
+        _graphbreak_notes.append((write, [_graphbreak_copied(one) for one in given]))
     else:
         _graphbreak_notes.append((write, given))
         _graphbreak_write()
+
+
+def _graphbreak_copied(one):
+    """Return a copy; torch_xla 2.9 mistakes a clone in a graph that is trained for its original."""
+    if not isinstance(one, torch.Tensor):
+        return one
+    return torch.where(one == one, one, one) if one.device.type == "xla" else one.clone()
 
 
 @torch.compiler.disable
