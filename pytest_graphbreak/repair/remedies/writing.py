@@ -19,9 +19,7 @@ _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 _CLOCK: Final = re.compile(r"\b(?:time|perf_counter|monotonic|process_time|now)\(")
 _WHAT: Final = ("the line is", "the line and others of its object are")
 _LATER: Final = "written when the graph has run, not in the middle of it"
-_ENDS: Final = (
-    "written when the compiled call ends, in their order; what it writes itself comes before"
-)
+_ENDS: Final = "written when the compiled call ends, not in the middle of it"
 _WHEN: Final = ("after the graph", "when the compiled call ends")
 
 
