@@ -101,6 +101,15 @@ def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
 
 
+def no_worse(before: Record, after: Record) -> bool:
+    """Return whether a record has no more graphs, and no more code that left the compiler.
+
+    Where nothing was compiled no graph is too many: what a function calls is compiled by itself
+    until the function can be.
+    """
+    return eager(after) <= eager(before) and graphs(after) <= (graphs(before) or graphs(after))
+
+
 def _breaks_body(record: Record) -> bool:
     """Return whether a function breaks that a patch wrote for an operator: a loop, a branch.
 

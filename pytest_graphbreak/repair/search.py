@@ -32,6 +32,7 @@ from pytest_graphbreak.repair.gain import (
     graphs,
     item_of,
     no_gain,
+    no_worse,
     origin_of,
     places,
     reads,
@@ -71,6 +72,7 @@ class Search:
         self._share = 0.0
         self._waiting = 0
         self._uncertain: list[SourcePatch] = []
+        self._doubtful: tuple[SourcePatch, Trial] | None = None  # of the problem at work
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
         self._attempts = Attempts(target, bench, most=most, codegen=codegen, show=self._show)
         self._names = self._attempts.names
@@ -146,8 +148,7 @@ class Search:
                 self._attempts.built([patch])
             except (BuildError, UnicodeEncodeError):
                 continue
-            lines = (isinstance(edit, Preamble) or edit.kind in _LINES for edit in patch.edits)
-            if patch.drops or patch.leaves or not all(lines):
+            if not _is_simple(patch):
                 return
             yield patch
 
@@ -197,7 +198,7 @@ class Search:
     def _fix(self, problem: Problem) -> None:
         """Try the remedies for one problem in turn, until one holds."""
         out = self.outcome
-        doubtful: tuple[SourcePatch, Trial] | None = None
+        self._doubtful = None
         patches = list(self._patches(problem))
         for number, patch in enumerate(patches):
             # The share of the known problems, and of the patches for this one.
@@ -209,31 +210,56 @@ class Search:
                     out.stopped = f"the number of runs (--runs {self._most}) is used up"
                     problem.note = out.stopped
                     break
-                trial, why = self._attempts.run([*out.kept, patch])
-                if trial is not None:
-                    gone = self._gone(problem, trial.record)
-                    assumed = "" if self._assume else assumes(problem, patch, trial, out.last)
-                    if why := assumed or self._compiles_again(trial):
-                        problem.tried.append(Tried(patch, why))
-                        continue
-                    before, after, leave = out.last.record, trial.record, patch.leaves
-                    whole = not patch.drops and cleaner(before, after, may_leave=leave)
-                    if (gone and whole) or better(before, after, may_leave=leave):
-                        self._keep(problem, patch, trial)
-                        if gone:
-                            return
-                        continue
-                    no_worse = graphs(after) <= graphs(before) and eager(after) <= eager(before)
-                    if gone and no_worse and not patch.leaves and doubtful is None:
-                        doubtful = (patch, trial)
-                    there = "the break is" if problem.item is not None else "recompiles are"
-                    why = no_gain(before, after) if gone else f"{there} still there"
-            if why != UNWRITABLE:
-                problem.tried.append(Tried(patch, why or ""))
-        if doubtful is not None and not problem.kept:
+                why = self._try(problem, patch)
+            if why == "":
+                if problem.fixed:
+                    return
+            elif why != UNWRITABLE:
+                problem.tried.append(Tried(patch, why))
+            if self._uncovers(problem):
+                break
+        if self._doubtful is not None and not problem.kept:
+            patch, trial = self._doubtful
             self._certain = self._certain or (list(out.kept), out.last)
-            self._uncertain.append(doubtful[0])
-            self._keep(problem, *doubtful, word="on trial")
+            self._uncertain.append(patch)
+            problem.tried = [one for one in problem.tried if one.patch is not patch]
+            self._keep(problem, patch, trial, word="on trial")
+
+    def _try(self, problem: Problem, patch: SourcePatch) -> str:
+        """Run with a patch and keep it if that is a gain; return why it is not kept, or ""."""
+        last = self.outcome.last
+        trial, why = self._attempts.run([*self.outcome.kept, patch])
+        if trial is None:
+            return why or ""
+        assumed = "" if self._assume else assumes(problem, patch, trial, last)
+        if why := assumed or self._compiles_again(trial):
+            return why
+        gone = self._gone(problem, trial.record)
+        before, after, leave = last.record, trial.record, patch.leaves
+        whole = not patch.drops and cleaner(before, after, may_leave=leave)
+        if (gone and whole) or better(before, after, may_leave=leave):
+            self._keep(problem, patch, trial)
+            problem.fixed = gone
+            return ""
+        if gone and no_worse(before, after) and not leave and self._doubtful is None:
+            self._doubtful = (patch, trial)
+        there = "the break is" if problem.item is not None else "recompiles are"
+        return no_gain(before, after) if gone else f"{there} still there"
+
+    def _uncovers(self, problem: Problem) -> bool:
+        """Return whether a simple patch on trial shows the next break of code left to eager.
+
+        Such code is compiled when its last break is gone, so heavier patches are not tried first.
+        """
+        if self._doubtful is None or problem.item is None or not self.outcome.last.record.eager:
+            return False
+        patch, trial = self._doubtful
+        known = {self._names.key(one) for one in places(self.outcome.last.record)}
+        function = problem.item.where.function
+        return _is_simple(patch) and any(
+            one.where.function == function and self._names.key(one) not in known
+            for one in places(trial.record)
+        )
 
     def _compiles_again(self, trial: Trial) -> str:
         """Return that patches compile again for more other inputs than the program, or ""."""
@@ -400,3 +426,9 @@ _LINES: Final = (
     *("keep_tensor", "drop_graph_break", "number", "drawn"),
 )
 """Rewrites of one statement, or of calls alone, which do not affect any other."""
+
+
+def _is_simple(patch: SourcePatch) -> bool:
+    """Return whether a patch only changes settings or a line, and loses nothing."""
+    lines = (isinstance(edit, Preamble) or edit.kind in _LINES for edit in patch.edits)
+    return all(lines) and not patch.drops and not patch.leaves

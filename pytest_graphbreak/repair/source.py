@@ -70,17 +70,21 @@ def alike(text: Sequence[str], code: str) -> set[int]:
     return {number for number, line in enumerate(text, 1) if line.split() == words}
 
 
-def functions(node: ast.AST, wanted: str, name: str = "") -> Iterator[Function]:
+def functions(node: ast.AST, wanted: str) -> Iterator[Function]:
     """Yield the functions with a qualified name, as Python writes it."""
+    return (one for name, one in named_functions(node) if name == wanted)
+
+
+def named_functions(node: ast.AST, outer: str = "") -> Iterator[tuple[str, Function]]:
+    """Yield all functions, each with its qualified name."""
     for one in ast.iter_child_nodes(node):
+        inner = outer
         if isinstance(one, DEFINITIONS):
-            own = f"{name}{one.name}"
-            if own == wanted and isinstance(one, Function):
-                yield one
+            own = f"{outer}{one.name}"
             inner = f"{own}." if isinstance(one, ast.ClassDef) else f"{own}.<locals>."
-            yield from functions(one, wanted, inner)
-        else:
-            yield from functions(one, wanted, name)
+            if isinstance(one, FUNCTIONS):
+                yield own, one
+        yield from named_functions(one, inner)
 
 
 def arguments(node: Function) -> set[str]:

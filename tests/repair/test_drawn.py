@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
-from pytest_graphbreak.repair.rewrite.drawn import shown
+from pytest_graphbreak.repair.rewrite.drawn import shown, together
 
 HEAD = """\
 import random
@@ -41,6 +41,9 @@ def rewritten(line: str, head: str = HEAD, given: str = "x, p=0.5") -> str:
         ("i = npr.randint(0, high=len(x))", 'i = {}(int, "npr.randint", 0, high=len(x))'),
         ("x = x * own.rand()  # noise", 'x = x * {}(float, "own.rand")  # noise'),
         ("x = x * python.gauss(0, 1)", 'x = x * {}(float, "python.gauss", 0, 1)'),
+        ("x = x * random.random()", 'x = x * {}(float, "random.random")'),
+        ("i = random.randint(1, p or 2)", 'i = {}(int, "random.randrange", 1, (p or 2) + 1)'),
+        ("i = random.randrange(6)", 'i = {}(int, "random.randrange", 6)'),
         ("x = random.betavariate(1, 2) * x", 'x = {}(float, "random.betavariate", 1, 2) * x'),
         (
             "if p > np.random.rand(): x = -x",
@@ -64,7 +67,9 @@ def test_one_number_is_drawn_by_a_call_of_the_file(line: str, becomes: str) -> N
         "x = np.random.normal(size=3)",
         "x = np.random.randint(*x)",
         "x = np.random.permutation(3)",
-        "x = random.random()",
+        "x = random.choice([1, 2])",
+        "x = random.randint(a=1, b=2)",
+        "x = random.randrange(0, 9, 3)",
         "x = torch.rand(())",
         "x = self.rng.normal()",
         "x = f().normal()",
@@ -81,11 +86,14 @@ def test_a_name_that_a_function_sets_is_not_the_one_of_the_file() -> None:
     assert rewritten(line, head=f"{HEAD}def g():\n    own = None\n\n\n") == ""
 
 
-def test_what_dynamo_draws_before_the_graph_is_not_mixed_with_others() -> None:
+def test_what_dynamo_draws_before_the_graph_is_changed_together_with_others() -> None:
     """The order of the numbers would be another one."""
-    line = "x = x + random.gauss(0, 1)"
-    assert rewritten(line)
-    assert rewritten(line, head=f"{HEAD}def g():\n    return random.uniform(0, 1)\n\n\n") == ""
+    before = f"{HEAD}class A:\n    def g(self):\n        return random.uniform(0, 1)\n\n\n"
+    source = f"{before}def f(x):\n    return x + LINE\n"
+    own = source.replace("LINE", "random.random()")
+    assert together(own, "f") == ["f", "A.g"]
+    assert together(own, "A.g") == ["A.g"]
+    assert together(source.replace("LINE", "np.random.rand()"), "f") == ["f"]
 
 
 def test_all_numbers_of_a_function_are_drawn_so() -> None:

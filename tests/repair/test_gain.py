@@ -167,6 +167,30 @@ def test_a_function_that_ran_eagerly_and_compiles_is_fixed(shop: Shop) -> None:
     assert "kept  print is called after the graph" in said.out
 
 
+LAYERS = """
+    import torch
+
+    def f(x):
+        for number in range(2):
+            x = x.sin()
+            print(number, x.mean().item())
+            print("norm", x.norm().item())
+        return x
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
+def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None:
+    """Only one is seen at a time, and nothing is compiled until the last is moved."""
+    shop.write("a.py", LAYERS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out
+    assert "on trial: the line is written after the graph (0 -> 2)" in said.out
+    assert "kept: the line is written after the graph (2 -> 1)" in said.out
+    assert "tried, not kept" not in said.out
+
+
 UNSURE = """
     import torch
 

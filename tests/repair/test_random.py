@@ -53,6 +53,43 @@ def test_a_number_that_one_side_draws_is_not_drawn_for_the_other(
     assert [one.where.code[:9] for one in out.last.record.breaks] == ["y = x * 2"]
 
 
+CROPPED = """\
+import random
+import torch
+
+random.seed(0)
+
+
+def scaled(x):
+    return x * random.uniform(0.8, 1.2)
+
+
+def augment(x):
+    if random.random() < 0.5:
+        x = x.flip(-1)
+    begin = random.randint(0, x.shape[-1] - 4)
+    return scaled(x)[:, begin : begin + 4].sin()
+
+
+augment = torch.compile(augment, backend="BACKEND")
+for _ in range(6):
+    print(augment(torch.arange(12.0).reshape(2, 6)))
+print(random.random())
+"""
+
+
+@pytest.mark.skipif(not NEWER, reason="older versions of PyTorch trace random.random()")
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_numbers_that_dynamo_draws_before_the_graph_keep_their_order(
+    backend: str, tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "f.py")
+    target.path.write_text(CROPPED.replace("BACKEND", backend))
+    out = search(target, shared)
+    assert out.last.same
+    assert (out.after, out.last.record.breaks) == (1, ())
+
+
 NOISE = """\
 import numpy as np
 import torch

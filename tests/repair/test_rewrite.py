@@ -225,32 +225,6 @@ def test_a_number_that_an_object_keeps_does_not_become_a_tensor(line: str) -> No
         apply(source, "keep_tensor", Frame("a.py", "f", 2, line))
 
 
-UNIFORM = "random.uniform(0.0, 1.0)"
-TENSOR = f"torch.tensor({UNIFORM}, dtype=torch.float64)"
-
-
-@pytest.mark.parametrize(
-    ("line", "becomes"),
-    [
-        ("y = x * random.random()", f"y = x * {UNIFORM}"),
-        ("y = x if random.random() < p else z", f"y = x if {TENSOR} < p else z"),
-        ("y = x * (2 * random.random() - 1 > 0)", f"y = x * (2 * {UNIFORM} - 1 > 0)"),
-        ("y = rng.random()", None),
-        ("y = random.random(3)", None),
-    ],
-)
-def test_a_random_number_is_an_input_of_the_graph(line: str, becomes: str | None) -> None:
-    source = "def f(x, p, z):\n    {}\n    return y\n"
-    changed = apply(source.format(line), "uniform", Frame("a.py", "f", 2, line))
-    assert changed == (None if becomes is None else source.format(becomes))
-
-
-def test_a_random_number_decides_a_branch_as_a_tensor() -> None:
-    source = "def f(x):\n    if random.random() < 0.5:\n        x = x + 1\n    return x\n"
-    changed = apply(source, "uniform", Frame("a.py", "f", 2, "if random.random() < 0.5:"))
-    assert changed == source.replace("random.random()", TENSOR)
-
-
 @pytest.mark.parametrize("call", ["random.randrange(2)", "np.random.rand()"])
 def test_a_side_that_draws_in_python_stays_python(call: str) -> None:
     """Its number would be drawn even if the side does not run."""

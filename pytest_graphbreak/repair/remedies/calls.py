@@ -85,28 +85,11 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "itertools.groupby is given its key by name", (Rewrite("group_key", item.where),)
         )
-    if "random.random" in functions:
-        yield from _drawn(item.where, trial)
     for function in functions:
         if function in _CONSTANT_CALLS:
             load = Preamble(f"import {function.rpartition('.')[0]}")
             make = _CONSTANT.format(name=function, short=function.replace(".", "_"))
             yield SourcePatch(f"{function} of constants is a constant", (load, Preamble(make)))
-
-
-def _drawn(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make a random number an input of the graph, and an op of what it decides."""
-    from pytest_graphbreak.repair.rewrite import apply
-
-    title = "random.random() is random.uniform(0.0, 1.0), an input of the graph"
-    drawn, source = Rewrite("uniform", where), trial.source(where)
-    changed = (apply(source, drawn.kind, where) if source else None) or source
-    sides = zip(source.splitlines(), changed.splitlines(), strict=False)
-    code = next((new.strip() for old, new in sides if old != new), "")
-    for kind in ("where", "cond") if "if " in code else ():
-        there = Rewrite(kind, structs.replace(where, code=code))
-        yield SourcePatch(f"{title}, and the branch became torch.{kind}", (drawn, there))
-    yield SourcePatch(title, (drawn,))
 
 
 def _scopes(around: str, name: str) -> list[str]:

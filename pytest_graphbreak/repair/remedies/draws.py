@@ -19,15 +19,17 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     All numbers of the function are drawn so: each would be a break of its own after this one.
     """
     from pytest_graphbreak.repair.rewrite import apply
-    from pytest_graphbreak.repair.rewrite.drawn import shown
+    from pytest_graphbreak.repair.rewrite.drawn import shown, together
 
-    source, drawn = trial.source(item.where), Rewrite("drawn", item.where)
-    changed = apply(source, drawn.kind, item.where) if source else None
+    source = trial.source(item.where)
+    changed = apply(source, "drawn", item.where) if source else None
     code = shown(source, changed, item.where.code) if changed else ""
     if not code:
         return
     title = "random numbers are drawn by nodes of the graph, in the order of the program"
-    edits = (DRAWS, SCALARS, drawn)
+    functions = together(source, item.where.function)
+    drawn = (Rewrite("drawn", structs.replace(item.where, function=one)) for one in functions)
+    edits = (DRAWS, SCALARS, *drawn)
     for kind in ("where", "cond") if "if " in code else ():
         there = Rewrite(kind, structs.replace(item.where, code=code))
         yield SourcePatch(f"{title}, and the branch became torch.{kind}", (*edits, there))

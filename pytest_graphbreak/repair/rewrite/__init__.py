@@ -39,7 +39,6 @@ REWRITERS: dict[str, Rewriter] = {
     "number": statements.tensor_to_number,
     "only_eager": statements.only_eager,
     "drop_graph_break": statements.drop_graph_break,
-    "uniform": statements.uniform,
     "plain_flags": statements.plain_flags,
     "enable": statements.enable,
     "group_key": statements.group_key,

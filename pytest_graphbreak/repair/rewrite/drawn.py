@@ -8,7 +8,7 @@ in the same order. Dynamo makes a break there, since it does not know the number
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import libcst as cst
@@ -16,7 +16,8 @@ from libcst import matchers as m
 
 from pytest_graphbreak.repair.pure import imports
 from pytest_graphbreak.repair.rewrite.line import Replacement, Statement, replaced, text_of
-from pytest_graphbreak.repair.source import FUNCTIONS
+from pytest_graphbreak.repair.rewrite.scope import walk
+from pytest_graphbreak.repair.source import FUNCTIONS, Function, named_functions
 
 NAME: Final = "_graphbreak_drawn"
 _FLOATS: Final = {
@@ -33,16 +34,24 @@ _INTEGERS: Final = {
     **dict.fromkeys(("randint", "integers", "binomial", "negative_binomial"), 2),
     **dict.fromkeys(("poisson", "geometric"), 1),
 }
-_PYTHON: Final = frozenset(
-    {
-        *("gauss", "normalvariate", "lognormvariate", "betavariate", "gammavariate"),
-        *("expovariate", "paretovariate", "weibullvariate", "vonmisesvariate", "triangular"),
-    }
-)
-"""Functions of Python's ``random`` that give a float, and that Dynamo does not follow.
+_PYTHON: Final = {
+    "random": 0,
+    **dict.fromkeys(("expovariate", "paretovariate"), 1),
+    **dict.fromkeys(("uniform", "gauss", "normalvariate", "lognormvariate", "betavariate"), 2),
+    **dict.fromkeys(("gammavariate", "weibullvariate", "vonmisesvariate"), 2),
+    "triangular": 3,
+}
+"""Functions of Python's ``random`` that give a float."""
+_BELOW: Final = {"randrange": 2, "randint": 2}
+"""Those that give an integer; ``randint(a, b)`` is ``randrange(a, b + 1)``."""
+_TABLES: Final[Mapping[str, Mapping[str, Mapping[str, int]]]] = {
+    "numpy.random": {"float": _FLOATS, "int": _INTEGERS},
+    "random": {"float": _PYTHON, "int": _BELOW},
+}
+_BEFORE: Final = frozenset({"uniform", "randint", "randrange"})
+"""Those of which Dynamo draws the number before the graph runs, without a break.
 
-The others it calls before the graph runs: a file may not draw by both, since the order would be
-another.
+PyTorch 2.13 gives inductor a number of 64 bits there, and inductor reads one of 32.
 """
 _MAKERS: Final = {
     "numpy.random.default_rng": "numpy.random",
@@ -64,13 +73,30 @@ def sources(source: str) -> dict[str, str]:
             made = _MAKERS.get(_full(ast.unparse(one.value.func), found), "")
             found |= {to.id: made for to in one.targets if made and isinstance(to, ast.Name)}
     inner = [one for one in ast.walk(module) if isinstance(one, (*FUNCTIONS, ast.Lambda))]
-    known = {name: full for name, full in found.items() if name not in set(_set(inner))}
-    calls = (part for one in inner for part in ast.walk(one) if isinstance(part, ast.Call))
-    for call in calls:
-        home, _, last = _full(ast.unparse(call.func), known).rpartition(".")
-        if home == "random" and last not in _PYTHON:
-            return {name: full for name, full in known.items() if full != "random"}
-    return known
+    return {name: full for name, full in found.items() if name not in set(_set(inner))}
+
+
+def together(source: str, function: str) -> list[str]:
+    """Return the names of the functions that have to be changed with one that draws, and its own.
+
+    Dynamo draws some numbers of Python's ``random`` before the graph runs, so that the order would
+    be another one.
+    """
+    known = sources(source)
+    drawing = {
+        name: [last for home, last in _draws(one, known) if home == "random"]
+        for name, one in named_functions(ast.parse(source))
+    }
+    early = [name for name, lasts in drawing.items() if _BEFORE.intersection(lasts)]
+    return [function, *(one for one in early if one != function and drawing.get(function))]
+
+
+def _draws(function: Function, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each function that may draw and is called."""
+    for one in walk(function.body):
+        if isinstance(one, ast.Call):
+            home, _, last = _full(ast.unparse(one.func), known).rpartition(".")
+            yield home, last
 
 
 def _set(inner: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]) -> list[str]:
@@ -112,9 +138,9 @@ class _Drawing(cst.CSTTransformer):
         if not kind:
             return updated_node
         self.done = True
-        name = cst.SimpleString(f'"{text_of(updated_node.func)}"')
-        first = [cst.Arg(cst.Name(kind)), cst.Arg(name)]
-        return updated_node.with_changes(func=cst.Name(NAME), args=[*first, *updated_node.args])
+        name, args = self._below(updated_node)
+        first = [cst.Arg(cst.Name(kind)), cst.Arg(cst.SimpleString(f'"{name}"'))]
+        return updated_node.with_changes(func=cst.Name(NAME), args=[*first, *args])
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If:
         return updated_node.with_changes(test=_as_tensors(updated_node.test))
@@ -126,17 +152,31 @@ class _Drawing(cst.CSTTransformer):
         """Return ``float`` or ``int`` for a call that draws one number, or an empty text."""
         if not m.matches(call.func, _DOTTED):
             return ""
-        home, _, last = _full(text_of(call.func), self._known).rpartition(".")
+        home, last = self._function(call)
         names = {one.keyword.value for one in call.args if one.keyword is not None}
         plain = sum(one.keyword is None for one in call.args)
         if any(one.star for one in call.args) or names & {"size", "dtype", "endpoint"}:
             return ""
-        if home == "random":
-            return "float" if last in _PYTHON else ""
-        if home != "numpy.random":
+        if names and (home, last) == ("random", "randint"):
             return ""
-        fits = (("float", _FLOATS), ("int", _INTEGERS))
-        return next((kind for kind, table in fits if plain <= table.get(last, -1)), "")
+        tables = _TABLES.get(home, {})
+        return next((kind for kind, table in tables.items() if plain <= table.get(last, -1)), "")
+
+    def _function(self, call: cst.Call) -> tuple[str, str]:
+        home, _, last = _full(text_of(call.func), self._known).rpartition(".")
+        return home, last
+
+    def _below(self, call: cst.Call) -> tuple[str, list[cst.Arg]]:
+        """Return the function and its arguments, for an integer below the last of them.
+
+        ``random.randint(a, b)`` may give b, and is ``random.randrange(a, b + 1)``.
+        """
+        name, args = text_of(call.func), list(call.args)
+        if self._function(call) == ("random", "randint"):
+            name = f"{name.removesuffix('randint')}randrange"
+            last = cst.parse_expression(f"({text_of(args[-1].value)}) + 1")
+            args[-1] = cst.Arg(last)
+        return name, args
 
 
 _DOTTED: Final = m.Attribute(value=m.Name() | m.Attribute(value=m.Name()))

@@ -130,36 +130,6 @@ def plain_flags(node: Statement) -> Replacement | None:
     return replaced(node, _FLAG, decided) if isinstance(node, cst.SimpleStatementLine) else None
 
 
-_RANDOM: Final = m.Call(func=m.Attribute(m.Name("random"), m.Name("random")), args=[])
-_COMPARED: Final = m.Comparison(
-    left=_RANDOM, comparisons=[m.ComparisonTarget(operator=m.LessThan() | m.GreaterThan())]
-)
-_UNIFORM: Final = "random.uniform(0.0, 1.0)"
-
-
-def uniform(node: Statement) -> Replacement | None:
-    """Rewrite ``random.random()`` as ``random.uniform(0.0, 1.0)``, the same number.
-
-    Dynamo makes that an input of the graph; PyTorch 2.13 does not trace the other. Where it is
-    compared it is a tensor, for ``torch.where`` and ``torch.cond``.
-    """
-
-    def compared(found: cst.CSTNode) -> cst.CSTNode:
-        number = f"torch.tensor({_UNIFORM}, dtype=torch.float64)"
-        return found.with_changes(left=cst.parse_expression(number))
-
-    if isinstance(node, cst.If):
-        test = uniform(cst.SimpleStatementLine([cst.Expr(node.test)]))
-        if not isinstance(test, cst.SimpleStatementLine):
-            return None
-        return node.with_changes(test=cst.ensure_type(test.body[0], cst.Expr).value)
-    if not isinstance(node, cst.SimpleStatementLine):
-        return None
-    changed = replaced(node, _COMPARED, compared)
-    drawn = replaced(changed or node, _RANDOM, lambda _: cst.parse_expression(_UNIFORM))
-    return drawn or changed
-
-
 def drop_graph_break(node: Statement) -> Replacement | None:
     """Rewrite ``torch._dynamo.graph_break()`` as ``pass``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:

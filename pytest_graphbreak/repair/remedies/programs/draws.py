@@ -60,7 +60,7 @@ def _graphbreak_drawn(kind, name, *given, **named):
     number = op(_graphbreak_turn, name, every, list(named)).item()
     if kind is int and not named:
         # An index or a size: what is known of it lets the sizes that follow from it be known.
-        below = name.rpartition(".")[2] in ("randint", "integers")
+        below = name.rpartition(".")[2] in ("randint", "integers", "randrange")
         least = given[0] if below and len(given) > 1 else 0
         torch._check(number >= least)
         if below:
