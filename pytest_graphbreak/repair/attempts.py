@@ -49,7 +49,7 @@ class Attempts:
         self._plain: tuple[Trial | None] | None = None
         self.original = self.first = bench.measure(target, compare=False)
         self.codegen = True
-        if not codegen and self.original.inductor:
+        if not codegen and self.original.error is None and self.original.inductor:
             self._skip_codegen()
         self.names.add(self.first.sites)
 
@@ -116,12 +116,12 @@ class Attempts:
         options = {"allow_breaks": not whole, "alone": True, "own_errors": own_errors}
         if self.codegen:
             trial = self._bench.measure(fixed, **options)
-            return trial if trial.same else trial.error or trial.mismatch or ""
+            return trial.differs or trial
         trial = self._bench.measure(fixed, resized=False, **options)
         if (trial.mismatch or "").startswith(OTHERS) and self._differs(codegen=True):
             trial = self._bench.measure(fixed, resized=False, **options)
-        if not trial.same:
-            return trial.error or trial.mismatch or ""
+        if trial.differs:
+            return trial.differs
         if graphs(trial.record) > graphs(last.record):
             return no_gain(last.record, trial.record)
         return replace(trial, again=last.again, resized=last.varied - trial.varied)

@@ -55,12 +55,17 @@ class CompiledCall:
 
 
 class Capture:
-    """Everything that one run passed into compiled code and got out of it."""
+    """Everything that one run passed into compiled code and got out of it.
 
-    def __init__(self, *, allow_breaks: bool) -> None:
+    ``codegen`` is whether inductor generates code for what it compiles.
+    """
+
+    def __init__(self, *, allow_breaks: bool, codegen: bool = True) -> None:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
+        self.inductor = False
+        """Whether inductor compiles something."""
         self.errors: dict[int, Flat | str] = {}
         """What the compiled program gives for other inputs that the uncompiled one raises for."""
         self.compiled_again: list[dict[str, Any]] = []
@@ -71,6 +76,7 @@ class Capture:
         self.other_sizes: dict[str, list[sizes.Call]] = {}
         """The shapes of those inputs, and of the program's own, by the name of the callable."""
         self._allow_breaks = allow_breaks
+        self._codegen = codegen
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
         self._numbers: dict[str, dict[str, set[float]]] = {}
@@ -118,6 +124,7 @@ class Capture:
             if self._allow_breaks:
                 options["fullgraph"] = False
         steady_random()
+        self.inductor |= options.get("backend", "inductor") == "inductor"
         if not self.options:
             self.options = {name: _named(value) for name, value in options.items()}
         compiled = inner(model, **options)
@@ -262,8 +269,7 @@ class Capture:
     ) -> Flat | str:
         """Return the result of a call, as ``rerun`` does."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
-        inductor = not eager and self.options.get("backend", "inductor") == "inductor"
-        most = COMPILING if inductor else LIMIT
+        most = COMPILING if self.inductor and self._codegen and not eager else LIMIT
         self._depth += 1
         if eager:
             optimizers.restore()

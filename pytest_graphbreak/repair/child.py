@@ -46,11 +46,11 @@ def _measured(order: Answer) -> Answer:
     from pytest_graphbreak import observe
     from pytest_graphbreak.repair import capture, holdings, steady
 
-    recorder = capture.Capture(allow_breaks=order["allow_breaks"])
+    recorder = capture.Capture(allow_breaks=order["allow_breaks"], codegen=order["codegen"])
     answer: Answer = {}
     if order["same_random"]:
         _same_random()
-    if not order.get("codegen", True):
+    if not order["codegen"]:
         _skip_codegen()
 
     @contextmanager
@@ -104,6 +104,7 @@ def _recorded(order: Answer, recorder: Any) -> Answer:
     answer: Answer = {
         "fullgraph": recorder.fullgraph,
         "options": recorder.options,
+        "inductor": recorder.inductor,
         "varies": recorder.varies(),
         "numbers": recorder.numbers(),
         "roots": recorder.roots(),

@@ -187,7 +187,8 @@ class Tried:
 class Problem:
     """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
 
-    ``origin`` is the problem whose patch wrote the line that breaks, if a patch did.
+    ``origin`` is the problem whose patch wrote the line that breaks, if a patch did. ``doubtful``
+    is the first patch that repairs it without fewer graphs, with its run.
     """
 
     item: Break | None
@@ -198,6 +199,7 @@ class Problem:
     fixed: bool = False
     note: str = ""
     origin: Problem | None = None
+    doubtful: tuple[SourcePatch, Trial] | None = None
     others: bool = False
     """Whether it is that the program is compiled again for inputs that it does not use itself."""
 

@@ -27,7 +27,6 @@ from pytest_graphbreak.repair.gain import (
     better,
     cleaner,
     compiles_again,
-    eager,
     fixing,
     graphs,
     item_of,
@@ -72,7 +71,6 @@ class Search:
         self._share = 0.0
         self._waiting = 0
         self._uncertain: list[SourcePatch] = []
-        self._doubtful: tuple[SourcePatch, Trial] | None = None  # of the problem at work
         self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
         self._attempts = Attempts(target, bench, most=most, codegen=codegen, show=self._show)
         self._names = self._attempts.names
@@ -198,7 +196,6 @@ class Search:
     def _fix(self, problem: Problem) -> None:
         """Try the remedies for one problem in turn, until one holds."""
         out = self.outcome
-        self._doubtful = None
         patches = list(self._patches(problem))
         for number, patch in enumerate(patches):
             # The share of the known problems, and of the patches for this one.
@@ -218,8 +215,8 @@ class Search:
                 problem.tried.append(Tried(patch, why))
             if self._uncovers(problem):
                 break
-        if self._doubtful is not None and not problem.kept:
-            patch, trial = self._doubtful
+        if problem.doubtful is not None and not problem.kept:
+            patch, trial = problem.doubtful
             self._certain = self._certain or (list(out.kept), out.last)
             self._uncertain.append(patch)
             problem.tried = [one for one in problem.tried if one.patch is not patch]
@@ -241,8 +238,8 @@ class Search:
             self._keep(problem, patch, trial)
             problem.fixed = gone
             return ""
-        if gone and no_worse(before, after) and not leave and self._doubtful is None:
-            self._doubtful = (patch, trial)
+        if gone and no_worse(before, after) and not leave and problem.doubtful is None:
+            problem.doubtful = (patch, trial)
         there = "the break is" if problem.item is not None else "recompiles are"
         return no_gain(before, after) if gone else f"{there} still there"
 
@@ -251,9 +248,9 @@ class Search:
 
         Such code is compiled when its last break is gone, so heavier patches are not tried first.
         """
-        if self._doubtful is None or problem.item is None or not self.outcome.last.record.eager:
+        if problem.doubtful is None or problem.item is None or not self.outcome.last.record.eager:
             return False
-        patch, trial = self._doubtful
+        patch, trial = problem.doubtful
         known = {self._names.key(one) for one in places(self.outcome.last.record)}
         function = problem.item.where.function
         return _is_simple(patch) and any(

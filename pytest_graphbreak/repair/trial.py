@@ -38,6 +38,8 @@ class Trial:
     endless: int = 0
     codegen: bool = True
     """Whether inductor, if it is used, generates code, and the times are those of the program."""
+    inductor: bool = False
+    """Whether inductor compiles something."""
     seconds: float = 0.0
     warm: float | None = None
     trained: bool = False
@@ -71,13 +73,6 @@ class Trial:
         found = re.match(r"(\d+)\.(\d+)", str(self.answer.get("torch", "")))
         return tuple(map(int, found.groups())) if found else (0, 0)
 
-    @property
-    def inductor(self) -> bool:
-        """Whether the program's first ``torch.compile`` uses inductor."""
-        options = self.answer.get("options") or {}
-        compiled = self.error is None and bool(self.roots)
-        return compiled and options.get("backend", "inductor") == "inductor"
-
     def source(self, frame: Frame) -> str:
         """Return the text of the file that a frame is in, or "" if it is not known."""
         site = self.sites.get(frame.file)
@@ -89,9 +84,14 @@ class Trial:
         return text
 
     @property
+    def differs(self) -> str:
+        """Why it failed, or what differs from the original; "" if it gave the same results."""
+        return self.error or self.mismatch or ""
+
+    @property
     def same(self) -> bool:
         """Whether it ran and gave the results of the original."""
-        return self.error is None and self.mismatch is None
+        return not self.differs
 
     @property
     def at(self) -> str:
@@ -127,7 +127,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SAID: Final = (
     *("error", "stack", "mismatch", "compared", "raising", "endless"),
-    *("seconds", "warm", "trained"),
+    *("seconds", "warm", "trained", "inductor"),
     *("fullgraph", "entries", "lines", "varies", "varied", "numbers", "again"),
     *("other_sizes", "roots", "held"),
 )

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from pytest_graphbreak.repair.rewrite.conditions import as_doubles, condition
-from pytest_graphbreak.repair.rewrite.scope import UnfitError
+from pytest_graphbreak.repair.rewrite.conditions import as_doubles, condition, decided
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError
 
 
 def expression(text: str) -> ast.expr:
@@ -70,3 +70,24 @@ def test_what_tensors_compute_in_another_way_is_refused(test: str) -> None:
 def test_arithmetic_without_a_value_that_is_read_stays() -> None:
     plain = expression("a / b + max(c, 1)")
     assert as_doubles(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("test", "written"),
+    [
+        ("n > 3", "({n} > 3).reshape(())"),
+        ("-1 < n", "((-1) < {n}).reshape(())"),
+        ("not n >= m", "torch.logical_not(({n} >= {m}).reshape(()))"),
+        ("n > x.sum()", "(n > x.sum()).reshape(())"),  # a tensor of another type
+        ("k > 3", "(k > 3).reshape(())"),
+        ("twice > 3", "(twice > 3).reshape(())"),
+    ],
+)
+def test_a_number_that_was_read_before_is_a_tensor_again(test: str, written: str) -> None:
+    made = {"n": "x.max().item()", "m": "float(y)", "k": "y.sum()", "twice": "x.item()"}
+    before: dict[str, ast.expr | None] = {name: expression(one) for name, one in made.items()}
+    place = Surroundings((), before, several=frozenset({"twice"}))
+    tensors = {name: f"torch.tensor({name}, dtype=torch.float64)" for name in "nm"}
+    asked = expression(test)
+    assert decided(asked, place) == written.format(**tensors)
+    assert ast.unparse(asked) == test

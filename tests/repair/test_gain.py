@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,36 @@ def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None
     assert "on trial: the line is written after the graph (0 -> 2)" in said.out
     assert "kept: the line is written after the graph (2 -> 1)" in said.out
     assert "tried, not kept" not in said.out
+
+
+OUTLIERS = """
+    import torch
+
+    def f(x):
+        worst = x.abs().max().item()
+        if worst > 2:
+            print("outlier", worst)
+            x = x.clamp(-2, 2)
+        noise = torch.randn_like(x) if x.sum() > 0 else torch.zeros_like(x)
+        return x + noise, worst
+
+    f = torch.compile(f, backend="eager")
+    with torch.no_grad():
+        f(torch.ones(4))
+        f(torch.ones(4) * 3)
+"""
+
+
+def test_a_branch_on_a_number_that_is_read_before_becomes_an_op(shop: Shop) -> None:
+    shop.write("a.py", OUTLIERS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out
+    assert (
+        "kept: what the branch writes is written after the graph, the rest torch.where" in said.out
+    )
+    assert "kept: the branch became torch.cond (2 -> 1)" in said.out
+    assert re.search(r"^all .* -> 1 .*yes", said.out, re.M)
+    assert "the backend eager traces" in said.out
 
 
 UNSURE = """

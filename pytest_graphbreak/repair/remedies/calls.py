@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import structs
-
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.breaks import SCALARS
 from pytest_graphbreak.repair.remedies.programs import DRAWS
 from pytest_graphbreak.repair.trial import Trial
@@ -29,7 +29,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     title = "random numbers are drawn by nodes of the graph, in the order of the program"
     functions = together(source, item.where.function)
     drawn = (Rewrite("drawn", structs.replace(item.where, function=one)) for one in functions)
-    edits = (DRAWS, SCALARS, *drawn)
+    edits: tuple[Edit, ...] = (DRAWS, SCALARS, *drawn)
     for kind in ("where", "cond") if "if " in code else ():
         there = Rewrite(kind, structs.replace(item.where, code=code))
         yield SourcePatch(f"{title}, and the branch became torch.{kind}", (*edits, there))

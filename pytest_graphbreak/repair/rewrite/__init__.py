@@ -56,7 +56,7 @@ LOOPS: Final = {
 }
 BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tuple[type, ...]]]] = {
     "where": (branches.to_where, (ast.If, ast.Assign, ast.Return)),
-    "cond": (branches.to_cond, (ast.If,)),
+    "cond": (branches.to_cond, (ast.If, ast.Assign)),
     "check": (branches.to_check, (ast.If, ast.Assert)),
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
     "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),

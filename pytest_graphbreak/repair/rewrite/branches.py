@@ -16,7 +16,7 @@ from typing import Final
 from pytest_graphbreak.repair.pure import computes
 from pytest_graphbreak.repair.rewrite.conditions import (
     chosen_number,
-    condition,
+    decided,
     draws,
     draws_in_python,
     holds_read,
@@ -56,8 +56,8 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
     _keeps(place, [target] if target else [])
     head = f"{target} = " if target else "return "
     if isinstance(one, ast.Constant) and isinstance(other, ast.Constant):
-        return [f"{head}{chosen_number(condition(test), one, other)}"]
-    chosen = f"torch.where({condition(test)}, _one, _other)"
+        return [f"{head}{chosen_number(decided(test, place), one, other)}"]
+    chosen = f"torch.where({decided(test, place)}, _one, _other)"
     in_place = isinstance(node, ast.If) and isinstance(node.body[0], ast.AugAssign)
     kept = f"torch._check((_one.shape, _one.dtype) == ({target}.shape, {target}.dtype))"
     return [
@@ -152,7 +152,11 @@ def _keeps(place: Surroundings, names: Sequence[str]) -> None:
 
 
 def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
-    """Rewrite an ``if t:`` whose blocks bind names, or both return, as ``torch.cond``."""
+    """Rewrite an ``if t:`` whose blocks bind names, or both return, as ``torch.cond``.
+
+    So is ``x = a if t else b``.
+    """
+    node = _as_branch(node) or node
     if not isinstance(node, ast.If):
         raise UnfitError("it is no `if`")
     if (lines := _where_given(node, place, to_cond)) is not None:
@@ -186,7 +190,7 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
         body = [*_indented(side, place), f"    return ({result},)"]
         lines += [f"def _when_{name}({', '.join(given)}):", *body, ""]
     operands = f"({', '.join(given)},)" if given else "()"
-    test = condition(node.test)
+    test = decided(node.test, place)
     lines.append(f"{pack} = torch.cond({test}, _when_true, _when_false, {operands})")
     return [*lines, without_gradient(out)] if draws(both) else lines
 
@@ -206,7 +210,7 @@ def _returned_cond(node: ast.If, place: Surroundings) -> list[str]:
     if given:
         raise UnfitError(f"{given[0]} is changed in place")
     values = [one.value for _, one in sides if isinstance(one, ast.Return)]
-    return returned(condition(node.test), [one for one, _ in sides], values, place)
+    return returned(decided(node.test, place), [one for one, _ in sides], values, place)
 
 
 def returned(
@@ -362,13 +366,13 @@ def _varies(node: ast.For | ast.While, tensors: Collection[str]) -> bool:
 def to_check(node: ast.stmt, place: Surroundings) -> list[str]:
     """Rewrite ``if t: raise E(text)``, or an ``assert``, as ``torch._assert_async(ok, text)``."""
     if isinstance(node, ast.Assert):
-        return [_check(condition(node.test), _words(node.msg, place))]
+        return [_check(decided(node.test, place), _words(node.msg, place))]
     if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
         raise UnfitError("it is no `if` with one statement")
     only = node.body[0]
     if not isinstance(only, ast.Raise):
         raise UnfitError("it raises nothing")
-    return [checked(f"torch.logical_not({condition(node.test)})", only, place)]
+    return [checked(f"torch.logical_not({decided(node.test, place)})", only, place)]
 
 
 def checked(test: str, node: ast.Raise, place: Surroundings | None = None) -> str:

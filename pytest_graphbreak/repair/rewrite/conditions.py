@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
+from copy import deepcopy
 from typing import Final
 
 from pytest_graphbreak.repair.pure import RANDOM
-from pytest_graphbreak.repair.rewrite.scope import UnfitError, walk
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, walk
 
 STOP: Final = "_stop"
 """The bool tensor that says whether a loop was left by a ``break``."""
@@ -43,6 +44,43 @@ def condition(test: ast.expr) -> str:
     if (number := _checked_number(test)) is not None:
         test = number
     return f"{_operand(test, exact=True)}.reshape(()).ne(0)"  # a new tensor, and NaN is true
+
+
+def decided(test: ast.expr, place: Surroundings) -> str:
+    """Return the test of a statement, in which numbers that were read before it are tensors again.
+
+    Raises ``UnfitError``.
+    """
+    numbers = {
+        name
+        for name, value in place.before.items()
+        if value is not None and _is_read(value) and name not in place.several
+    }
+    return condition(_Numbers(numbers).visit(deepcopy(test)))
+
+
+class _Numbers(ast.NodeTransformer):
+    """Makes names of numbers tensors where they are compared with each other, or with constants."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    def visit_Compare(self, node: ast.Compare) -> ast.Compare:
+        sides = [node.left, *node.comparators]
+        if all(name_of(one) in self._names or _is_constant(one) for one in sides):
+            node.left, *node.comparators = map(self._as_tensor, sides)
+        return node
+
+    def _as_tensor(self, node: ast.expr) -> ast.expr:
+        if name_of(node) not in self._names:
+            return node
+        text = f"torch.tensor({name_of(node)}, dtype=torch.float64)"
+        return ast.parse(text, mode="eval").body
+
+
+def _is_constant(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant)
 
 
 def _checked_number(test: ast.expr) -> ast.expr | None:
