@@ -78,16 +78,23 @@ def test_arithmetic_without_a_value_that_is_read_stays() -> None:
         ("n > 3", "({n} > 3).reshape(())"),
         ("-1 < n", "((-1) < {n}).reshape(())"),
         ("not n >= m", "torch.logical_not(({n} >= {m}).reshape(()))"),
+        ("share == 0", "({share} == 0).reshape(())"),
         ("n > x.sum()", "(n > x.sum()).reshape(())"),  # a tensor of another type
         ("k > 3", "(k > 3).reshape(())"),
         ("twice > 3", "(twice > 3).reshape(())"),
     ],
 )
 def test_a_number_that_was_read_before_is_a_tensor_again(test: str, written: str) -> None:
-    made = {"n": "x.max().item()", "m": "float(y)", "k": "y.sum()", "twice": "x.item()"}
+    made = {
+        "n": "x.max().item()",
+        "m": "float(y)",
+        "k": "y.sum()",
+        "share": "(a - b).item() / 255",
+        "twice": "x.item()",
+    }
     before: dict[str, ast.expr | None] = {name: expression(one) for name, one in made.items()}
     place = Surroundings((), before, several=frozenset({"twice"}))
-    tensors = {name: f"torch.tensor({name}, dtype=torch.float64)" for name in "nm"}
+    tensors = {name: f"torch.tensor({name}, dtype=torch.float64)" for name in ("n", "m", "share")}
     asked = expression(test)
     assert decided(asked, place) == written.format(**tensors)
     assert ast.unparse(asked) == test

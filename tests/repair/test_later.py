@@ -171,6 +171,40 @@ def test_what_is_read_too_late_stays(line: str) -> None:
     assert definition(OBJECTS.replace("LINE", line), where) is None
 
 
+SUMS = """\
+import torch
+from collections import defaultdict
+
+sums, scores, table = {"loss": 0.0}, defaultdict(float), torch.zeros(3)
+
+
+def f(x, n):
+    y = x * 2
+    LINE
+    OTHER
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "function"),
+    [
+        ("sums['loss'] += y.sum().item()", "(y):\n    sums['loss'] += y.sum().item()"),
+        ("sums['loss'] = 0.9 * sums['loss'] + y.item()", "(y):\n    sums['loss'] = "),
+        ("scores[n] += float(y.sum())", "    scores[n] += float(y.sum())"),
+        ("table[n] = y.sum()", ""),  # a tensor
+        ("n[0] = y.sum().item()", ""),  # an argument
+        ("y[0] = 1.0", ""),
+    ],
+)
+def test_what_a_dictionary_of_the_module_gets_is_written_later(line: str, function: str) -> None:
+    source, where = SUMS.replace("LINE", line), Frame("a.py", "f", 0, line)
+    found = definition(source.replace("OTHER", "y = y + 1"), where)
+    assert found is None if not function else found is not None and function in found[1]
+    read = f"y = y + {line.partition('[')[0]}['seen']"
+    assert definition(source.replace("OTHER", read), where) is None
+
+
 SEVERAL = """\
 import collections
 

@@ -61,3 +61,35 @@ def test_lines_of_one_object_keep_their_order(tmp_path: Path, shared: Bench) -> 
     plain = SCRIPT.replace('@torch.compile(backend="eager")\n', "")
     run = subprocess.run([sys.executable, "-c", plain], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == list(out.last.lines)
+
+
+SUMS = """\
+import torch
+
+sums, hits = {"loss": 0.0, "right": 0}, [0] * 3
+
+
+@torch.compile(backend="eager")
+def step(x, n):
+    loss = x.pow(2).mean()
+    sums["loss"] += loss.item()
+    sums["right"] += (x > 0).sum().item()
+    hits[n] = hits[n] + int((x > 0).sum())
+    return loss * 2
+
+
+for number in range(4):
+    step(torch.full((3,), number / 4), number % 3)
+print(sums, hits)
+"""
+
+
+@pytest.mark.skipif(not NEWER, reason="older versions of PyTorch break at other places")
+def test_sums_of_the_module_do_not_compile_again(tmp_path: Path, shared: Bench) -> None:
+    """A number in a dictionary is a constant of the graph: each step was compiled again."""
+    target = Target(tmp_path / "sums.py")
+    target.path.write_text(SUMS)
+    out = search(target, shared, keep_side_effects=True)
+    assert (out.after, out.last.record.breaks) == (1, ())
+    assert not out.last.record.recompile_list
+    assert out.last.lines == out.first.lines

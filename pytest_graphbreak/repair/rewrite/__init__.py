@@ -60,7 +60,7 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "check": (branches.to_check, (ast.If, ast.Assert)),
     "masked": (masked.to_masked, (ast.Assign, ast.If)),
     "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),
-    "later": (later.to_later, (ast.Expr, ast.If)),
+    "later": (later.to_later, (*later.STATEMENTS, ast.If)),
     "later_block": (later.to_later_block, (ast.If,)),
     "note": (later.to_note, (ast.Expr, ast.If)),
     "note_block": (later.to_note_block, (ast.If,)),

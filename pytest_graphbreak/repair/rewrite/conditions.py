@@ -54,7 +54,7 @@ def decided(test: ast.expr, place: Surroundings) -> str:
     numbers = {
         name
         for name, value in place.before.items()
-        if value is not None and _is_read(value) and name not in place.several
+        if value is not None and _is_number(value) and name not in place.several
     }
     return condition(_Numbers(numbers).visit(deepcopy(test)))
 
@@ -76,6 +76,14 @@ class _Numbers(ast.NodeTransformer):
             return node
         text = f"torch.tensor({name_of(node)}, dtype=torch.float64)"
         return ast.parse(text, mode="eval").body
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Return whether an expression visibly computes with a number that was read, and constants."""
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        return any(map(_is_number, sides)) and all(_is_number(x) or _is_constant(x) for x in sides)
+    return _is_read(node)
 
 
 def _is_constant(node: ast.expr) -> bool:

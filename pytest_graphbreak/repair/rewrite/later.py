@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import textwrap
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import structs
@@ -19,7 +20,7 @@ from msgspec import structs
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import LEVELS, METHODS, computes
 from pytest_graphbreak.repair.rewrite.conditions import draws, draws_in_python
-from pytest_graphbreak.repair.rewrite.passed import Reads, reads
+from pytest_graphbreak.repair.rewrite.passed import Reads, reads, written_to
 from pytest_graphbreak.repair.rewrite.scope import (
     Surroundings,
     UnfitError,
@@ -33,6 +34,8 @@ from pytest_graphbreak.repair.rewrite.scope import (
 )
 from pytest_graphbreak.repair.rewrite.writes import NOTES
 from pytest_graphbreak.repair.source import FUNCTIONS, functions
+
+STATEMENTS: Final = (ast.Expr, ast.Assign, ast.AugAssign)
 
 
 def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
@@ -88,7 +91,7 @@ def definition(
     With ``block``, it is for the ``if`` around it. With ``alone``, no other statement may write to
     its object. Returns None if there is no such statement.
     """
-    kinds = (ast.If,) if block else (ast.Expr, ast.If)
+    kinds = (ast.If,) if block else (*STATEMENTS, ast.If)
     fits = statements(source, where, kinds, around=block)
     if not fits:
         return None
@@ -149,36 +152,54 @@ def _writes(node: ast.stmt, local: set[str], module: ast.Module, *, several: boo
     """
     if isinstance(node, ast.If):
         return all(_writes(one, local, module) for one in (*node.body, *node.orelse))
-    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
-        return False
-    function = node.value.func
-    if ast.unparse(function) in ("print", "warnings.warn"):
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and ast.unparse(call.func) in ("print", "warnings.warn"):
         return True
-    if not isinstance(function, ast.Attribute) or _logs(node):
-        return isinstance(function, ast.Attribute)
+    if _logs(node):
+        return True
     name = _object(node)
     made = [one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)]
+    if name not in bound(made) or name in local or (call is None and not _notes(node, module)):
+        return False
     inside = {
         part for one in ast.walk(module) if isinstance(one, FUNCTIONS) for part in ast.walk(one)
     }
-    uses = sum(isinstance(one, ast.Name) and one.id == name for one in inside)
-    written = sum(_object(one) == name and _notes(one, module) for one in inside)
-    alone = uses == 1 or (several and uses == written)
-    return name in bound(made) and name not in local and alone
+    uses, own = _uses(inside, name), _uses(ast.walk(node), name)
+    written = (one for one in inside if _object(one) == name and _notes(one, module))
+    return uses == own or (several and uses == sum(_uses(ast.walk(x), name) for x in written))
+
+
+def _uses(nodes: Iterable[ast.AST], name: str) -> int:
+    return sum(isinstance(one, ast.Name) and one.id == name for one in nodes)
 
 
 def _notes(node: ast.AST, module: ast.Module) -> bool:
-    """Return whether a statement notes or shows something; ``optimizer.step()`` does more."""
+    """Return whether a statement notes or shows something; ``optimizer.step()`` does more.
+
+    ``sums["loss"] += x`` of a dictionary or a list notes, too.
+    """
+    made = [value for name, value in values(module.body) if name == _object(node)]
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        return bool(made) and all(map(_holds_items, made))
     call = node.value if isinstance(node, ast.Expr) else None
     function = call.func if isinstance(call, ast.Call) else None
     if not isinstance(function, ast.Attribute):
         return False
     ours = {one.name for one in module.body if isinstance(one, ast.ClassDef)}
-    made = [value for name, value in values(module.body) if name == _object(node)]
     makers = {ast.unparse(one.func) for one in made if isinstance(one, ast.Call)}
     return function.attr in _SHOWS or bool(makers & ours)
 
 
+def _holds_items(made: ast.expr | None) -> bool:
+    """Return whether an expression makes a dictionary or a list."""
+    if isinstance(made, ast.Call):
+        return ast.unparse(made.func).rpartition(".")[2] in _MAKERS
+    return isinstance(made, ast.Dict | ast.List | ast.DictComp | ast.ListComp) or (
+        isinstance(made, ast.BinOp) and isinstance(made.left, ast.List)  # [0] * n
+    )
+
+
+_MAKERS: Final = frozenset({"dict", "list", "defaultdict", "Counter", "OrderedDict"})
 _SHOWS: Final = (
     NOTES
     | {"add", "add_scalar", "appendleft", "insert", "log", "update"}
@@ -188,13 +209,17 @@ _SHOWS: Final = (
 
 
 def _object(node: ast.AST) -> str:
-    """Return ``stats`` of the statement ``stats["loss"].append(1)``, or an empty text."""
-    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+    """Return ``stats`` of ``stats["loss"].append(1)`` or ``stats["loss"] += 1``, or ""."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        changed: ast.expr = node.value.func
+    elif isinstance(target := written_to(node), ast.Subscript):
+        changed = target
+    else:
         return ""
-    root = node.value.func
+    root = changed
     while isinstance(root, ast.Attribute | ast.Subscript):
         root = root.value
-    return root.id if isinstance(root, ast.Name) and root is not node.value.func else ""
+    return root.id if isinstance(root, ast.Name) and root is not changed else ""
 
 
 def together(source: str, where: Frame) -> list[Frame]:
@@ -204,10 +229,10 @@ def together(source: str, where: Frame) -> list[Frame]:
     """
     module = ast.parse(source)
     made = bound([one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)])
-    for node, place in statements(source, where, (ast.Expr,)):
+    for node, place in statements(source, where, STATEMENTS):
         if (name := _object(node)) in made and name not in place.before:
             inside = [part for one in functions(module, where.function) for part in walk(one.body)]
-            others = [one for one in inside if isinstance(one, ast.Expr) and _object(one) == name]
+            others = [one for one in inside if isinstance(one, STATEMENTS) and _object(one) == name]
             if _called_writers(module, inside, name):
                 return []
             codes = [place.text[one.lineno - 1].strip() for one in others]

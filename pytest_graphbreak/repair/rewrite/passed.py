@@ -108,6 +108,10 @@ class _Finder:
             self._writer(node.value.func, certain)
             for part in (*node.value.args, *(one.value for one in node.value.keywords)):
                 self._expression(part, certain)
+        elif isinstance(target := written_to(node), ast.Subscript):
+            self._writer(target, certain)
+            assert isinstance(node, ast.Assign | ast.AugAssign)
+            self._expression(node.value, certain)
         else:
             self._inside(node, certain)
 
@@ -210,6 +214,13 @@ class _Finder:
         holder = node.func.value if isinstance(node.func, ast.Attribute) else node
         made = self._values.get(holder.id) if isinstance(holder, ast.Name) else None
         return isinstance(made, ast.BinOp | ast.UnaryOp | ast.Compare)
+
+
+def written_to(node: ast.AST) -> ast.expr | None:
+    """Return the only target of an assignment, or None for another statement."""
+    if isinstance(node, ast.AugAssign):
+        return node.target
+    return node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
 
 
 def _root(node: ast.expr) -> ast.Name | None:
