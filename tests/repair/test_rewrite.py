@@ -32,6 +32,16 @@ def rewrite(source: str, kind: str, code: str, function: str = "f") -> str | Non
             "y.copy_(torch.where((x > 0).reshape(()), _one, _other))",
         ),
         (
+            "if x > 0:\n    y.fill_(a)",
+            "torch.full_like(y, a), y",
+            "y.copy_(torch.where((x > 0).reshape(()), _one, _other))",
+        ),
+        (
+            "if x > 0:\n    y.add_(a, alpha=2)",
+            "y.add(a, alpha=2), y",
+            "y.copy_(torch.where((x > 0).reshape(()), _one, _other))",
+        ),
+        (
             "if x.sum() > 0:\n    y = a\nelse:\n    y = b",
             "a, b",
             "y = torch.where(x.sum() > 0, _one, _other)",

@@ -19,6 +19,8 @@ _SCALARS: Final = ("item", "tolist", "compare", "unbacked", "loop", "assert", "o
 _SHAPES: Final = ("nonzero", "mask", "one-hot", "unbacked")
 _SHAPED: Final = "dynamic shape"
 _READ: Final = "tensor.item"
+_CALLER: Final = "encountered graph break when attempting to trace"
+"""How the reason begins that a caller has where torch 2.13 does not repeat that of the callee."""
 _AUTOGRAD: Final = switch("trace_autograd_ops")
 _OTHERS: Final = {
     "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
@@ -97,7 +99,9 @@ def _reads(item: Break) -> bool:
 
 def branching(item: Break) -> bool:
     """Return whether a tensor's value may decide what runs where a graph breaks."""
-    return advice.name(item) in _BRANCHES or "branch" in item.reason.lower()
+    reason = item.reason.lower()
+    named = advice.name(item) in _BRANCHES or "branch" in reason
+    return named or reason.startswith(_CALLER)
 
 
 def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:

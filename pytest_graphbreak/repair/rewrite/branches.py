@@ -42,7 +42,10 @@ _LEAVES: Final = (
 
 
 def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
-    """Rewrite ``if t: x = a``, with or without ``else: x = b``, as ``x = torch.where(t, a, b)``."""
+    """Rewrite ``if t: x = a``, with or without ``else: x = b``, as ``x = torch.where(t, a, b)``.
+
+    ``if t: self.x.fill_(a)`` becomes ``self.x.copy_(torch.where(t, torch.full_like(x, a), x))``.
+    """
     if (lines := _where_given(node, place, to_where)) is not None:
         return lines
     if isinstance(node, ast.If):
@@ -53,12 +56,12 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
             raise UnfitError("a side is more than one value")
         if not computes(side):
             raise UnfitError(f"both sides would run, and `{_short(side)}` may do more than compute")
-    _keeps(place, [target] if target else [])
+    in_place = isinstance(node, ast.If) and isinstance(node.body[0], ast.AugAssign | ast.Expr)
+    _keeps(place, [target] if target and not in_place else [])
     head = f"{target} = " if target else "return "
     if isinstance(one, ast.Constant) and isinstance(other, ast.Constant):
         return [f"{head}{chosen_number(decided(test, place), one, other)}"]
     chosen = f"torch.where({decided(test, place)}, _one, _other)"
-    in_place = isinstance(node, ast.If) and isinstance(node.body[0], ast.AugAssign)
     kept = f"torch._check((_one.shape, _one.dtype) == ({target}.shape, {target}.dtype))"
     return [
         f"_one, _other = {ast.unparse(one)}, {ast.unparse(other)}",
@@ -94,7 +97,7 @@ def _choice(node: ast.stmt) -> tuple[ast.expr, str, ast.expr, ast.expr]:
         if len(node.body) != 1 or len(node.orelse) > 1:
             raise UnfitError("a side of more than one statement")
         name, one = _set(node.body[0])
-        kept = ast.Name(name, ast.Load()) if name else None
+        kept = ast.parse(name, mode="eval").body if name else None
         target, other = _set(node.orelse[0]) if node.orelse else (name, kept)
         kinds = {type(part) for part in (*node.body, *node.orelse)}
         if target != name or one is None or other is None or len(kinds) > 1:
@@ -115,7 +118,29 @@ def _set(node: ast.stmt) -> tuple[str, ast.expr | None]:
     if isinstance(node, ast.AugAssign) and name_of(node.target):
         name = name_of(node.target)
         return name, ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
+    if isinstance(node, ast.Expr) and (found := _changed_in_place(node.value)) is not None:
+        return found
     raise UnfitError("a side does more than set one name")
+
+
+def _changed_in_place(node: ast.expr) -> tuple[str, ast.expr] | None:
+    """Return the tensor that a call changes in place, and what it becomes; None for others."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    tensor, method = ast.unparse(node.func.value), node.func.attr
+    if not tensor.replace(".", "").isidentifier() or method not in _IN_PLACE:
+        return None
+    given = ", ".join(map(ast.unparse, (*node.args, *node.keywords)))
+    becomes = _IN_PLACE[method].format(tensor=tensor, given=given)
+    return tensor, ast.parse(becomes, mode="eval").body
+
+
+_IN_PLACE: Final = {
+    "fill_": "torch.full_like({tensor}, {given})",
+    "zero_": "torch.zeros_like({tensor})",
+    **{f"{one}_": f"{{tensor}}.{one}({{given}})" for one in ("add", "sub", "mul", "clamp")},
+}
+"""Methods that change a tensor, and what computes the same. Both sides of ``torch.where`` run."""
 
 
 def _short(node: ast.AST) -> str:
