@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
@@ -34,6 +37,7 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if certain or not is_compiled(item.where, trial) or _writes_inlined(trial):
         yield from _written(item.where, trial, block=True, ends=True)
         yield from _line(item.where, trial, ends=True)
+        yield from _joined(item.where, trial, ends=True)
     if not certain:
         yield from _after_graph(item, trial)
 
@@ -65,7 +69,27 @@ def _after_graph(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
         )
     yield from _line(item.where, trial)
+    yield from _joined(item.where, trial)
     yield from noted(item.where, trial)
+
+
+def _joined(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[SourcePatch]:
+    """Propose to write a value later that is only worked out for the line behind it."""
+    from pytest_graphbreak.repair.rewrite import apply
+    from pytest_graphbreak.repair.rewrite.drawn import shown
+    from pytest_graphbreak.repair.rewrite.scope import UnfitError
+
+    source = trial.source(where)
+    try:
+        changed = apply(source, "joined", where) if source else None
+    except UnfitError:
+        return
+    if changed is not None:
+        line = structs.replace(where, code=shown(source, changed, where.code))
+        title = f"the value and the line behind it are written {_WHEN[ends]}"
+        for patch in _written(line, trial, source=changed, ends=ends):
+            edits = (Rewrite("joined", where), *patch.edits)
+            yield replace(patch, title=title, edits=edits)
 
 
 def _line(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[SourcePatch]:
@@ -81,7 +105,7 @@ def _line(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[SourceP
 
 
 def _written(
-    where: Frame, trial: Trial, *, block: bool = False, ends: bool = False
+    where: Frame, trial: Trial, *, block: bool = False, ends: bool = False, source: str = ""
 ) -> Iterator[SourcePatch]:
     """Propose to write a line, or all of the ``if`` around it, later.
 
@@ -89,7 +113,7 @@ def _written(
     """
     from pytest_graphbreak.repair.rewrite.later import definition, together
 
-    source = trial.source(where)
+    source = source or trial.source(where)
     if not source or (block and where.code.startswith("if ")):
         return
     places = [where] if block or ends else together(source, where)

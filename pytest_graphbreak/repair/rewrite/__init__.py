@@ -21,6 +21,7 @@ from pytest_graphbreak.repair.rewrite import (
     drawn,
     held,
     indices,
+    joined,
     later,
     lists,
     loops,
@@ -62,9 +63,10 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "index": (chosen.to_index, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)),
     "later": (later.to_later, (*later.STATEMENTS, ast.If)),
     "later_block": (later.to_later_block, (ast.If,)),
-    "note": (later.to_note, (ast.Expr, ast.If)),
+    "note": (later.to_note, (*later.STATEMENTS, ast.If)),
     "note_block": (later.to_note_block, (ast.If,)),
     "held": (held.to_held, (ast.Expr,)),
+    "joined": (joined.to_joined, (ast.Assign,)),
     "all_rows": (table.to_all_rows, (ast.For,)),
     **{kind: (make, (ast.While, ast.For)) for kind, make in LOOPS.items()},
 }
@@ -98,6 +100,8 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
         made = [(one, place, make(one, place)) for one, place in fits]
         if kind in LOOPS:
             made += lists.uses(fits)
+        elif kind == "joined":
+            made += joined.rest(fits)
         return replace(source, made) if made else None
     try:
         if kind == "one_part":

@@ -294,13 +294,15 @@ def replace(source: str, made: Sequence[tuple[ast.stmt, Surroundings, Sequence[s
     """Return the source with other lines in place of statements. Raises ``UnfitError``.
 
     If the new lines end with a ``return``, they replace the one that follows the statement as well.
+    Without new lines the statement is gone.
     """
     text = lines(source)
     for node, place, new in sorted(made, key=lambda one: -one[0].lineno):
-        then = place.then if place.then is not None and new[-1].startswith("return ") else node
+        ends = bool(new) and new[-1].startswith("return ")
+        then = place.then if place.then is not None and ends else node
         indent = text[node.lineno - 1][: node.col_offset]
         if indent.strip():
             raise UnfitError("the statement does not begin its line")
-        body = textwrap.indent("\n".join(new) + "\n", indent)
+        body = textwrap.indent("".join(f"{line}\n" for line in new), indent)
         text[node.lineno - 1 : then.end_lineno] = [body]
     return "".join(text)
