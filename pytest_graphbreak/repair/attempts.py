@@ -46,7 +46,7 @@ class Attempts:
         self.prints = ""
         self._certified = False
         self._eager: Trial | None = None
-        self._plain: tuple[Trial | None] | None = None
+        self._made: dict[tuple[bytes, bool, bool], tuple[Trial | None, str | None]] = {}
         self.original = self.first = bench.measure(target, compare=False)
         self.codegen = True
         if not codegen and self.original.error is None and self.original.inductor:
@@ -77,21 +77,31 @@ class Attempts:
         return self._file.encoded(text)
 
     def run(self, patches: Sequence[SourcePatch]) -> tuple[Trial | None, str | None]:
-        """Run the program with patches; return None and the reason if it fails or differs."""
+        """Run the program with patches; return None and the reason if it fails or differs.
+
+        The same text is run once.
+        """
         try:
             source = self.built(patches)
         except (BuildError, UnicodeEncodeError) as error:
             return None, f"it cannot be written: {error}" if str(error) else UNWRITABLE
-        self._show(patches[-1].title if patches else "without patches")
         own_errors = any(patch.changes_errors for patch in patches)
+        drops = any(patch.drops for patch in patches)
+        key = (source, own_errors, drops)
+        if key not in self._made:
+            self._show(patches[-1].title if patches else "without patches")
+            self._made[key] = self._run(*key)
+        return self._made[key]
+
+    def _run(self, source: bytes, own_errors: bool, drops: bool) -> tuple[Trial | None, str | None]:
         trial = self._measure(source, own_errors=own_errors)
         if trial.error is None and self._renewed(trial):
+            self._made.clear()
             trial = self._measure(source, own_errors=own_errors)
         if trial.error is not None:
             return None, f"it fails{trial.at}: {trial.error[:160]}"
         if trial.mismatch is not None:
             return None, f"other results: {trial.mismatch}"
-        drops = any(patch.drops for patch in patches)
         words = printed(self.first, trial, drops)
         if words is not None and printed(self._uncompiled(), trial, drops) is None:
             self.prints = words
@@ -99,11 +109,9 @@ class Attempts:
         return (trial, None) if words is None else (None, words)
 
     def plain(self) -> Trial | None:
-        """Return a run without patches, compiled for other inputs as well; it is made once."""
-        if self._plain is None and self.left > 0:
-            trial, _ = self.run([])
-            self._plain = (trial,)
-        return self._plain[0] if self._plain is not None else None
+        """Return a run without patches, compiled for other inputs as well; None if it fails."""
+        made = (self.built([]), False, False) in self._made
+        return self.run([])[0] if made or self.left > 0 else None
 
     def prove(self, fixed: Target, patches: Sequence[SourcePatch], last: Trial) -> Trial | str:
         """Run the written file as it is, in a new Python; return why it does not hold, or its run.

@@ -109,6 +109,18 @@ def test_a_tensor_that_may_change_is_passed_as_it_is_then() -> None:
     assert f"{name}({passed})" in changed
 
 
+def test_a_module_of_the_file_may_change_its_input() -> None:
+    source, where = placed("print(y.sum().item())")
+    kept, copied = (apply(f"{source}\n\n{one}\n", "later", where) for one in ("", INPLACE))
+    assert kept is not None
+    assert "(y)\n" in kept
+    assert copied is not None
+    assert "(y.clone())\n" in copied
+
+
+INPLACE = "relu = torch.nn.ReLU(inplace=True)"
+
+
 def test_an_argument_may_be_another_tensor_than_its_default() -> None:
     """A number as its default does not say that it is one: it is passed as it is then."""
     source = HEAD + "    print('limit', limit)\n    limit.add_(1)\n    return y\n"

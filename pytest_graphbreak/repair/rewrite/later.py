@@ -342,8 +342,11 @@ _GIVE_NUMBERS: Final = frozenset(
 
 
 def changes(place: Surroundings) -> bool:
-    """Return whether a function of the file changes in place what may be a tensor."""
-    for function in ast.walk(ast.parse("".join(place.text))):
+    """Return whether a function of the file, or a module it makes, may change a tensor in place."""
+    module = ast.parse("".join(place.text))
+    if any(isinstance(one, ast.keyword) and one.arg == "inplace" for one in ast.walk(module)):
+        return True
+    for function in ast.walk(module):
         if not isinstance(function, FUNCTIONS) or function.name == "__init__":
             continue
         known = dict(values(function.body))
