@@ -23,7 +23,7 @@ from pytest_graphbreak.repair import pure
 from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
-_OWN: Final = ("later", "later_block", "note", "note_block", "held", "drawn")
+_OWN: Final = ("later", "later_block", "note", "note_block", "held", "held_note", "drawn")
 """Rewrites that call a function of the user's own file."""
 _PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 

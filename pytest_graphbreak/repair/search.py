@@ -354,7 +354,7 @@ class Search:
     def _settle(self) -> None:
         """Remove the patches on trial, and those kept after them, if there is no gain."""
         out = self.outcome
-        if self._certain is None or not any(patch in out.kept for patch in self._uncertain):
+        if self._certain is None:
             return
         before, after = self._certain[1].record, out.last.record
         leave = any(patch.leaves for patch in out.kept)
@@ -418,7 +418,7 @@ class Search:
 _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (
-    *("later", "later_block", "note", "note_block", "held"),
+    *("later", "later_block", "note", "note_block", "held", "held_note"),
     *("masked", "where", "cond", "while_loop"),
     *("keep_tensor", "drop_graph_break", "number", "drawn"),
 )

@@ -265,3 +265,35 @@ def test_a_switch_that_was_tried_is_no_advice() -> None:
     problem.tried.append(Tried(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
     open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
     assert open_ == "no remedy worked. By hand: keep the value a tensor"
+
+
+EXPERTS = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.load = [0] * 2
+
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for n in range(2):
+                rows = x[:, 0] > n
+                self.load[n] += rows.sum().item()
+                if rows.any():
+                    out[rows] += x[rows].sin()
+            return out
+
+    net = torch.compile(Net(), backend="eager")
+    for _ in range(3):
+        net(torch.arange(8.0).reshape(4, 2))
+"""
+
+
+def test_patches_of_code_that_stays_out_of_the_compiler_are_not_written(shop: Shop) -> None:
+    """What the first one calls is compiled, and fewer graphs of that are no gain."""
+    shop.write("a.py", EXPERTS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 1, said.out
+    assert "on trial: the value is noted after the graph (0 -> " in said.out
+    assert "No remedy worked: nothing is written." in said.out

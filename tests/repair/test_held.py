@@ -33,6 +33,9 @@ class Net(torch.nn.Module):
         self.losses = []
         self.history = {"a": [], "b": []}
         self.means = collections.defaultdict(list)
+        self.amount, self.best = 0.0, float("-inf")
+        self.count = 0
+        self.sums, self.hits = {"a": 0.0, "b": 0}, [0] * 10
 
     def forward(self, x, n=3, name="a"):
         y = x * self.scale
@@ -56,10 +59,22 @@ NOTES = {
     "what is changed": "self.losses.append(y.sum().item())\n        y = y.mul_(2)",
     "a tensor that is changed": "self.losses.append(y)\n        y.add_(1)",
     "twice": "self.history['a'].append(y.sum().item())\n        self.history['b'].append(y)",
+    "a sum": "self.amount += y.sum().item()",
+    "a running mean": "self.amount = 0.9 * self.amount + 0.1 * float(y.mean())",
+    "a sum of what is changed": "self.amount -= y.max().item()\n        y = y.mul_(2)",
+    "a counter": "self.count += 1",
+    "a counter of rows": "self.count = self.count + len(x)",
+    "a sum below a key": "self.sums['a'] += y.sum().item()",
+    "a sum in a list": "self.hits[n] += int((y > 0).sum())",
     "before an error": "self.losses.append(y.sum().item())\n        y = y.reshape(-1)",
 }
 USED = {
     "read": "self.losses.append(y.sum().item())\n        y = y + len(self.losses)",
+    "a counter that is read": "self.count += 1\n        y = y + self.count",
+    "a counter that is changed twice": "self.count += 1\n        self.count += 2",
+    "a sum of tensors": "self.amount += y.sum()",
+    "the larger one": "self.best = max(self.best, y.max().item())",
+    "a number that is not known": "self.other += 1",
     "noted twice": "self.losses.append(y.sum().item())\n        self.losses.append(1)",
     "no list": "self.scale.append(y.sum().item())",
     "not known": "self.other.append(y.sum().item())",
@@ -122,7 +137,8 @@ def test_what_is_noted_later_is_what_was_noted(name: str) -> None:
 
 
 def seen(net: Any) -> str:
-    notes = (net.losses, net.history, dict(net.means))
+    numbers = (net.amount, net.best, net.count, net.sums, net.hits)
+    notes = (numbers, net.losses, net.history, dict(net.means))
     return repr(_plain(notes))
 
 
@@ -146,6 +162,20 @@ def test_what_is_used_in_compiled_code_stays_in_it(name: str) -> None:
 def test_code_that_is_not_compiled_may_use_it_under_its_own_name(name: str) -> None:
     after, fits = OUTSIDE[name]
     assert (definition(*placed(NOTES["a value"], after)) is not None) is fits
+
+
+@pytest.mark.parametrize(
+    ("after", "fits"),
+    [
+        ("def reset(net):\n    net.amount = 0.0\n\n\nreset(Net())\n", True),
+        ("print(Net().amount / 3)\n", True),
+        ("net = Net()\nnet.amount = torch.zeros(())\n", False),
+        ("net = Net()\nfor net.amount in range(3):\n    pass\n", False),
+        ("@torch.compile\ndef mean(net):\n    return net.amount / 2\n", False),
+    ],
+)
+def test_a_number_stays_a_number_that_no_compiled_code_reads(after: str, fits: bool) -> None:
+    assert (definition(*placed(NOTES["a sum"], after)) is not None) is fits
 
 
 GAN = """\

@@ -19,8 +19,7 @@ _OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental.
 
 def propose(trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for the recompiles of a run, the one that changes least first."""
-    own = (one for one in trial.record.recompile_list if one.guard.function == one.where.function)
-    for where in dict.fromkeys(one.guard for one in own):
+    for where in dict.fromkeys(one.guard for one in trial.record.recompile_list):
         yield from noted(where, trial)
     families = {advice.name(item) for item in trial.record.recompile_list} - {""}
     marked, padded = list(mark(trial)), list(pad(trial))

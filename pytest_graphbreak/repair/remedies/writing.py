@@ -38,6 +38,7 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield from _written(item.where, trial, block=True, ends=True)
         yield from _line(item.where, trial, ends=True)
         yield from _joined(item.where, trial, ends=True)
+        yield from noted(item.where, trial)
     if not certain:
         yield from _after_graph(item, trial)
 
@@ -137,15 +138,22 @@ def _written(
 
 
 def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to note a value in a list or dictionary of an object after the graph has run."""
+    """Propose to note a value in a list, dictionary or number of an object later.
+
+    That is after the graph has run, or when the call of what is compiled ends.
+    """
     from pytest_graphbreak.repair.rewrite.held import definition
 
-    alone = is_compiled(where, trial) and not _is_called(where, trial)
-    source = trial.source(where) if alone else ""
-    if source and (found := definition(source, where)):
-        function, text = found
-        edits = (GIVEN, Preamble(text), _reordered(function), Rewrite("held", where))
-        yield SourcePatch("the value is noted after the graph", edits, moves=_LATER)
+    source = trial.source(where)
+    found = definition(source, where) if source else None
+    if found is None:
+        return
+    function, text = found
+    ends = not is_compiled(where, trial) or _is_called(where, trial)
+    calls = (AROUND, around("notes", "flush")) if ends else (_reordered(function),)
+    rewrite = Rewrite("held_note" if ends else "held", where)
+    title, moves = f"the value is noted {_WHEN[ends]}", _ENDS if ends else _LATER
+    yield SourcePatch(title, (GIVEN, Preamble(text), *calls, rewrite), moves=moves)
 
 
 def _is_called(where: Frame, trial: Trial) -> bool:

@@ -1,9 +1,9 @@
-"""Rewrites statements that note a value in a list or dictionary that an object holds.
+"""Rewrites statements that note a value in a list, dictionary or number that an object holds.
 
 ``self.losses.append(loss.item())`` becomes ``_graphbreak_later_1(id(self), ...)``, a function of
 the file that does the same when the graph has run. Inside of the graph the list would be an input
-of it: code is compiled again whenever the list has grown. No other code that may be compiled may
-use it.
+of it: code is compiled again whenever the list has grown. So it is with ``self.total += 1``. No
+other code that may be compiled may use it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.pure import imports
 from pytest_graphbreak.repair.rewrite.later import changes
 from pytest_graphbreak.repair.rewrite.outside import compiled
+from pytest_graphbreak.repair.rewrite.passed import written_to
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, statements
 
 _NOTES: Final = frozenset({"append", "appendleft", "extend", "add", "update", "insert"})
@@ -34,20 +35,35 @@ _OPEN: Final = (
 )
 
 
+KINDS: Final = (ast.Expr, ast.Assign, ast.AugAssign)
+
+
 def to_held(node: ast.stmt, place: Surroundings) -> list[str]:
     """Return the call that replaces a statement which notes a value. Raises ``UnfitError``."""
+    name, passed = _call(node, place)
+    return [f"{name}({', '.join(passed)})"]
+
+
+def to_held_note(node: ast.stmt, place: Surroundings) -> list[str]:
+    """Return the call that notes it when the compiled call ends. Raises ``UnfitError``."""
+    name, passed = _call(node, place)
+    return [f"_graphbreak_note({name!r}, [{', '.join(passed)}])"]
+
+
+def _call(node: ast.stmt, place: Surroundings) -> tuple[str, list[str]]:
+    """Return the name of the function for a statement, and its arguments."""
     name, holder, given, _ = _parts(node, place)
     copies = ", True" if changes(place) else ""
     passed = [
         f"*_graphbreak_given({ast.unparse(one)}{copies if read else ''})" for one, read in given
     ]
-    return [f"{name}({', '.join([f'id({ast.unparse(holder)})', *passed])})"]
+    return name, [f"id({ast.unparse(holder)})", *passed]
 
 
 def definition(source: str, where: Frame) -> tuple[str, str] | None:
     """Return the name and source of the function that notes the value, or None if none does."""
     try:
-        fits = statements(source, where, (ast.Expr,))
+        fits = statements(source, where, KINDS)
         name, _, _, body = _parts(*fits[0]) if fits else ("", None, [], "")
     except (SyntaxError, UnfitError):
         return None
@@ -68,20 +84,33 @@ Given = list[tuple[ast.expr, bool]]
 
 def _parts(node: ast.stmt, place: Surroundings) -> tuple[str, ast.expr, Given, str]:
     """Return the name of the function, the object, what it is given, and its statement."""
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        raise UnfitError("it is no call of a method")
-    if call.func.attr not in _NOTES:
-        raise UnfitError("it notes nothing")
-    found = _container(call.func.value)
+    found, is_number = _changed(node)
+    module, text = ast.parse("".join(place.text)), ast.unparse(node)
+    if is_number:
+        _is_our_number(found.attr, module, node)
+    else:
+        _is_ours(found.attr, module, imports("".join(place.text)))
+    given: Given = []
+    inner = ast.unparse(_Lifted(given, found).visit(ast.parse(text).body[0]))
+    return f"_graphbreak_later_{zlib.crc32(text.encode()) % 10_000}", found.value, given, inner
+
+
+def _changed(node: ast.stmt) -> tuple[ast.Attribute, bool]:
+    """Return the attribute that a statement changes, and whether it is a number, no container."""
+    target = written_to(node)
+    if isinstance(target, ast.Attribute) and _container(target) is not None:
+        return target, True
+    if target is None:
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            raise UnfitError("it is no call of a method")
+        if call.func.attr not in _NOTES:
+            raise UnfitError("it notes nothing")
+        target = call.func.value
+    found = _container(target)
     if found is None:
         raise UnfitError("no object holds what it changes")
-    module = ast.parse("".join(place.text))
-    _is_ours(found.attr, module, imports("".join(place.text)))
-    given: Given = []
-    inner = ast.unparse(_Lifted(given, found).visit(ast.parse(ast.unparse(call), mode="eval").body))
-    text = ast.unparse(call)
-    return f"_graphbreak_later_{zlib.crc32(text.encode()) % 10_000}", found.value, given, inner
+    return found, False
 
 
 def _container(node: ast.expr) -> ast.Attribute | None:
@@ -112,7 +141,51 @@ def _fresh(node: ast.expr | None) -> bool:
         return all(isinstance(one, ast.Constant) or _fresh(one) for one in node.values)
     if isinstance(node, ast.List | ast.Set):
         return all(isinstance(one, ast.Constant) for one in node.elts)
+    if isinstance(node, ast.BinOp):  # [0] * n
+        return isinstance(node.left, ast.List) and _fresh(node.left)
     return False
+
+
+def _is_our_number(name: str, module: ast.Module, node: ast.stmt) -> None:
+    """Raise ``UnfitError`` if it may be no number, or code that may be compiled uses it, too."""
+    functions = (one for one in compiled(module) if one.name != "__init__")
+    inside = (part for one in functions for part in ast.walk(one))
+    uses, own = (
+        sum(isinstance(one, ast.Attribute) and one.attr == name for one in nodes)
+        for nodes in (inside, ast.walk(node))
+    )
+    if uses > own:
+        raise UnfitError(f"{name} is used by other code that is compiled")
+    assert isinstance(node, ast.Assign | ast.AugAssign)
+    if not _counts(node.value, name):
+        raise UnfitError(f"{name} may get something else than a number")
+    parts = [*ast.walk(module)]
+    sets = [one for one in parts if isinstance(one, ast.AnnAssign | ast.Assign | ast.AugAssign)]
+    values = [value for one in sets for value in _sets(one, name)]
+    stores = [
+        one
+        for one in parts
+        if isinstance(one, ast.Attribute) and one.attr == name and isinstance(one.ctx, ast.Store)
+    ]
+    if len(stores) > len(values) or not all(one and _counts(one, name) for one in values):
+        raise UnfitError(f"{name} may be no number")
+    text = ast.unparse(node)
+    starts = (one for one in sets if not isinstance(one, ast.AugAssign) and _sets(one, name))
+    if all(ast.unparse(one) == text for one in starts):
+        raise UnfitError(f"what {name} is was not found")
+
+
+def _counts(node: ast.expr, name: str) -> bool:
+    """Return whether an expression is visibly a number: of constants, reads, and the one before."""
+    if isinstance(node, ast.BinOp):
+        return _counts(node.left, name) and _counts(node.right, name)
+    if isinstance(node, ast.UnaryOp):
+        return _counts(node.operand, name)
+    if isinstance(node, ast.Attribute):
+        return node.attr == name
+    if isinstance(node, ast.Call):
+        return _is_read(node) or ast.unparse(node.func) in ("len", "float", "int")
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
 def _is_ours(name: str, module: ast.Module, imported: dict[str, str]) -> None:
@@ -140,10 +213,13 @@ def _is_ours(name: str, module: ast.Module, imported: dict[str, str]) -> None:
         raise UnfitError(f"{name} is used by other code that is compiled")
 
 
-def _sets(node: ast.AnnAssign | ast.Assign, name: str) -> list[ast.expr | None]:
+def _sets(node: ast.AnnAssign | ast.Assign | ast.AugAssign, name: str) -> list[ast.expr | None]:
     """Return the value that a statement sets an attribute to, in a list; empty if it does not."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     for one in targets:
+        if isinstance(one, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = zip(one.elts, node.value.elts, strict=False)
+            return [value for to, value in pairs if getattr(to, "attr", "") == name]
         for part in ast.walk(one):
             if isinstance(part, ast.Attribute) and part.attr == name:
                 if isinstance(part.ctx, ast.Store):
