@@ -25,6 +25,7 @@ class Part(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.seen, self.log = [], logging.getLogger("b")
+        self.total = 0.0
 
     def forward(self, x):
         y = x * 2
@@ -45,6 +46,7 @@ def main():
     net = torch.compile(Net(), backend="eager")
     for n in range(3):
         net(torch.full((3,), n / 8))
+    print(net.part.seen, net.part.total)
 
 
 main()
@@ -59,12 +61,14 @@ WRITES = (
     "if y.sum() > 9:\n            print('large')",
     "if y.sum() > 7:\n            print('large')\n            y = y / 2",
     "if y.dim():\n            z = y.sum()\n            print(z.item())",
+    "self.seen.append(y.sum().item())",
+    "self.total += y.sum().item()",
 )
 STAYS = (
-    "self.seen.append(y.sum().item())",
+    "self.seen.append(y.sum().item())\n        self.seen.append(0)",
     "SEEN.append(y.sum().item())\n        SEEN.append(0)",
 )
-"""Of an object, and of a list that another line fills."""
+"""Of a list that another line fills."""
 
 
 @pytest.mark.parametrize("writes", WRITES)
@@ -100,7 +104,7 @@ def test_lines_of_the_function_and_of_its_parts_stay_in_their_order(
 def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Bench) -> None:
     """It is compiled for itself where it breaks the graph, and its stack shows no caller."""
     target = Target(tmp_path / "a.py")
-    program = PROGRAM.replace("WRITES", WRITES[0])
+    program = PROGRAM.replace("WRITES", WRITES[0]).replace("net.part", "net[0]")
     target.path.write_text(program.replace("(Net(),", "(torch.nn.Sequential(Part(), Part()),"))
     out = search(target, shared, keep_side_effects=True)
     assert (out.after, out.last.record.breaks) == (1, ())
