@@ -11,7 +11,7 @@ from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.rewrite.scope import UnfitError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
-from tests.repair.test_fix import search
+from tests.repair.test_fix import NEWER, search
 
 SOURCE = "def f(x):\n    y = x * 2\n    {}\n    return y\n"
 
@@ -81,6 +81,7 @@ print(seen)
 """
 
 
+@pytest.mark.skipif(not NEWER, reason="older versions of PyTorch fail at the text")
 def test_values_that_are_only_written_are_no_break(tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / "a.py")
     target.path.write_text(PROGRAM)

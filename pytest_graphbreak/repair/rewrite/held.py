@@ -309,7 +309,8 @@ def _is_read(node: ast.AST) -> bool:
     if isinstance(node.func, ast.Attribute):
         return node.func.attr in _READS and not node.args
     name = ast.unparse(node.func)
-    return name == "float" and len(node.args) == 1 and not any(map(_is_read, _inner(node)))
+    plain = len(node.args) == 1 and not any(map(_is_read, _inner(node)))
+    return name in ("float", "int") and plain
 
 
 def _inner(node: ast.AST) -> Iterator[ast.AST]:
