@@ -8,7 +8,8 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
-from pytest_graphbreak.repair.rewrite.drawn import shown, together
+from pytest_graphbreak.repair.rewrite.drawn import together
+from pytest_graphbreak.repair.rewrite.line import shown
 
 HEAD = """\
 import random

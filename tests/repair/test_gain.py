@@ -122,6 +122,14 @@ def test_code_that_is_won_back_must_not_drive_out_other_code() -> None:
     assert not better(EAGER, structs.replace(record(18, ops=99), eager=(other,)))
 
 
+def fixed(shop: Shop, source: str) -> str:
+    """Return what ``fix`` says of a program that it fixes."""
+    shop.write("a.py", source)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out
+    return said.out
+
+
 FIRST = """
     import logging
     import torch
@@ -138,10 +146,8 @@ FIRST = """
 
 def test_a_break_before_the_first_operation_is_fixed(shop: Shop) -> None:
     """It makes no graph of its own."""
-    shop.write("a.py", FIRST)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out
-    assert "the line is written after the graph" in said.out
+    out = fixed(shop, FIRST)
+    assert "the line is written after the graph" in out
 
 
 LOOP = """
@@ -162,10 +168,8 @@ LOOP = """
 
 def test_a_function_that_ran_eagerly_and_compiles_is_fixed(shop: Shop) -> None:
     """In two graphs, as it breaks where nothing helps, and where nobody could see it before."""
-    shop.write("a.py", LOOP)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out
-    assert "kept  print is called after the graph" in said.out
+    out = fixed(shop, LOOP)
+    assert "kept  print is called after the graph" in out
 
 
 LAYERS = """
@@ -184,12 +188,10 @@ LAYERS = """
 
 def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None:
     """Only one is seen at a time, and nothing is compiled until the last is moved."""
-    shop.write("a.py", LAYERS)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out
-    assert "on trial: the line is written after the graph (0 -> 2)" in said.out
-    assert "kept: the line is written after the graph (2 -> 1)" in said.out
-    assert "tried, not kept" not in said.out
+    out = fixed(shop, LAYERS)
+    assert "on trial: the line is written after the graph (0 -> 2)" in out
+    assert "kept: the line is written after the graph (2 -> 1)" in out
+    assert "tried, not kept" not in out
 
 
 OUTLIERS = """
@@ -211,15 +213,11 @@ OUTLIERS = """
 
 
 def test_a_branch_on_a_number_that_is_read_before_becomes_an_op(shop: Shop) -> None:
-    shop.write("a.py", OUTLIERS)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out
-    assert (
-        "kept: what the branch writes is written after the graph, the rest torch.where" in said.out
-    )
-    assert "kept: the branch became torch.cond (2 -> 1)" in said.out
-    assert re.search(r"^all .* -> 1 .*yes", said.out, re.M)
-    assert "the backend eager traces" in said.out
+    out = fixed(shop, OUTLIERS)
+    assert "kept: what the branch writes is written after the graph, the rest torch.where" in out
+    assert "kept: the branch became torch.cond (2 -> 1)" in out
+    assert re.search(r"^all .* -> 1 .*yes", out, re.M)
+    assert "the backend eager traces" in out
 
 
 UNSURE = """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.repair.gain import SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import search
@@ -71,13 +72,18 @@ STAYS = (
 """Of a list that another line fills."""
 
 
+def searched(source: str, tmp_path: Path, shared: Bench) -> SearchResult:
+    """Return what a search finds that loses no line."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(source)
+    return search(target, shared, keep_side_effects=True)
+
+
 @pytest.mark.parametrize("writes", WRITES)
 def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     writes: str, tmp_path: Path, shared: Bench
 ) -> None:
-    target = Target(tmp_path / "a.py")
-    target.path.write_text(PROGRAM.replace("WRITES", writes))
-    out = search(target, shared, keep_side_effects=True)
+    out = searched(PROGRAM.replace("WRITES", writes), tmp_path, shared)
     assert out.first.record.breaks
     assert out.first.roots == ["Net.forward"]
     assert (out.after, out.last.record.breaks) == (1, ())
@@ -94,19 +100,16 @@ def test_lines_of_the_function_and_of_its_parts_stay_in_their_order(
         "        print('first', x.sum().item())\n        x = self.part(x)\n"
         "        print('then', x.sum().item())\n        return self.part(x).cos()",
     )
-    target = Target(tmp_path / "a.py")
-    target.path.write_text(source)
-    out = search(target, shared, keep_side_effects=True)
+    out = searched(source, tmp_path, shared)
     assert (out.after, out.last.record.breaks) == (1, ())
     assert out.last.lines == out.first.lines
 
 
 def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Bench) -> None:
     """It is compiled for itself where it breaks the graph, and its stack shows no caller."""
-    target = Target(tmp_path / "a.py")
     program = PROGRAM.replace("WRITES", WRITES[0]).replace("net.part.seen, net.part.total", "0")
-    target.path.write_text(program.replace("(Net(),", "(torch.nn.Sequential(Part(), Part()),"))
-    out = search(target, shared, keep_side_effects=True)
+    program = program.replace("(Net(),", "(torch.nn.Sequential(Part(), Part()),")
+    out = searched(program, tmp_path, shared)
     assert (out.after, out.last.record.breaks) == (1, ())
     assert out.last.lines == out.first.lines
 
@@ -115,9 +118,7 @@ def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Benc
 def test_what_cannot_be_written_later_is_not_lost(
     writes: str, tmp_path: Path, shared: Bench
 ) -> None:
-    target = Target(tmp_path / "a.py")
-    target.path.write_text(PROGRAM.replace("WRITES", writes))
-    out = search(target, shared, keep_side_effects=True)
+    out = searched(PROGRAM.replace("WRITES", writes), tmp_path, shared)
     assert out.first.record.breaks
     assert out.last.lines == out.first.lines
     assert not [patch.title for patch in out.kept if patch.moves]

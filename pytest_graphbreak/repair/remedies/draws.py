@@ -19,7 +19,8 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     All numbers of the function are drawn so: each would be a break of its own after this one.
     """
     from pytest_graphbreak.repair.rewrite import apply
-    from pytest_graphbreak.repair.rewrite.drawn import shown, together
+    from pytest_graphbreak.repair.rewrite.drawn import together
+    from pytest_graphbreak.repair.rewrite.line import shown
 
     source = trial.source(item.where)
     changed = apply(source, "drawn", item.where) if source else None

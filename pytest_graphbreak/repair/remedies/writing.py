@@ -77,7 +77,7 @@ def _after_graph(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def _joined(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[SourcePatch]:
     """Propose to write a value later that is only worked out for the line behind it."""
     from pytest_graphbreak.repair.rewrite import apply
-    from pytest_graphbreak.repair.rewrite.drawn import shown
+    from pytest_graphbreak.repair.rewrite.line import shown
     from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
     source = trial.source(where)

@@ -197,9 +197,3 @@ def _as_tensors(test: cst.BaseExpression) -> cst.BaseExpression:
     left = replaced(test, m.Comparison(left=_CALL), lambda one: side(one, "left")) or test
     right = m.ComparisonTarget(comparator=_CALL)
     return replaced(left, right, lambda one: side(one, "comparator")) or left
-
-
-def shown(source: str, changed: str, code: str) -> str:
-    """Return what became of the line that reads like ``code``; an empty text if it is the same."""
-    sides = zip(source.splitlines(), changed.splitlines(), strict=False)
-    return next((new.strip() for old, new in sides if old.strip() == code and old != new), "")

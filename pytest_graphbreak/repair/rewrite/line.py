@@ -184,3 +184,9 @@ class _Rewriting(cst.CSTTransformer):
             return node
         self.done = True
         return changed
+
+
+def shown(source: str, changed: str, code: str) -> str:
+    """Return what became of the line that reads like ``code``; an empty text if it is the same."""
+    sides = zip(source.splitlines(), changed.splitlines(), strict=False)
+    return next((new.strip() for old, new in sides if old.strip() == code and old != new), "")
