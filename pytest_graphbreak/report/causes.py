@@ -262,8 +262,9 @@ def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[T
     return [
         signed(sign, item.reason, name),
         *meanwhile(item, first=item.count > 1),
+        *(detail(f"and {other.id or ''}  {other.reason}") for other in item.also),
         *at(item.disabled if item.disabled.file else item.where, item.count),
-        *to_try(advice.short(item)),
+        *to_try(*advice.shorts(item)),
         *calls((*item.stack[:-1], item.where) if item.disabled.file else item.stack[:-1]),
         *(_with_it(one) if one is not None else ()),
     ]

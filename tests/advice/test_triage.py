@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.advice.triage import RUN, Triage, kinds, triage
 
 torch = pytest.importorskip("torch")
@@ -242,7 +243,7 @@ def test_what_torch_raises_is_distinguished(
     if found.broke is None:
         assert found.topic == topic
     else:
-        assert found.topic == (found.broke.id or topic)
+        assert found.topic == (advice.name(found.broke) or found.broke.id or topic)
         assert found.short
 
 
@@ -395,7 +396,7 @@ def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
     text = "\n".join(found.lines("pytest tests/test_a.py::test_b"))
     assert text.startswith("graph break under fullgraph: ")
     assert "TORCH_LOGS=graph_breaks pytest tests/test_a.py::test_b" in text
-    assert "fix: keep the choice in tensors (torch.where, torch.cond)" in text
+    assert "fix: torch.where(condition, a, b), or torch.cond" in text
     assert f"more: graphbreak explain {found.topic}" in text
 
 

@@ -150,7 +150,7 @@ class EventReader:
         return Recompile(
             LAYER,
             self._name(attempt),
-            f"{guard} ({value})" if value else guard,
+            _recompiled(guard, value),
             self.where(attempt),
             self._stack(attempt.above),
             guard=self._guard(attempt),
@@ -357,6 +357,20 @@ class _Window(EventReader):
                     f"dynamo: graph {name} ends at a graph break that the observer did not see"
                 )
         return found
+
+
+def _recompiled(guard: str, value: str) -> str:
+    """Return the reason of a recompile: the failed guard, and what came in its place.
+
+    A guard that says less than the value, by an address or by names of torch, comes after it.
+    """
+    if not value:
+        return guard
+    if guard.startswith("___check_obj_id("):
+        return f"{value} ({guard})"
+    if " dispatch key set mismatch" in guard:
+        guard = guard.partition(". expected ")[0]
+    return f"{guard} ({value})"
 
 
 def _why_eager(attempt: Attempt) -> str:
