@@ -259,7 +259,8 @@ def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
         yield from (f"{number}. {what} {_shown(item.reason)}", "")
         yield from _frames((item.where, *item.stack))
         raised = position(item.raised) if item.raised.file else ""
-        for label, text in (("Model", item.owner), ("Raised in", raised), ("Fix", item.advice)):
+        fixes = (("Fix", words) for words in item.advice)
+        for label, text in (("Model", item.owner), ("Raised in", raised), *fixes):
             if text:
                 yield from (f"   {label}: {_shown(text)}", "")
     yield from _left_out(len(found))

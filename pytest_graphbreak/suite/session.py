@@ -96,10 +96,21 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
+        if tally.outcome == "crashed" and not report.passed:
+            self._advise_on_crash(report, nodeid)
         if report.when == "call" and (causes := _causes(data)):
             first = self._first_failures.setdefault(causes, nodeid)
             if first != nodeid and (shorten := getattr(report.longrepr, "shorten", None)):
                 shorten(first)
+
+    def _advise_on_crash(self, report: pytest.TestReport, nodeid: str) -> None:
+        """Say what to gather of a test whose process died: it could say nothing itself."""
+        from pytest_graphbreak.advice.triage import triage
+
+        typed = self.settings.typed
+        if found := triage("", str(report.longrepr)):
+            lines = found.lines(typed.test(nodeid), typed.graphbreak())
+            report.sections.append(("graph budget", "\n".join(lines)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -283,6 +283,7 @@ WORDS = [
      "SubprocException: An exception occurred in a subprocess:\n\n"
      "triton.compiler.errors.CompilationError: at 11:25:\ndef triton_(in_ptr0):"),
     ("triton", "CompilationError", "at 11:25:\ndef triton_(in_ptr0):"),
+    ("triton", "RuntimeError", "Triton Error [CUDA]: invalid argument"),
     ("setup", "InductorError",
      "RuntimeError: Cannot find a working triton installation. Either the package is not"),
     ("memory", "torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -324,6 +325,16 @@ def test_an_error_in_generated_code_is_the_runtimes() -> None:
     found = triage("RuntimeError", "unhandled error", f'  File "{file}", line 83, in call\n')
     assert found is not None
     assert found.kind.name == "runtime"
+
+
+def test_what_triton_raises_is_no_fault_of_the_runtime() -> None:
+    generated = (
+        '  File "/tmp/x/5v/c5vkmfjqxoirdspvbfvgi6jd7vmhy3nnz5mcuvoe7pljf7qnfzkd.py", line 83\n'
+    )
+    file = "/site-packages/torch/_inductor/runtime/triton_heuristics.py"
+    found = triage("RuntimeError", "unhandled", f'{generated}  File "{file}", line 1280, in run\n')
+    assert found is not None
+    assert found.kind.name == "triton"
 
 
 def test_a_nan_assert_is_a_matter_of_accuracy() -> None:

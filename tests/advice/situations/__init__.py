@@ -7,7 +7,11 @@ green. A row without a way is one whose line says that nothing makes it fewer.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import pytest
 
 Edits = tuple[tuple[str, str], ...]
 """Texts of a program, each once in it, and what takes their place."""
@@ -44,3 +48,32 @@ class Situation:
                 raise ValueError(f"{self.name}: {old!r} is in the program {text.count(old)} times")
             text = text.replace(old, new)
         return text
+
+
+_FIX = re.compile(r"^ +fix: (.+)$", re.MULTILINE)
+Run = Callable[..., pytest.RunResult]
+"""Writes a program and runs it, with more arguments of pytest."""
+
+
+def follow(row: Situation, run: Run) -> None:
+    """Check that a red test says what the row has, and that each way to follow it is green."""
+    text = failure(row, run)
+    assert set(_FIX.findall(text)) == set(row.said)
+    for shown in row.shown:
+        assert shown in text
+    for edits in row.ways:
+        run(row.edited(edits), *_gate(row)).assert_outcomes(passed=1)
+
+
+def failure(row: Situation, run: Run) -> str:
+    """Return what the red test shows."""
+    if row.recorded:
+        run(row.edited(row.recorded), "--graph-budget-record").assert_outcomes(passed=1)
+    result = run(row.program, *_gate(row))
+    result.assert_outcomes(failed=1)
+    whole = str(result.stdout)
+    return whole.partition("= FAILURES =")[2].partition("short test summary")[0]
+
+
+def _gate(row: Situation) -> tuple[str, ...]:
+    return ("--graph-budget",) if row.recorded else ()
