@@ -45,6 +45,10 @@ REASONS = [
     ("item", "Unsupported Tensor.item() call", "", "y = x.max().item() if last else 0"),
     ("loop", "Unsupported Tensor.item() call", "", "while x.max().item() < 9:"),
     ("assert", "Unsupported Tensor.item() call", "", "assert x.max().item() < 9"),
+    ("branch", "Could not guard on data-dependent expression zuf0 > 0.5", "", "if y > 0.5:"),
+    ("branch", "Could not guard on data-dependent expression u0 > 5", "", "if x.max().item() > 5:"),
+    ("distributed", "Call to `torch._dynamo.disable()`", "FSDP (torch/distributed/fsdp)", ""),
+    ("disabled", "Call to `torch._dynamo.disable()`", "It was called inside", ""),
     ("item", "Tensor.item", "", ""),  # 2.6
     ("item", "Data dependent operator", "`aten._local_scalar_dense.default` has", "y = x[:n]"),
     ("tolist", "Data dependent operator", "`aten._local_scalar_dense.default`", "n.tolist()"),

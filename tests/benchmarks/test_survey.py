@@ -64,7 +64,7 @@ def test_places_are_counted_by_class() -> None:
     assert "| not run yet | 1 |" in drawn
     assert "| **break at one place or more** | **2 (100.0%)** |" in drawn
     assert "| 2 | `a/modeling_a.py` `A.forward` `x.item()` | GB0124 Unsupported" in drawn
-    assert "keep the value a tensor" in drawn
+    assert "keep it a tensor" in drawn
 
 
 def test_what_fix_did_is_summed_by_family_and_not_believed_where_outputs_differ() -> None:

@@ -187,7 +187,7 @@ class EventReader:
             why.text,
             stack[-1] if stack else NOWHERE,
             id=why.id,
-            explanation=why.explanation,
+            explanation=f"{why.explanation}{_in_fsdp(event.stack)}",
             hints=why.hints,
             stack=stack,
             disabled=self._disabled(messages.disabled(why), (*above, *event.stack)),
@@ -371,6 +371,14 @@ def _recompiled(guard: str, value: str) -> str:
     if " dispatch key set mismatch" in guard:
         guard = guard.partition(". expected ")[0]
     return f"{guard} ({value})"
+
+
+def _in_fsdp(stack: Sequence[Line]) -> str:
+    """Return what is added to the explanation of a break that hooks of FSDP make."""
+    files = (line.file.replace("\\", "/") for line in stack)
+    if any("/torch/distributed/fsdp/" in file for file in files):
+        return " It is called by a hook of FSDP (torch/distributed/fsdp)."
+    return ""
 
 
 def _why_eager(attempt: Attempt) -> str:

@@ -320,4 +320,32 @@ SITUATIONS: Final = (
             ),
         ),
     ),
+    *(
+        Situation(
+            f"an export of an if on a number, {name}",
+            f"""{HEAD}class Model(torch.nn.Module):
+    def forward(self, x):
+        if x.max().item() > 0.5:
+            x = x * 2
+        return x
+
+
+{LIMIT}def test_it():
+    torch.export.export(Model(), (torch.ones(4),), strict={strict})
+""",
+            (
+                "torch.where(condition, a, b), or torch.cond: both sides in one graph; "
+                "or decide outside",
+            ),
+            (
+                (
+                    (
+                        "        if x.max().item() > 0.5:\n            x = x * 2\n",
+                        "        x = torch.where(x.max() > 0.5, x * 2, x)\n",
+                    ),
+                ),
+            ),
+        )
+        for name, strict in (("strict", True), ("not strict", False))
+    ),
 )
