@@ -101,8 +101,6 @@ def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: 
         "reads": {},
         "execution_list": [],
         "read_list": [],
-        "only_compiled": False,
-        "calls_plain": False,
         "errors": [],
         "setup": {"graphs": {}, "phases": {}},
         "note": None,

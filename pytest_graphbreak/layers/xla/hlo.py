@@ -134,12 +134,6 @@ def _inputs(side: Iterable[Instruction]) -> Counter[str]:
     return Counter(one.shape for one in side if one.code == _INPUT)
 
 
-def reshapes_inputs(old: Iterable[Instruction], new: Iterable[Instruction]) -> bool:
-    """Return whether the inputs have other shapes: what differs comes from outside of the graph."""
-    was, now = map(_inputs, (old, new))
-    return bool(was - now and now - was)
-
-
 def _what(one: Instruction) -> tuple[str, ...]:
     return one.op, one.code, one.shape, one.detail
 

@@ -29,7 +29,7 @@ from pytest_graphbreak.layers.xla.repeats import explain
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.output import plural
 
 UNFOLLOWED = (
@@ -317,10 +317,9 @@ class XlaWindow(OneWindow):
         return errors, [*not_isolated, *_left_pending()]
 
 
-def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Recompile:
-    lines = made_by.get(graph.name, ())
-    above, took = graph.stack[:-1], graph.seconds
-    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, *lines, seconds=took)
+def _recompile(graph: Graph, made_by: Mapping[str, Frame]) -> Recompile:
+    guard, above, took = made_by.get(graph.name, NOWHERE), graph.stack[:-1], graph.seconds
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, guard, seconds=took)
 
 
 def _left_pending() -> list[str]:

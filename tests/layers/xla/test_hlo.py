@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pytest_graphbreak.layers.xla.hlo import Instruction, difference, read, reshapes_inputs
+from pytest_graphbreak.layers.xla.hlo import Instruction, difference, read
 
 # As torch_xla 2.9 prints it, with the lines that made the instructions and without.
 GROWING = """HloModule IrToHlo.9, entry_computation_layout={{(f32[{size},8]{{1,0}})->(f32[])}}
@@ -125,12 +125,6 @@ def test_the_users_line_comes_before_a_line_of_torch() -> None:
     found = difference(read(before), read("\n".join((before, *added))), by_name)
     assert found is not None
     assert found.words == "3 operations, 1 before, negate f32[1] is new"
-
-
-def test_inputs_of_other_shapes_are_told_from_more_inputs() -> None:
-    assert reshapes_inputs(read(growing(2)), read(growing(3)))
-    assert not reshapes_inputs(read(growing(2)), read(growing(2, 1)))
-    assert not reshapes_inputs((), read(growing(2)))
 
 
 def test_of_what_was_not_printed_nothing_is_reported() -> None:
