@@ -9,6 +9,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
@@ -372,11 +373,16 @@ def eager_lines(sign: str, item: Eager) -> list[TextLine]:
 
 def _gone(one: Occurrence, shown: SourceLines) -> list[TextLine]:
     change = one.change
+    if change.kind == "graph" and one.is_entry and change.layer == PLACES_LAYER:
+        below = (other.change for other in one.with_it("graph"))
+        return [
+            signed("-", f"{change.cause}   no longer compiled"),
+            *at(shown.defined(change.where)),
+            *_more_graphs([*below]),
+        ]
     if change.kind == "graph":
         times = f"   x{-change.growth}" if change.growth < -1 else ""
-        what = "no longer compiled" if one.is_entry else "gone"
-        place = shown.defined(change.where) if one.is_entry else change.where
-        return [signed("-", f"{change.cause}{times}   {what}"), *at(place)]
+        return [signed("-", f"{change.cause}{times}   gone"), *at(change.where)]
     name = f"{change.id}  " if change.id else ""
     return [signed("-", f"{change.reason or 'break'}   gone", name), *at(change.where)]
 
