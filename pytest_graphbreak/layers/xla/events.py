@@ -188,6 +188,8 @@ class Recorder:
         self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
+        self._counted = 0
+        """The counters of compilations at the last ``drain``. They may be cleared in between."""
         self.loaded = 0
         """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
@@ -226,8 +228,8 @@ class Recorder:
             NOTIFIER.listener.noted()
 
     def quick(self, context: LoweringContext | None = None) -> None:
-        """Call ``drain`` if something was reported, or if nothing ever is."""
-        if self.debug.off or self.debug.grown():
+        """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
+        if self.debug.grown() or (self.debug.off and native.compile_counters() != self._counted):
             self.drain(context)
 
     @contextmanager
@@ -250,6 +252,7 @@ class Recorder:
         self.loaded += _since(self._hits, hits)
         self._hits = hits
         self._queue += self.debug.read()
+        self._counted = native.compile_counters()
         total = self.meter.total()
         new, self.graphs = total - self.graphs, total
         if new <= 0:
