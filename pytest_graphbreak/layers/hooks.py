@@ -25,7 +25,7 @@ Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
 Before = Callable[[tuple[Any, ...]], Any]
 """A function called with the positional arguments; what it returns is passed to ``After``."""
 
-After = Callable[[Any, Any], None]
+After = Callable[[Any, Any], object]
 """A function called with that token and the result, which is None also after an exception."""
 
 FRAMES: Final = 2
