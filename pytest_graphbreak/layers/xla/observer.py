@@ -9,17 +9,14 @@ going on, ``explain`` says of each graph why it exists.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from threading import Thread
 from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import MissingName, Observer, OneWindow
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
@@ -201,7 +198,6 @@ class XlaWindow(OneWindow):
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._ran = self._totals()
         self._loaded = _recorder.loaded
-        self._left_threads = LeftThreads()
 
     def _look(self) -> Record | None:
         return self._observe() if native.loaded() else None
@@ -253,9 +249,6 @@ class XlaWindow(OneWindow):
     def _observe(self) -> Record:
         _recorder.drain()
         made, events = self._own()
-        left = {event: thread for event in events if (thread := self._left_thread(event))}
-        events = [event for event in events if event not in left]
-        made = max(0, made - len(left))
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
         explained, made_by = seen or ([], {})
         ran = self._totals().since(self._ran)
@@ -276,7 +269,7 @@ class XlaWindow(OneWindow):
             ),
             graph_list=explained,
             errors=errors,
-            notes=(*notes, *self._left_threads.notes(LAYER, Counter(left.values()))),
+            notes=notes,
         )
         if not self._runs:
             return record
@@ -302,10 +295,6 @@ class XlaWindow(OneWindow):
         """Return the lines that ran graphs, and those that read values."""
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
-
-    def _left_thread(self, event: Event) -> Thread | None:
-        """Return the thread of an earlier test that compiled, if torch_xla reports its frames."""
-        return self._left_threads.of(reversed(event.report.frames)) if event.report else None
 
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
         """Return the errors and the notes on the isolation of the test."""
