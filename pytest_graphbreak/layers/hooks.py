@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
@@ -62,7 +62,7 @@ class Patch:
             return hook(original, *args, **kwargs)
 
         if of_torch or _DYNAMO in sys.modules:
-            _never_compiled(patched)
+            never_compiled(patched)
         self.patched = patched
         setattr(owner, attribute, patched)
 
@@ -127,7 +127,7 @@ def beside(before: Before, after: After = nothing) -> Hook:
             after(token, result)
             set_eval_frame(dynamo)
 
-    _never_compiled(hook)
+    never_compiled(hook)
     return hook
 
 
@@ -142,7 +142,7 @@ def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -
         called(token)
         return original(*args)
 
-    _never_compiled(counting)
+    never_compiled(counting)
     return counting
 
 
@@ -154,36 +154,8 @@ COUNTING: Final = next(
 """The code of the function that ``around_compiled`` returns. Code that Dynamo made calls it."""
 
 
-def around_kernel(
-    original: Hook,
-    before: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
-    after: After,
-) -> Hook:
-    """Return a kernel of an operator that reports its calls. ``before`` gets the arguments.
-
-    Neither may raise. A call for which ``before`` returns None is not passed to ``after``.
-    """
-    from torch._C._dynamo.eval_frame import set_eval_frame
-
-    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        dynamo = set_eval_frame(None)
-        token = before(args, kwargs)
-        set_eval_frame(dynamo)
-        if token is None:
-            return original(keys, *args, **kwargs)
-        try:
-            return original(keys, *args, **kwargs)
-        finally:
-            dynamo = set_eval_frame(None)
-            after(token, None)
-            set_eval_frame(dynamo)
-
-    _never_compiled(kernel)
-    return kernel
-
-
-def _never_compiled(function: Any) -> None:
+def never_compiled(function: Any) -> None:
+    """Keep Dynamo from compiling a function of ours, wherever it meets it."""
     from torch._dynamo.decorators import skip_code
 
     skip_code(function.__code__)

@@ -41,9 +41,9 @@ CLEARED = (
 class Meter:
     """The count of this process. There is one for all windows, since there is one metric."""
 
-    def __init__(self, cleared: Callable[[], None] = lambda: None) -> None:
-        """Begin to count; ``cleared`` is called before the user's code clears the metrics."""
-        self._cleared = cleared
+    def __init__(self, clearing: Callable[[], None] = lambda: None) -> None:
+        """Begin to count; ``clearing`` is called before the user's code clears the metrics."""
+        self._clearing = clearing
         self._kept = 0
         self._own = 0
         self._seen = native.Compiles(0, ())
@@ -91,7 +91,7 @@ class Meter:
             self._patch = None
 
     def _keep(self) -> None:
-        self._cleared()
+        self._clearing()
         try:
             self.total()
         except Exception:  # the user's call must go through; the next total() reports it
@@ -175,7 +175,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.executions = DeviceRuns()
-        self.meter = Meter(self.executions.keep)
+        self.meter = Meter(self.executions.clearing)
         self.debug = DebugFile()
         self.events: list[Event] = []
         self.errors: list[str] = []
@@ -214,9 +214,16 @@ class Recorder:
         return None
 
     def drain(self, context: LoweringContext | None = None) -> None:
-        """Note what was compiled since the last call; it belongs to ``context``."""
+        """Note what was compiled since the last call; it belongs to ``context``.
+
+        A listener is told outside of the lock: it may look at all windows, and write a file.
+        """
         with self.lock:
+            before = len(self.events)
             self.guard(self._drain, context)
+            is_new = len(self.events) > before
+        if is_new:
+            NOTIFIER.listener.noted()
 
     def quick(self, context: LoweringContext | None = None) -> None:
         """Call ``drain`` if something was reported, or if nothing ever is."""
@@ -226,10 +233,10 @@ class Recorder:
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
+        self.drain()
+        with self.meter.uncounted():
+            yield
         with self.lock:
-            self.drain()
-            with self.meter.uncounted():
-                yield
             self.debug.read()
             self.settle_counters()
 
@@ -273,7 +280,6 @@ class Recorder:
             self.events.append(event)
         for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
             event.seconds = took
-        NOTIFIER.listener.noted()
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer cannot be observed: {text}"

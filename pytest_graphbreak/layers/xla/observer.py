@@ -39,6 +39,11 @@ LOADED: Final = (
     "give xr.initialize_cache an empty directory for each gated run"
 )
 
+_AT_WORK: Final = (
+    f"the device was at work for more than {native.PATIENCE:g} s {{}} the test: "
+    "what runs that long is not counted"
+)
+
 _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
 """The causes of graphs that compute what was asked for and nothing else.
 
@@ -161,12 +166,13 @@ class _Isolation:
         # would never ask again where to report.
         _sensors.acquire(self._reasons)
         try:
-            if native.client_open():
+            if native.in_use():
                 if flush:
                     with _recorder.uncounted():
                         native.flush()
                         _recorder.executions.begin()
-                native.wait()
+                if not native.settle():
+                    self.not_isolated.append(_AT_WORK.format("before"))
         except Exception as error:
             self._unsettled(error)
         finally:
@@ -194,16 +200,35 @@ class XlaWindow(OneWindow):
         self._reasons = reasons
         self._isolation = isolation
         self._excluded: list[tuple[int, int, int]] = []
-        _sensors.acquire(reasons, runs)
+        _sensors.acquire(reasons, places if runs else None)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
+        self._late: list[str] = []
+        self._settle()
         self._ran = self._totals()
         self._loaded = _recorder.loaded
+
+    def close(self) -> Record | None:
+        if self._is_open and not self._settle():
+            self._late.append(_AT_WORK.format("after"))
+        return super().close()
+
+    def _settle(self) -> bool:
+        """Wait until what was asked of the devices has run; return whether it has.
+
+        ``peek`` does not: a compilation may be the caller, in the middle of the user's code.
+        """
+        if not (self._runs and native.loaded()):
+            return True
+        with suppress(Exception):  # work that failed: the user's code is told by torch_xla, too
+            return native.settle()
+        return True
 
     def _look(self) -> Record | None:
         return self._observe() if native.loaded() else None
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
+        self._settle()
         graphs, events = self._drained()
         loaded, ran = _recorder.loaded, self._totals()
         try:
@@ -213,6 +238,7 @@ class XlaWindow(OneWindow):
             else:
                 yield
         finally:
+            self._settle()
             now, until = self._drained()
             self._excluded.append((now - graphs, events, until))
             self._loaded += _recorder.loaded - loaded
@@ -269,7 +295,7 @@ class XlaWindow(OneWindow):
             ),
             graph_list=explained,
             errors=errors,
-            notes=notes,
+            notes=(*notes, *self._late),
         )
         if not self._runs:
             return record

@@ -6,19 +6,14 @@ differs, and what torch_xla says of both is all that tells them apart.
 
 from __future__ import annotations
 
-import gc
 import re
-import sys
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace as replace_graph
 
 from pytest_graphbreak.layers import arguments, origins
-from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import Event, Recorder, python_stack
+from pytest_graphbreak.layers.xla.events import Event
 from pytest_graphbreak.layers.xla.explain import LAZY, READERS, graph
 from pytest_graphbreak.layers.xla.hlo import (
     HloChange,
@@ -32,70 +27,9 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
 
-_STEPS: Final = 4
-"""How often the work of a line is printed, though the line did not compile before."""
 _Hlo = tuple[Sequence[Instruction], Sequence[Instruction]]
 """The instructions of two graphs, the earlier first."""
 _DEFINED: Final = re.compile(r" {0,4}def ([a-z]\w{0,200})\(")
-
-
-class StepGraphs:
-    """The hook around ``_xla_step_marker``, by which ``torch_xla.sync()`` and steps compute.
-
-    The HLO of what is pending is kept if a compilation is to be expected: at the first syncs of a
-    line, and after one that compiled.
-    """
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._steps: Counter[tuple[Line, ...]] = Counter()
-        self._set = False
-
-    def forget(self) -> None:
-        """Forget all lines once no window is open."""
-        self._steps.clear()
-        if self._set:
-            self._set = False
-            with suppress(Exception):
-                native.binding()._set_ir_debug(False)
-
-    # _xla_step_marker(device, devices, wait, reset_scope)
-
-    def marking(self, args: tuple[Any, ...]) -> tuple[tuple[Line, ...], int, str] | None:
-        stack = python_stack()
-        if any(frame.file.endswith("/dynamo_bridge.py") for frame in stack):
-            return None
-        self._recorder.quick()
-        pending = ""
-        if self._steps[stack] < _STEPS:
-            with suppress(Exception):  # this only explains
-                pending = self._pending(str(args[0]))
-        return stack, len(self._recorder.events), pending
-
-    def marked(self, token: tuple[tuple[Line, ...], int, str] | None, result: Any) -> None:
-        if token is None:
-            return
-        stack, start, pending = token
-        self._recorder.quick()
-        made = self._recorder.events[start:]
-        self._steps[stack] = 0 if made else self._steps[stack] + 1
-        for event in made:
-            event.pending = pending
-
-    def _pending(self, device: str) -> str:
-        """Return the HLO of all that is pending on a device; empty if nothing is."""
-        if not any(native.function("_check_device_tensor_need_materialization")(device)):
-            return ""
-        binding: Any = native.binding()
-        if not self._set and not binding._get_ir_debug():
-            binding._set_ir_debug(True)
-            self._set = True
-        check = native.function("_check_tensor_need_materialization")
-        torch = sys.modules["torch"]
-        kinds = (torch.Tensor, torch.nn.Parameter)
-        alive = [one for one in gc.get_objects() if type(one) in kinds and one.device.type == "xla"]
-        pending = [one for one, waiting in zip(alive, check(alive), strict=True) if waiting]
-        return str(binding._get_xla_tensors_hlo(pending)) if pending else ""
 
 
 def explain(
