@@ -21,7 +21,7 @@ from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, explained, swaps
+from pytest_graphbreak.report import accepting, explained, passing
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import (
@@ -288,8 +288,8 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
         listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
-    passing = ((f"{one.test.nodeid}   on {one.seen.profile}", one.test) for one in result.judged)
-    say_all(swaps.lines(swaps.swaps(passing)))
+    named = ((f"{one.test.nodeid}   on {one.seen.profile}", one.test) for one in result.judged)
+    say_all(passing.lines(passing.changes(named)))
     listing("unmeasured", result.unmeasured)
     listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
     _show_left_out(result, together)

@@ -9,7 +9,7 @@ going on, ``explain`` says of each graph why it exists.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -26,7 +26,7 @@ from pytest_graphbreak.layers.xla.repeats import explain
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.output import plural
 
 UNFOLLOWED = (
@@ -276,7 +276,7 @@ class XlaWindow(OneWindow):
         _recorder.drain()
         made, events = self._own()
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        explained, made_by = seen or ([], {})
+        explained, repeated = seen or ([], set())
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolated(made, explained)
@@ -284,15 +284,13 @@ class XlaWindow(OneWindow):
         recompiles = [
             number
             for number, event in enumerate(events)
-            if is_recompile(event) or str(number) in made_by
+            if is_recompile(event) or str(number) in repeated
         ]
         record = record_of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
-            recompile_list=(
-                _recompile(explained[number], made_by) for number in recompiles if explained
-            ),
+            recompile_list=(_recompile(explained[number]) for number in recompiles if explained),
             graph_list=explained,
             errors=errors,
             notes=(*notes, *self._late),
@@ -332,10 +330,9 @@ class XlaWindow(OneWindow):
         return errors, [*not_isolated, *_left_pending()]
 
 
-def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Recompile:
-    lines = made_by.get(graph.name, ())
+def _recompile(graph: Graph) -> Recompile:
     above, took = graph.stack[:-1], graph.seconds
-    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, *lines, seconds=took)
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, seconds=took)
 
 
 def _left_pending() -> list[str]:
