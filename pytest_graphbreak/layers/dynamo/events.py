@@ -29,8 +29,9 @@ NO_CODE: Final = Line("", 0, "")
 MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
 """The file whose functions raise for their callers: a break was raised above them."""
 
-Said = tuple[str, Any, Line]
-"""The text of an ``Unsupported``, its stack of user frames, and the line of torch behind it."""
+Said = tuple[str, Any, Line, Line]
+"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, and the disabled
+function that it is about."""
 
 
 @dataclass(eq=False, slots=True)
@@ -138,7 +139,8 @@ class Broke:
     """A graph break, with the text and the stack of its root exception, outermost first.
 
     ``whole``: the stack begins where that of the attempt does, and not in its frame.
-    ``raised`` is the line of torch that raised it.
+    ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
+    that is disabled, if that is why.
     """
 
     attempt: Attempt | None
@@ -147,6 +149,7 @@ class Broke:
     whole: bool = False
     read: Reason | None = None
     raised: Line = NO_CODE
+    disabled: Line = NO_CODE
 
     @property
     def reason(self) -> Reason:
@@ -203,7 +206,7 @@ class Local(threading.local):
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
-        self.unsupported: Said = ("", None, NO_CODE)
+        self.unsupported: Said = ("", None, NO_CODE, NO_CODE)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
         self.made: Made | None = None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -126,11 +126,10 @@ class GraphRuns:
             yield LineRuns(LAYER, "call", name, times, ops, where)
 
 
-def since(after: Counted, before: Counted, threads: Iterable[int] = ()) -> Counted:
-    """Return the calls after a moment, without those in ``threads``."""
-    left = {*threads}
+def since(after: Counted, before: Counted) -> Counted:
+    """Return the calls after a moment."""
     return {
         key: count - before.get(key, 0)
         for key, count in after.items()
-        if count > before.get(key, 0) and key[1][2] not in left
+        if count > before.get(key, 0)
     }

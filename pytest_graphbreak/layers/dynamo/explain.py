@@ -160,11 +160,14 @@ class EventReader:
         )
 
     def _origin(self, attempt: Attempt, guard: str) -> Frame:
-        """Return the line that sets what the guard is about, if the source says it."""
+        """Return the line that sets the attribute or global that the guard names, if only one can.
+
+        Dynamo writes a global as ``G['name']``, and a local variable as ``L['name']``.
+        """
+        subject = messages.subject(guard)
+        is_global = any(f"G['{subject}']" in text for text in (attempt.guards or ())[:1])
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
-        lines, subject = self._places.lines, messages.subject(guard)
-        found = origins.setting(messages.setters(guard), callers, lines)
-        found = found or origins.origin(subject, attempt.written, callers, lines)
+        found = origins.setter(subject, is_global, attempt.written, callers, self._places.lines)
         return self._places.frame(*found) if found else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:
@@ -190,18 +193,15 @@ class EventReader:
             explanation=why.explanation,
             hints=why.hints,
             stack=stack,
-            disabled=self._disabled(messages.disabled(why), (*above, *event.stack)),
+            disabled=self._disabled(event.disabled),
             raised=of_torch(event.raised),
             seconds=spent,
             owner=(event.attempt and event.attempt.owner) or None,
         )
 
-    def _disabled(self, function: str, stack: Sequence[Line]) -> Frame:
-        """Return where a function is disabled, in the nearest of these files that says so."""
-        files = dict.fromkeys(line.file for line in reversed(stack))
-        users = (file for file in files if self._places.is_user(file))
-        found = (self._places.disabled(file, function) for file in users if function)
-        return next(filter(None, found), NOWHERE)
+    def _disabled(self, function: Line) -> Frame:
+        """Return the first line of the user's function that is disabled: its decorator or def."""
+        return self._places.frame(*function) if self._places.is_user(function.file) else NOWHERE
 
     def eager(self, event: Event) -> Eager | None:
         """Return the code that an event says was left to eager, if it says so."""

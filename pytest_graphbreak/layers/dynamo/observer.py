@@ -14,13 +14,12 @@ import importlib
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
 from pytest_graphbreak.layers.dynamo import isolation, late
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
@@ -28,7 +27,6 @@ from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -155,7 +153,6 @@ class DynamoWindow(OneWindow):
         sensors.check()  # what nobody saw before belongs to earlier windows
         self._first = len(sensors.events)
         self._ran = sensors.ran()
-        self._left_threads = LeftThreads()
         self._last_read: tuple[int, Record] | None = None
 
     def begin(self) -> None:
@@ -207,15 +204,15 @@ class DynamoWindow(OneWindow):
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            within = list(events.within(self._first, self._excluded, until))
-            self._last_read = (until, self._read(within))
+            own = list(within(events, self._first, self._excluded, until))
+            self._last_read = (until, self._read(own))
         return self._with_runs(self._last_read[1])
 
     def _with_runs(self, record: Record) -> Record:
         executions = self._sensors.executions
         if executions is None:
             return record
-        ran = since(executions.counted(), self._ran, self._left_threads.by_ident)
+        ran = since(executions.counted(), self._ran)
         try:
             runs = tuple(executions.runs(ran, self._places))
         except Exception as fault:
@@ -224,35 +221,18 @@ class DynamoWindow(OneWindow):
         count = sum(run.count for run in runs)
         return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
 
-    def _read(self, within: Sequence[Event]) -> Record:
-        events = [event for event in within if self._left_thread(event) is None]
-        left: Counter[threading.Thread] = Counter()
-        for event in within:
-            if (thread := self._left_thread(event)) and isinstance(event, (Made, Missed)):
-                left[thread] += event.graphs if isinstance(event, Missed) else 1
+    def _read(self, events: Sequence[Event]) -> Record:
         not_isolated = tuple(self._isolated or ())
         errors = [*self._errors]
         if any(isinstance(event, (Started, Made, Missed)) for event in events):
             errors[:0] = not_isolated
             not_isolated = ()
         try:
-            return explained(events, self._places, errors).noted(
-                *not_isolated, *self._left_threads.notes("dynamo", left)
-            )
+            return explained(events, self._places, errors).noted(*not_isolated)
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
             return record_of("dynamo", graphs=made, errors=(*errors, error))
-
-    def _left_thread(self, event: Event) -> threading.Thread | None:
-        """Return the thread of an earlier test in which an event happened, or None.
-
-        What such a thread had begun before there were sensors is only in Dynamo's own counter.
-        """
-        if isinstance(event, Missed):
-            return self._left_threads.first
-        thread = self._sensors.events.thread(event)
-        return thread if thread in self._left_threads else None
 
 
 class _Busy(Exception):

@@ -61,7 +61,6 @@ from pytest_graphbreak.layers.dynamo.late import (
 from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
@@ -74,7 +73,7 @@ class DynamoSensors:
     """
 
     def __init__(self, runs: bool = True) -> None:
-        self.events: Events[Event] = Events()
+        self.events: list[Event] = []
         self.attached = False
         self._patches: list[Patch] = []
         self._local = Local()

@@ -7,7 +7,7 @@ and judged only where a marker or a baseline names it.
 from __future__ import annotations
 
 from pytest_graphbreak.layers.jax import CAUSES, LOOK_FOR
-from pytest_graphbreak.model.layer import Layer, Style
+from pytest_graphbreak.model.layer import Layer
 
 LAYER = Layer(
     name="jax_host",
@@ -17,5 +17,4 @@ LAYER = Layer(
     versions=("jax",),
     judged=False,
     look_for=LOOK_FOR,
-    style=Style("var(--accent)", "stroke-dasharray: 1 6;"),
 )

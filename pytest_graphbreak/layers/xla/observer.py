@@ -9,17 +9,14 @@ going on, ``explain`` says of each graph why it exists.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Thread
 from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import MissingName, Observer, OneWindow
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
@@ -29,7 +26,7 @@ from pytest_graphbreak.layers.xla.repeats import explain
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.output import plural
 
 UNFOLLOWED = (
@@ -209,7 +206,6 @@ class XlaWindow(OneWindow):
         self._settle()
         self._ran = self._totals()
         self._loaded = _recorder.loaded
-        self._left_threads = LeftThreads()
 
     def close(self) -> Record | None:
         if self._is_open and not self._settle():
@@ -279,11 +275,8 @@ class XlaWindow(OneWindow):
     def _observe(self) -> Record:
         _recorder.drain()
         made, events = self._own()
-        left = {event: thread for event in events if (thread := self._left_thread(event))}
-        events = [event for event in events if event not in left]
-        made = max(0, made - len(left))
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        explained, made_by = seen or ([], {})
+        explained, repeated = seen or ([], set())
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolated(made, explained)
@@ -291,18 +284,16 @@ class XlaWindow(OneWindow):
         recompiles = [
             number
             for number, event in enumerate(events)
-            if is_recompile(event) or str(number) in made_by
+            if is_recompile(event) or str(number) in repeated
         ]
         record = record_of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
-            recompile_list=(
-                _recompile(explained[number], made_by) for number in recompiles if explained
-            ),
+            recompile_list=(_recompile(explained[number]) for number in recompiles if explained),
             graph_list=explained,
             errors=errors,
-            notes=(*notes, *self._late, *self._left_threads.notes(LAYER, Counter(left.values()))),
+            notes=(*notes, *self._late),
         )
         if not self._runs:
             return record
@@ -329,10 +320,6 @@ class XlaWindow(OneWindow):
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
-    def _left_thread(self, event: Event) -> Thread | None:
-        """Return the thread of an earlier test that compiled, if torch_xla reports its frames."""
-        return self._left_threads.of(reversed(event.report.frames)) if event.report else None
-
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
         """Return the errors and the notes on the isolation of the test."""
         if self._isolation is None:
@@ -343,10 +330,9 @@ class XlaWindow(OneWindow):
         return errors, [*not_isolated, *_left_pending()]
 
 
-def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Recompile:
-    lines = made_by.get(graph.name, ())
+def _recompile(graph: Graph) -> Recompile:
     above, took = graph.stack[:-1], graph.seconds
-    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, *lines, seconds=took)
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, seconds=took)
 
 
 def _left_pending() -> list[str]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.judging.verdict import verdict_of
-from pytest_graphbreak.model.differences import STRICT, Difference
+from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import causes, explained
-from pytest_graphbreak.report.lines import detail, position
+from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import Occurrence, RootCause, occurrences
-from pytest_graphbreak.text.output import TextLine, plural, signed
+from pytest_graphbreak.text.output import TextLine, plural
 
 IN_FULL: Final = 10
 """The number of changes shown with source line and advice; the rest have what and where."""
@@ -21,50 +21,39 @@ MOST: Final = 100
 
 
 @dataclass(slots=True)
-class Swap:
+class PassingChange:
     """A place that appeared, disappeared or changed in passing ``tests``."""
 
-    change: Difference
     found: Occurrence
     tests: list[str] = field(default_factory=list)
 
     @property
     def is_new(self) -> bool:
-        return bool(self.found.items) and not self.change.was
+        return bool(self.found.items) and not self.found.change.was
 
     def lines(self) -> list[TextLine]:
         """Return what changed and where and, if it is new, how to avoid it."""
-        if self.change.kind == "function":
-            return [_function(self.change)]
         return explained.what(RootCause(self.found)) if self.is_new else causes.lines(self.found)
 
 
-def swaps(tests: Iterable[tuple[str, TestReport]]) -> list[Swap]:
+def changes(tests: Iterable[tuple[str, TestReport]]) -> list[PassingChange]:
     """Return the changes of passing tests, new ones first, then by number of tests.
 
     Each test comes with the name that it is listed by.
     """
-    found: dict[Hashable, Swap] = {}
+    found: dict[Hashable, PassingChange] = {}
     for name, test in tests:
-        if test.verdict in STRICT and test.failed_by is None and not test.written:
-            for one in _swaps(test):
-                change = one.change
-                key = (change.kind, change.cause, change.was, one.is_new, change.where.key)
-                found.setdefault(key, one).tests.append(name)
+        if test.verdict not in STRICT or test.failed_by is not None or test.written:
+            continue
+        for one in occurrences(verdict_of(test).changes, test.record):
+            change = one.change
+            if not change.unsure:
+                key = (change.kind, change.cause, change.was, bool(one.items), change.where.key)
+                found.setdefault(key, PassingChange(one)).tests.append(name)
     return sorted(found.values(), key=lambda one: (not one.is_new, -len(one.tests)))
 
 
-def _swaps(test: TestReport) -> Iterator[Swap]:
-    changes = verdict_of(test).changes
-    for one in occurrences(changes, test.record):
-        if not one.change.unsure:
-            yield Swap(one.change, one)
-    for change in changes:
-        if change.kind == "function" and (change.was or not change.after):
-            yield Swap(change, Occurrence(change))
-
-
-def lines(found: list[Swap]) -> Iterator[TextLine]:
+def lines(found: list[PassingChange]) -> Iterator[TextLine]:
     """Yield the changes below a title, if there are any."""
     if not found:
         return
@@ -79,9 +68,3 @@ def lines(found: list[Swap]) -> Iterator[TextLine]:
     if len(found) > MOST:
         rest = plural(len(found) - MOST, "more change")
         yield TextLine(f"... and {rest} (the JSON report has them all)", indent=2)
-
-
-def _function(change: Difference) -> TextLine:
-    if change.was:
-        return signed("~", f"{change.was.replace('::', ' in ')} is now {position(change.where)}")
-    return signed("-", f"{position(change.where)} is no longer compiled as a function of its own")
