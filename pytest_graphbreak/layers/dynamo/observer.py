@@ -32,7 +32,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 DYNAMO = "torch._dynamo"
-PATIENCE = 60.0
+PATIENCE = 5.0
 """Seconds that isolating a test waits for a thread of an earlier one to end its compilation.
 
 It is waited for once: until that thread has come to its end, later tests only look.

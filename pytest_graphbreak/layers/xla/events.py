@@ -147,8 +147,7 @@ class Event:
     ``backward`` is the stack that called ``backward()``, if that was running. An event without a
     report has the Python stack of its context, and ``off``: why nothing is reported, if nothing is.
     ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often. ``lowering``
-    is the FX graph that Dynamo made last, for a log: there no context is known. ``pending`` is what
-    torch_xla printed of the graph that a sync had to compute, if it was asked.
+    is the FX graph that Dynamo made last, for a log: there no context is known.
     """
 
     report: CompileReport | None
@@ -159,7 +158,6 @@ class Event:
     resharded: bool = False
     off: str = ""
     lowering: FxGraph | None = None
-    pending: str = ""
     seconds: float | None = None
 
 
