@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         nargs="+",
         metavar="LOG",
-        help="a log, plain, .gz, .bz2 or .xz; - is standard input; a directory is a dump of MLIR "
+        help="a log, plain or gzip; - is standard input; a directory is a dump of MLIR "
         "modules (--dump-irs), one entry for each model in it",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")

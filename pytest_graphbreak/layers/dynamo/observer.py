@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
-from pytest_graphbreak.layers.dynamo import isolation, late
+from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
 from pytest_graphbreak.layers.dynamo.explain import explained
@@ -105,7 +105,6 @@ class DynamoObserver(Observer):
             if not self._windows:
                 self._stop_waiting()
                 if self._sensors is not None:
-                    late.PACKAGE_LOADS.end(self._sensors.counters)
                     self._sensors.detach()
                 self._sensors = None
 
@@ -160,8 +159,6 @@ class DynamoWindow(OneWindow):
         self._errors += self._sensors.blind()
         if reason := disabled():
             self.fail(reason)
-        if late.PACKAGE_LOADS.begin(self._sensors.counters):
-            self.fail(late.PACKAGE_BEFORE_TEST)
 
     def fail(self, error: str) -> None:
         """Add an error to what this window will have seen."""
@@ -181,8 +178,6 @@ class DynamoWindow(OneWindow):
             self._excluded.append((begin, len(self._sensors.events)))
             for key, count in since(self._sensors.ran(), ran).items():
                 self._ran[key] = self._ran.get(key, 0) + count
-            if late.package_loaded(self._sensors.events[begin:]):
-                self.fail(late.PACKAGE_BEFORE_TEST)
             try:
                 if mark is not None:
                     isolation.forget(mark)
@@ -268,14 +263,21 @@ _UNSEEN = (
 
 
 def disabled() -> str | None:
-    """Return why Dynamo compiles nothing at all in this process, or None if it does.
+    """Return why Dynamo compiles nothing that could be seen in this process, or None if it does.
 
     Sources: ``_optimize`` of torch/_dynamo/eval_frame.py, which reads the
-    variable at each ``torch.compile``; torch/_dynamo/config.py.
+    variable at each ``torch.compile``; torch/_dynamo/config.py. Where a package of precompiled
+    code is loaded (torch/_dynamo/package.py, from 2.9 on), Dynamo attempts nothing.
     """
+    config = sys.modules.get(f"{DYNAMO}.config")
+    if getattr(config, "caching_precompile", False):
+        return (
+            "dynamo: packages of precompiled code are on (TORCH_CACHING_PRECOMPILE), and their "
+            "graphs cannot be counted: run the gate with TORCH_CACHING_PRECOMPILE=0"
+        )
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         why = "the environment variable TORCHDYNAMO_DISABLE is 1"
-    elif getattr(sys.modules.get(f"{DYNAMO}.config"), "disable", False):
+    elif getattr(config, "disable", False):
         why = "torch._dynamo.config.disable is set"
         if os.environ.get("TORCH_COMPILE_DISABLE"):
             why += ", by the environment variable TORCH_COMPILE_DISABLE"

@@ -55,8 +55,6 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
 from pytest_graphbreak.layers.dynamo.late import (
     BucketSensor,
     ExportSensor,
-    ModuleSensor,
-    PackageSensor,
 )
 from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
@@ -84,8 +82,6 @@ class DynamoSensors:
         self._late = (
             ExportSensor(*noting),
             BucketSensor(self._local, *noting),
-            PackageSensor(*noting),
-            ModuleSensor(*noting),
         )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}

@@ -86,18 +86,6 @@ def _forget_traces() -> None:
         clear()
 
 
-class HostObserver(JaxObserver):
-    """Watches what JAX compiles for other devices. It sees what the other observer sees."""
-
-    layer = "jax_host"
-
-    def forget(self) -> None:
-        """Do nothing: the layer of the device forgets for both."""
-
-    def is_here(self, program: Executable) -> bool:
-        return not is_on_device(program)
-
-
 class JaxWindow(OneWindow):
     """One stretch of time on one of the two layers."""
 
