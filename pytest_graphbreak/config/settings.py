@@ -125,7 +125,7 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "_jax_device": (
         "",
         "The device whose programs the jax layer counts: a platform of JAX (tt), or a platform "
-        "with a device number (cpu:1). Programs for other devices are counted by jax_host.",
+        "with a device number (cpu:1). Programs for other devices are not counted.",
     ),
     "_infra": (
         [],

@@ -228,7 +228,7 @@ def test_without_torch_nothing_is_said_of_it(case: Case) -> None:
 
 def with_jax(test: str, graphs: int, jax: str, **more: str) -> Measured:
     values = Values({"jax": graphs})
-    layers = ("jax", "jax_host")
+    layers = ("jax",)
     return Measured(f"test_a.py::{test}", "cpu", {"jax": jax, **more}, values, layers)
 
 

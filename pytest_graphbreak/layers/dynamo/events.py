@@ -77,8 +77,6 @@ class Attempt:
     began: float = 0.0
     within: float = 0.0
     """The time when it began, and the seconds of attempts in it."""
-    packaged: bool = False
-    """Whether a package of precompiled code brought what it made, instead of an attempt."""
 
     @property
     def why_broke(self) -> str:
@@ -176,14 +174,6 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InPlace:
-    """A call of ``compile()`` of a module of torch's own; ``above`` is the stack that called it."""
-
-    module: str
-    above: tuple[Line, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Missed:
     """A number of graphs that Dynamo counted and no sensor saw."""
 
@@ -197,7 +187,7 @@ class NotObserved:
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | InPlace | Missed | NotObserved
+Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | NotObserved
 
 
 class Local(threading.local):

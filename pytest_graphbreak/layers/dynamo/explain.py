@@ -19,7 +19,6 @@ from pytest_graphbreak.layers.dynamo.events import (
     Broke,
     Calls,
     Event,
-    InPlace,
     Made,
     Missed,
     NotObserved,
@@ -41,7 +40,6 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.stacks import Line
-from pytest_graphbreak.text.output import plural
 
 # The functions that the operations of an FX graph come from, by the stacks that Dynamo gave them.
 
@@ -96,14 +94,6 @@ def of_torch(line: Line) -> Frame:
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile, which is no loss."""
-_PACKAGED = (
-    "dynamo: {number} came with packages of precompiled code (TORCH_CACHING_PRECOMPILE), "
-    "which say nothing of graph breaks"
-)
-_IN_PLACE = (
-    "{module}.compile() compiles nothing in this torch, which skips the frames of its own modules: "
-    "torch.compile(model) compiles it ({where})"
-)
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
@@ -318,11 +308,8 @@ class _Window(EventReader):
         return found
 
     def _notes(self) -> list[str]:
-        """Return the notes on precompiled graphs and on errors that the test saw."""
-        packaged = sum(attempt.packaged for attempt in self._attempts)
-        found = [_PACKAGED.format(number=plural(packaged, "graph"))] if packaged else []
-        if not any(isinstance(event, Made) for event in self._events):
-            found += [self._in_place(event) for event in self._events if isinstance(event, InPlace)]
+        """Return the notes on errors that the test saw."""
+        found = []
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
@@ -337,11 +324,6 @@ class _Window(EventReader):
                 f"({where.file}:{where.line}): {why}"
             )
         return found
-
-    def _in_place(self, event: InPlace) -> str:
-        stack = self._stack(event.above)
-        where = f"{stack[-1].file}:{stack[-1].line}" if stack else "?"
-        return _IN_PLACE.format(module=event.module, where=where)
 
     def _errors(self, missed: int) -> list[str]:
         found = [event.error for event in self._events if isinstance(event, NotObserved)]
