@@ -28,7 +28,7 @@ def test_the_gate_needs_none_of_the_tools() -> None:
 
 
 def test_the_gate_reads_source_in_one_room() -> None:
-    """Names of functions and the schemas apart: a verdict or a text that reads source is no fact."""
+    """Names of functions and the schemas apart: what is shown was observed."""
     known = rooms.modules()
     reading = {
         name.removeprefix(f"{rooms.PACKAGE}.")
