@@ -104,7 +104,7 @@ def test_many_red_tests_begin_with_their_causes() -> None:
         ("text", "          t.py::test[0]"),
         ("text", ""),
     ]
-    assert found[4][1].startswith("      fix: keep it a tensor")
+    assert found[4][1].startswith("      fix: torch.where or torch.cond")
     assert found[8] == ("bad", "over       t.py::test[0]   dynamo 1 -> 2, 1 graph break")
 
 

@@ -14,7 +14,10 @@ device = torch_xla.device()
 MASK: Final = (
     "torch.where(mask, x, 0), or topk of a fixed size: the size of x[mask] is read from the device"
 )
-INDEX: Final = "index_copy_ (to write), index_select (to read) with a tensor: a Python index is a constant here"
+INDEX: Final = (
+    "index_copy_ (to write), index_select (to read) with a tensor: "
+    "a Python index is a constant here"
+)
 VARYING: Final = (
     "pad to a few sizes; a number or an index that varies: a tensor, inside of what is compiled"
 )
