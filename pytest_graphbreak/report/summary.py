@@ -180,6 +180,9 @@ def _writing(outcome: Outcome, verdicts: set[str], *, has_new: bool) -> Iterator
     typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     failed = [verdict_of(test) for test in outcome.final if standing(test) in ("over", "lost")]
+    if (broken := next(filter(_can_be_fixed, outcome.final), None)) is not None:
+        yield labelled("next", "try a fix: ", typed.graphbreak("fix", broken.nodeid))
+        yield labelled("", "or make a script of it: ", typed.graphbreak("repro", broken.nodeid))
     if any(verdict.acceptable for verdict in failed):
         yield labelled("next", "fix the code, or accept: ", update)
     elif failed:
@@ -193,6 +196,14 @@ def _writing(outcome: Outcome, verdicts: set[str], *, has_new: bool) -> Iterator
         yield labelled("next", f"{intended}tighten the baseline: ", update)
     elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):
         yield labelled("next", f"{intended}record what changed: ", update)
+
+
+def _can_be_fixed(test: TestReport) -> bool:
+    """Return whether a red test has a new break or recompile of Dynamo, which ``fix`` is for."""
+    return standing(test) == "over" and any(
+        one.layer == "dynamo" and one.kind in ("break", "recompile") and one.is_new
+        for one in verdict_of(test).changes
+    )
 
 
 def _accepting(outcome: Outcome) -> TextLine:
