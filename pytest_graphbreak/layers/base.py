@@ -124,6 +124,10 @@ class Observer(ABC):
         """
         return nullcontext()
 
+    def hold(self) -> AbstractContextManager[None]:
+        """Leave sensors in between windows that open inside, where putting them in costs time."""
+        return nullcontext()
+
     def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
         """Return this layer's record, with what ``others``, by layer, saw of the same graphs."""
         return own

@@ -25,7 +25,7 @@ Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
 Before = Callable[[tuple[Any, ...]], Any]
 """A function called with the positional arguments; what it returns is passed to ``After``."""
 
-After = Callable[[Any, Any], None]
+After = Callable[[Any, Any], object]
 """A function called with that token and the result, which is None also after an exception."""
 
 FRAMES: Final = 2
@@ -134,7 +134,8 @@ def beside(before: Before, after: After = nothing) -> Hook:
 def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
     """Return a function that calls ``called`` before each call of a compiled graph.
 
-    ``called`` must not raise, and neither it nor what it calls may be compiled.
+    ``called`` must not raise, and neither it nor what it calls may be compiled. All functions that
+    are returned share the code ``COUNTING``, which the caller marks once by ``never_compile``.
     """
 
     def counting(*args: Any) -> Any:
@@ -142,7 +143,6 @@ def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -
         called(token)
         return original(*args)
 
-    never_compiled(counting)
     return counting
 
 
@@ -156,9 +156,14 @@ COUNTING: Final = next(
 
 def never_compiled(function: Any) -> None:
     """Keep Dynamo from compiling a function of ours, wherever it meets it."""
+    never_compile(function.__code__)
+
+
+def never_compile(code: CodeType) -> None:
+    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us."""
     from torch._dynamo.decorators import skip_code
 
-    skip_code(function.__code__)
+    skip_code(code)
 
 
 def locate(module: ModuleType, chain: str) -> tuple[Any, str]:

@@ -180,13 +180,12 @@ class LineRuns(Data, frozen=True):
     """Runs of compiled graphs, or reads of values, caused by one line.
 
     ``cause`` says what caused them: ``call`` of a compiled function, ``sync``, ``access`` (a value
-    was read that was not computed yet), ``item`` and ``copy`` (reads), ``fallback`` (an operation
-    that ran on the host), ``other``.
+    was read that was not computed yet), ``item`` (a read), ``other``.
     """
 
     layer: LayerName
     cause: Text = "other"
-    """What asked: call, sync, access, item, copy, fallback, other."""
+    """What asked: call, sync, access, item, other."""
     graph: Text = ""
     """The name of the graph that ran, where it is known."""
     count: Times = 1

@@ -50,9 +50,17 @@ class Phases:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Read the baseline of the test here, once, so that a forked child need not do it."""
+        """Read the baseline of the test here, once, so that a forked child need not do it.
+
+        Its set-up, call and tear-down are three windows with the same sensors.
+        """
         self._fault = self._gate.fault(item)
-        return (yield)
+        if not self._gate.measures(item):
+            return (yield)
+        from pytest_graphbreak.watching.measure import holding_sensors
+
+        with holding_sensors():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -79,6 +79,15 @@ def keeping_history() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def holding_sensors() -> Iterator[None]:
+    """Leave sensors in between the windows that open inside."""
+    with ExitStack() as holds:
+        for observer in observers():
+            holds.enter_context(observer.hold())
+        yield
+
+
 def follow(root: Path) -> AbstractContextManager[None]:
     """Let windows that open inside follow processes that were started inside before them."""
     return kept(places(root))

@@ -82,8 +82,8 @@ class Child(Listener):
         with self._lock:
             self._write(final=True)
 
-    def _seen(self) -> Record:
-        seen = [window.peek() for window in self._windows]
+    def _seen(self, final: bool) -> Record:
+        seen = [window.close() if final else window.peek() for window in self._windows]
         return merge([item for item in seen if item is not None])
 
     def _on_device(self) -> None:
@@ -93,7 +93,7 @@ class Child(Listener):
 
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child itself must not fail from this
-            record = self._seen()
+            record = self._seen(final)
             known = self._silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
             if not (record.active or ran or known) or not is_alive(self._about.owner):

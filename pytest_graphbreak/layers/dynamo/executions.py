@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.events import Made
-from pytest_graphbreak.layers.hooks import around_compiled
+from pytest_graphbreak.layers.hooks import COUNTING, around_compiled, never_compile
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, LineRuns
 from pytest_graphbreak.model.stacks import line_of
@@ -68,11 +68,10 @@ class GraphRuns:
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        from torch._dynamo.decorators import skip_code
         from torch._dynamo.utils import CleanupManager
 
-        skip_code(GraphRuns._called.__code__)
-        skip_code(GraphRuns._is_torchs.__code__)
+        for code in (COUNTING, GraphRuns._called.__code__, GraphRuns._is_torchs.__code__):
+            never_compile(code)
         for hooks in [*CleanupManager.instance.values.values()]:
             for hook in hooks:
                 self.installed(hook.scope, hook.name, None)

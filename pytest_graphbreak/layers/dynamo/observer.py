@@ -31,7 +31,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 DYNAMO = "torch._dynamo"
-PATIENCE = 60.0
+PATIENCE = 5.0
 """Seconds that isolating a test waits for a thread of an earlier one to end its compilation.
 
 It is waited for once: until that thread has come to its end, later tests only look.
@@ -46,6 +46,7 @@ class DynamoObserver(Observer):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._windows: list[DynamoWindow] = []
+        self._holders = 0
         self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
         self._isolated: list[str] | None = None
@@ -97,15 +98,31 @@ class DynamoObserver(Observer):
             )
 
     def leave(self, window: DynamoWindow) -> None:
-        """Close a window; with the last one everything is put back."""
+        """Close a window; with the last one everything is put back, unless it is held."""
         with self._lock:
             if window in self._windows:
                 self._windows.remove(window)
-            if not self._windows:
-                self._stop_waiting()
-                if self._sensors is not None:
-                    self._sensors.detach()
-                self._sensors = None
+            self._put_back()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        with self._lock:
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                self._put_back()
+
+    def _put_back(self) -> None:
+        """Take the sensors out if nobody needs them."""
+        if self._windows or self._holders:
+            return
+        self._stop_waiting()
+        if self._sensors is not None:
+            self._sensors.detach()
+        self._sensors = None
 
     def _in_child(self) -> None:
         """Replace the locks after a fork: another thread of the parent may have held them."""

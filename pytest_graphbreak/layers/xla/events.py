@@ -147,8 +147,7 @@ class Event:
     ``backward`` is the stack that called ``backward()``, if that was running. An event without a
     report has the Python stack of its context, and ``off``: why nothing is reported, if nothing is.
     ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often. ``lowering``
-    is the FX graph that Dynamo made last, for a log: there no context is known. ``pending`` is what
-    torch_xla printed of the graph that a sync had to compute, if it was asked.
+    is the FX graph that Dynamo made last, for a log: there no context is known.
     """
 
     report: CompileReport | None
@@ -159,7 +158,6 @@ class Event:
     resharded: bool = False
     off: str = ""
     lowering: FxGraph | None = None
-    pending: str = ""
     seconds: float | None = None
 
 
@@ -188,6 +186,8 @@ class Recorder:
         self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
+        self._counted = 0
+        """The counters of compilations at the last ``drain``. They may be cleared in between."""
         self.loaded = 0
         """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
@@ -226,8 +226,8 @@ class Recorder:
             NOTIFIER.listener.noted()
 
     def quick(self, context: LoweringContext | None = None) -> None:
-        """Call ``drain`` if something was reported, or if nothing ever is."""
-        if self.debug.off or self.debug.grown():
+        """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
+        if self.debug.grown() or (self.debug.off and native.compile_counters() != self._counted):
             self.drain(context)
 
     @contextmanager
@@ -250,6 +250,7 @@ class Recorder:
         self.loaded += _since(self._hits, hits)
         self._hits = hits
         self._queue += self.debug.read()
+        self._counted = native.compile_counters()
         total = self.meter.total()
         new, self.graphs = total - self.graphs, total
         if new <= 0:

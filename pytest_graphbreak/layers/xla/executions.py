@@ -155,12 +155,12 @@ class DeviceRuns:
     def syncing(self, args: tuple[Any, ...]) -> tuple[int, int]:
         return native.lookups()
 
-    def synced(self, before: tuple[int, int]) -> bool:
-        """Note what a sync ran; return whether something was compiled for it."""
-        after = native.lookups()
-        if after != before:
-            self._note(self._ran, Asked("sync", self._stack()))
-        return after[1] != before[1]
+    def synced(self, before: tuple[int, int] | None, result: Any) -> bool:
+        """Note what a sync ran; return whether something was compiled, and not for the bridge."""
+        if before is None or before == (after := native.lookups()):
+            return False
+        self._note(self._ran, Asked("sync", self._stack()))
+        return after[1] != before[1] and not self._local.lowers
 
     def calling(self, args: tuple[Any, ...]) -> None:
         asked = Asked("call", self._stack())

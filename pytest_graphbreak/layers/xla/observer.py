@@ -121,8 +121,7 @@ class _Isolation:
         self._test = test
         self._reasons = reasons
         self._cache_key: str | None = None
-        if native.loaded():
-            self._settle()
+        if native.loaded() and self._settle():
             self._push()
 
     @contextmanager
@@ -160,8 +159,11 @@ class _Isolation:
         if private.enabled():
             self._cache_key = _cache_keys.push(self._test)
 
-    def _settle(self, flush: bool = True) -> None:
-        """Compute what is pending, and wait until the devices are done."""
+    def _settle(self, flush: bool = True) -> bool:
+        """Compute what is pending, and wait for the devices; return False where they go on.
+
+        Then the C environment stays as it is: torch_xla's threads read it.
+        """
         # What is flushed may be the first compilation of the process: without sensors torch_xla
         # would never ask again where to report.
         _sensors.acquire(self._reasons)
@@ -173,10 +175,12 @@ class _Isolation:
                         _recorder.executions.begin()
                 if not native.settle():
                     self.not_isolated.append(_AT_WORK.format("before"))
+                    return False
         except Exception as error:
             self._unsettled(error)
         finally:
             _sensors.release(self._reasons)
+        return True
 
     def _unsettled(self, error: Exception) -> None:
         text = str(error).strip().split("\n")[0]

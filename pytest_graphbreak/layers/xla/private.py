@@ -127,6 +127,11 @@ def lookups() -> tuple[int, int]:
     return value("CachedCompile") or 0, value("UncachedCompile") or 0
 
 
+def compile_counters() -> int:
+    """Return a number that differs after each compilation, and after counters were cleared."""
+    return counters(("UncachedCompile", "ReplicateShardedData"))
+
+
 def client_open() -> bool:
     return bool(function("_xla_runtime_is_initialized")())
 

@@ -73,11 +73,11 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
     """Return what is done before and after each function."""
     lazy, executions = bridge.lazy, recorder.executions
 
-    def synced(before: tuple[int, int] | None, result: Any) -> None:
-        if before is not None and executions.synced(before):
+    def marked(before: tuple[int, int] | None, result: Any) -> None:
+        if executions.synced(before, result):
             recorder.quick()
 
-    syncs = executions.syncing, synced
+    syncs = executions.syncing, executions.synced
     lowers = executions.lowering, executions.lowered
     return {
         EXTRACT: _both((bridge.extracting, bridge.extracted), lowers),
@@ -91,7 +91,7 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
         INTERPRET: (lazy.interpreting, nothing),
         BACKWARD: (bridge.backward_begins, bridge.backward_ends),
         COMPILE: (bridge.compiling, bridge.compiled),
-        MARK: syncs,
+        MARK: (executions.syncing, marked),
         CLEAR: (executions.clearing_counters, nothing),
     }
 
