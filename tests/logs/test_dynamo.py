@@ -21,7 +21,6 @@ from tests.logs import writer
 
 HERE = Path(__file__).parent
 VERSIONS = ("2.9", "2.11", "2.13", "2.15")
-LATER = VERSIONS[2:]
 
 PLACES = {
     "Head.forward": 2,
@@ -73,7 +72,7 @@ def test_real_logs(tmp_path: Path, version: str) -> None:
     assert Path(reading.script).name == "broken.py"
 
 
-@pytest.mark.parametrize("version", LATER)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_ids_hints_and_source(tmp_path: Path, version: str) -> None:
     found = {item.where.function: item for item in analyse(tmp_path, data(version)).record.breaks}
     item = found["Head.forward"]
