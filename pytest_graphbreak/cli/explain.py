@@ -251,7 +251,7 @@ def _unknown(topic: str) -> Iterator[str | TextLine]:
     yield f"graphbreak: no advice on {topic!r}"
     if as_id(topic) and not known.ids:
         yield (
-            f"torch {known.version} has no registry of ids (it came with 2.8)"
+            f"torch {known.version} has no registry of ids"
             if known.version
             else "ids are read from the installed torch, and there is none here"
         )

@@ -7,7 +7,7 @@ read from disk again (``TORCH_COMPILE_JOB_ID``, ``automatic_dynamic_local_pgo``)
 
 Sources: ``reset`` of torch/_dynamo, callback.py, compiled_autograd.py, pgo.py
 (``get_code_state``), eval_frame.py (``_EXAMPLE_INPUTS``), convert_frame.py
-(``Tracker``, ``FRAME_COUNTER``) beside it; torch 2.6 to 2.13. Names that a
+(``Tracker``, ``FRAME_COUNTER``) beside it; torch 2.9 to 2.13. Names that a
 version does not have are passed over: there is nothing to clear then.
 """
 

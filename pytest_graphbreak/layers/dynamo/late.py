@@ -57,7 +57,7 @@ class LateSensor(LatePatch):
 # Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
 # ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
 # part to the user's backend by ``SubmodCompiler.compile_submod``
-# (torch/_dynamo/backends/distributed.py, 2.6 to 2.13). With one bucket nothing is cut.
+# (torch/_dynamo/backends/distributed.py, 2.9 to 2.13). With one bucket nothing is cut.
 
 
 class BucketSensor(LateSensor):
@@ -96,7 +96,7 @@ class ExportSensor(LateSensor):
     """Notes what stopped an export."""
 
     MODULE, FUNCTION = "torch.export._trace", "_export"
-    """The first export imports it; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
+    """The first export imports it; each ``torch.export.export`` looks it up (2.9 to 2.15)."""
     WHAT = "exports that are stopped"
 
     def __init__(self, *noting: Any) -> None:

@@ -2,8 +2,8 @@
 
 torch promises none of them. Each row says in which versions the name has to be there and what
 cannot be seen without it; a name that is missing becomes an error of the observation, so that a
-gate never takes blindness for zero. The names were read in the sources of torch 2.6 to 2.15 (2.8,
-2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
+gate never takes blindness for zero. The names were read in the sources of torch 2.9 to 2.15
+(2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Name:
     module: str
     chain: str
     without: str
-    since: Version = (2, 6)
+    since: Version = (2, 9)
     until: Version = LATEST
 
     @property
@@ -60,8 +60,7 @@ _UNCHECKED = "the graphs seen cannot be checked against Dynamo's own count"
 
 COMPILE = Name(_FRAMES, "_compile", "frames cannot be counted or identified")
 SUPPRESS = Name(_FRAMES, "format_error_msg", _NOT_SUPPRESSED)
-REASONS = Name(_FRAMES, "get_and_maybe_log_recompilation_reasons", _NO_RECOMPILES, since=(2, 7))
-REASONS_26 = Name(_FRAMES, "get_and_maybe_log_recompilation_reason", _NO_RECOMPILES, until=(2, 6))
+REASONS = Name(_FRAMES, "get_and_maybe_log_recompilation_reasons", _NO_RECOMPILES)
 BACKEND = Name(_OUTPUT, "OutputGraph.call_user_compiler", _NO_COUNT)
 INSTALL = Name(_OUTPUT, "OutputGraph.install_global_unsafe", _NO_RUNS)
 BREAK = Name(_TRACING, "InstructionTranslatorBase.log_graph_break", _NO_BREAKS, since=(2, 10))

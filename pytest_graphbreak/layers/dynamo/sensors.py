@@ -98,7 +98,6 @@ class DynamoSensors:
         hooks: dict[Name, Hook] = {
             names.COMPILE: self._compile,
             names.REASONS: self._reasons,
-            names.REASONS_26: self._reasons,
             names.BACKEND: self._backend,
             names.INSTALL: self._install_global,
             **self._breaks.hooks(),
