@@ -27,6 +27,7 @@ from pytest_graphbreak.report.view import (
     NAMED,
     REPORTED,
     CheckNotes,
+    acceptable,
     counted,
     row,
     standing,
@@ -326,7 +327,8 @@ def _show_left_out(result: Result, together: Union) -> None:
 
 def _by_themselves(together: Union) -> Counter[str]:
     """Return the number of tests that failed without the gate, by ``xfailed`` and ``failed``."""
-    left = (seen.test.outcome for seen in together.seen.values() if seen.level == FAILED)
+    failed = (seen.test for seen in together.seen.values() if seen.level == FAILED)
+    left = (test.outcome for test in failed if not test.block)
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
@@ -344,7 +346,8 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
-    advice = " Accept intended changes: " if result.failing else ""
+    accepts = any(acceptable(item.test) for item in result.failing)
+    advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. Over the graph budget.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
 

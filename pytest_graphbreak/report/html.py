@@ -13,6 +13,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.judging.attribution import Attribution, Key, key_of, kind_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
@@ -21,6 +22,7 @@ from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.frame import CheckoutSources, fill
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.view import (
+    NAMED,
     NOTHING,
     ORDER,
     CheckNotes,
@@ -61,6 +63,7 @@ def page_data(
     tests = [_test(nodeid, here, shared) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
+        "kinds": {name: _kind(name) for name in ORDER},
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
         "noVerdict": notes.no_verdict,
@@ -97,6 +100,17 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
             }
             for cause in found.all[:MOST_CAUSES]
         ],
+    }
+
+
+def _kind(standing: str) -> Plain:
+    """Return what the page needs to know of the verdict behind a standing."""
+    kind = BY_VERDICT.get(standing, VerdictKind(standing))
+    return {
+        "named": standing in NAMED,
+        "blind": kind.blind,
+        "loses": kind.loses,
+        "shrinks": kind.shrinks,
     }
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
-from pytest_graphbreak.model.differences import VERDICTS
+from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import accepting, explained, findings, swaps
 from pytest_graphbreak.report.footer import left_behind
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
-from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
+from pytest_graphbreak.report.view import acceptable, counted, row, standing, unjudged
 from pytest_graphbreak.text.output import TextLine, labelled, listed, noun, plural
 
 if TYPE_CHECKING:
@@ -159,34 +159,37 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
 
 def _next(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the next command, once."""
-    verdicts = {standing(test) for test in outcome.final}
     settings = outcome.settings
-    if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
+    wanted = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
+    if not settings.gate or not wanted:
         return
     found = swaps.swaps(by_nodeid(outcome.final))
     if len(found) > swaps.MOST:
         yield labelled("next", "read all changes in the JSON report before you accept them")
         return
-    if in_ci():
+    if in_ci() and any(map(acceptable, wanted)):
         yield _accepting(outcome)
-        return
-    if settings.writes:
-        return
-    yield from _writing(outcome, verdicts, swapped=any(one.is_new for one in found))
+    elif not settings.writes:
+        yield from _writing(outcome, wanted, swapped=any(one.is_new for one in found))
 
 
-def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator[TextLine]:
-    """Yield the commands that write the baseline."""
+def _writing(outcome: Outcome, tests: Sequence[TestReport], *, swapped: bool) -> Iterator[TextLine]:
+    """Yield the commands that write the baseline, or what else ends the verdicts of ``tests``."""
+    verdicts = {test.verdict for test in tests}
     typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
-    failed = [verdict_of(test) for test in outcome.final if standing(test) in ("over", "lost")]
+    red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
+    failed = [verdict_of(test) for test in red]
     if any(verdict.acceptable for verdict in failed):
         yield labelled("next", "fix the code, or accept: ", update)
     elif failed:
-        yield labelled("next", "fix the code, or raise the caps of the markers")
+        limits = (
+            "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
+        )
+        yield labelled("next", f"fix the code, or raise the {limits}")
     if any(verdict.needs_prune for verdict in failed):
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
-    if verdicts & {"new", REPORTED}:
+    if "new" in verdicts:
         yield labelled("next", "record what is missing: ", record)
     intended = "if what is new is intended, " if swapped else ""
     if "improved" in verdicts:

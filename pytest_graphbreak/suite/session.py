@@ -298,7 +298,7 @@ def _causes(data: Plain) -> frozenset[Hashable]:
 
     It is empty if the gate did not fail the test.
     """
-    if data.get("failed_by") != "gate":
+    if data.get("failed_by") != "gate" or data.get("block"):
         return frozenset()
     places = [one for one in data["changes"] if one["with"] is None and not one["total"]]
     return frozenset(
@@ -314,7 +314,8 @@ def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
     elif report.failed or str(report.outcome) == "rerun":
         # rerunfailures calls a failed attempt ``rerun``; a new set-up report follows.
         tally.outcome = "failed"
-        tally.failed_by = tally.data.get("failed_by", "test") if report.when == "call" else "test"
+        ours = report.when == "call" or hasattr(report, "graphbreak_block")
+        tally.failed_by = tally.data.get("failed_by", "test") if ours else "test"
     elif report.skipped and report.when != "teardown":
         tally.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
     elif report.when == "call":
