@@ -29,7 +29,7 @@ from pytest_graphbreak.baseline import (
 )
 from pytest_graphbreak.cli import report
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
-from pytest_graphbreak.cli.messages import listing, say
+from pytest_graphbreak.cli.messages import listing, note, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.judging.measured import measured
@@ -117,10 +117,10 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
     if (args.run is None) == (not args.reports):
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
-        return load_all(args.reports)
+        return load_all(args.reports, note=note)
     run = report.named(args.run, args.repo)
     with report.downloaded(run, args.artifact) as directory:
-        return load_all([directory], shown=f"run {run.number}")
+        return load_all([directory], shown=f"run {run.number}", note=note)
 
 
 @dataclass(frozen=True, slots=True)

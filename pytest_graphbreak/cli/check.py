@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
-from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, say, say_all
+from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.git import GitError
@@ -135,8 +135,8 @@ def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
     made_by = run_of(args) or accepting.this_run()
-    other = union(load_all(args.against)) if args.against else None
-    reports = load_all(args.reports)
+    other = union(load_all(args.against, note=note)) if args.against else None
+    reports = load_all(args.reports, note=note)
     together = union(reports)
     result = check(together, checkout, other, made_by)
     result.allow_missing = args.allow_missing

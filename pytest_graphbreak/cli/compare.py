@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_graphbreak.baseline.changes import FileChange
 from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, show_changes
-from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import UNUSABLE, note, say, say_all, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.git import GitError, git
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     baselines are to be written, it is 1 if that was declined.
     """
     with uncollected():
-        before, after = (load_all(side) for side in _sides(args))
+        before, after = (load_all(side, note=note) for side in _sides(args))
         found = compare(before, after)
         if not show(args, found):
             return UNUSABLE

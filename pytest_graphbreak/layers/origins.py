@@ -39,6 +39,7 @@ from pytest_graphbreak.layers.statements import (
     word_of,
 )
 from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.text.source import parsed
 
 _SETTING: Final = {
     "training": ("train", "eval"),
@@ -236,7 +237,7 @@ def _is_named(node: ast.AST, name: str) -> bool:
 def _targets(code: str) -> frozenset[str]:
     """Return the variables that a statement sets."""
     try:
-        return frozenset().union(*(one.names for one in sets_of(ast.parse(code))))
+        return frozenset().union(*(one.names for one in sets_of(parsed(code))))
     except (SyntaxError, ValueError):
         return frozenset()
 

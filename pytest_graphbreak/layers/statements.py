@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from pytest_graphbreak.model.places import function_name
 from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.text.source import parsed
 
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -26,7 +27,7 @@ Source = Callable[[str], Sequence[str]]
 @lru_cache(16)
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 
@@ -205,7 +206,7 @@ def word_of(node: ast.AST) -> str:
 def called_in(code: str) -> set[str]:
     """Return the names of the functions and methods that a line of code calls."""
     try:
-        tree = ast.parse(code)
+        tree = parsed(code)
     except (SyntaxError, ValueError):
         return set()
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))

@@ -24,6 +24,7 @@ from pytest_graphbreak.config.git import GitError, blobs, git, names, raw_change
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.text.source import parsed
 
 # Reads the marks for the gate from the text of Python source, which is not imported or
 # run.
@@ -85,7 +86,7 @@ def read(source: str) -> Marks:
     if len(source) > LARGEST or not WORD.search(source):
         return Marks()
     try:
-        return _read(ast.parse(source))
+        return _read(parsed(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Marks()
 

@@ -32,11 +32,33 @@ class SeenTest:
     report: RunReport
 
     @property
-    def level(test: TestReport) -> int:
-    """Return how much was seen of a test.
+    def level(self) -> int:
+        return level(self.test)
 
-    A test that a block failed has no count of its own. A test that is marked xfail and was failed
-    by the gate ran completely; one that raised by itself, as expected, did not.
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two reports that both measured one test on one profile, and differ."""
+
+    nodeid: str
+    profile: str
+    one: str
+    other: str
+    difference: str
+
+    def __str__(self) -> str:
+        return f"{self.nodeid} on {self.profile}: {self.difference}\n  {self.one}\n  {self.other}"
+
+
+@dataclass(slots=True)
+class Union:
+    """The combined contents of all reports.
+
+    ``seen`` maps (profile, node id) to a test. ``unmeasured`` are tests that no report measured
+    although one says that they ran or were to run. ``incomplete`` names reports whose run did not
+    finish. ``whole`` are, by profile, the files and the functions that some run collected
+    completely, ``collected`` all tests that any run collected, including those that it left to
+    other shards, and ``shards`` the groups, with their number, that runs took.
     """
 
     seen: dict[tuple[str, str], SeenTest] = field(default_factory=dict)
@@ -101,11 +123,12 @@ class SeenTest:
 def level(test: TestReport) -> int:
     """Return how much was seen of a test.
 
-    A test that a block failed has no count of its own. A test that is marked xfail and was failed by the gate ran completely; one that raised by
-    itself, as expected, did not.
+    A test that is marked xfail and was failed by the gate ran completely; one that raised by
+    itself, as expected, did not. One that a block failed has no count of its own.
     """
     outcome = test.outcome
-    if test.block or test.failed_by == "test" or (outcome == "xfailed" and test.verdict == "none"):
+    ended = test.block or test.failed_by == "test"
+    if ended or (outcome == "xfailed" and test.verdict == "none"):
         return UNMEASURED if outcome == "crashed" else FAILED
     if outcome in ("skipped", "crashed"):
         return UNMEASURED

@@ -113,6 +113,13 @@ class Session:
         if "graphbreak" in output:
             self.collector.collected = CollectedTests(**output["graphbreak"])
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Remove the report of an earlier run, which would outlive a run that dies."""
+        if self.settings.report is not None:
+            with contextlib.suppress(OSError):  # what prevents it prevents the writing, too
+                self.settings.report.unlink()
+
     # results
 
     @pytest.hookimpl(tryfirst=True)
