@@ -129,7 +129,7 @@ class Judge:
 def _of_block(seen: SeenTest) -> Judged:
     """Return the judgement of the run: the limits of a block stand in the test, in no baseline."""
     first, *others = (seen.test.message or "graph budget").split("\n")
-    lines = [TextLine(first, "headline"), *map(TextLine, others)]
+    lines = [TextLine(first, "headline"), *(TextLine(line, whole=True) for line in others)]
     return Judged(seen, verdict_of(seen.test), seen.test, lines)
 
 

@@ -84,8 +84,10 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _table(outcome: Outcome) -> Iterator[TextLine]:
+    """Yield a line for each test with a verdict, but for those whose failures pytest prints."""
+    tests = [test for test in outcome.final if test.failed_by != "gate"]
     for verdict in LISTED:
-        found = [row(test) for test in outcome.final if test.verdict == verdict]
+        found = [row(test) for test in tests if test.verdict == verdict]
         yield from listed(verdict, found, MOST)
 
 

@@ -74,8 +74,8 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
-        self._first_failures: dict[Hashable, str] = {}
-        """The first test that failed for the same causes."""
+        self._told: dict[Hashable, str] = {}
+        """The test whose failure tells of a cause."""
         self.written: Path | None = None
         self.outcome = summary.Outcome(
             profile=gate.profile,
@@ -97,9 +97,10 @@ class Session:
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
         if report.when == "call" and (causes := _causes(data)):
-            first = self._first_failures.setdefault(causes, nodeid)
-            if first != nodeid and (shorten := getattr(report.longrepr, "shorten", None)):
-                shorten(first)
+            tests = dict.fromkeys(self._told.setdefault(cause, nodeid) for cause in causes)
+            shorten = getattr(report.longrepr, "shorten", None)
+            if nodeid not in tests and shorten is not None:
+                shorten(" and ".join(tests))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -300,18 +301,21 @@ class Session:
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 
 
-def _causes(data: Plain) -> frozenset[Hashable]:
-    """Return a key of the causes of a failure, to recognise them in another test.
+def _causes(data: Plain) -> list[Hashable]:
+    """Return a key of each cause of a failure, to recognise it in another test: its place.
 
-    It is empty if the gate did not fail the test.
+    There are none if the gate did not fail the test.
     """
     if data.get("failed_by") != "gate" or data.get("block"):
-        return frozenset()
-    places = [one for one in data["changes"] if one["with"] is None and not one["total"]]
-    return frozenset(
-        (one["kind"], one.get("cause"), *map(one["where"].get, ("file", "function", "code")))
-        for one in places
-    )
+        return []
+    changes = (one for one in data["changes"] if one["with"] is None and not one["total"])
+    return list(dict.fromkeys(map(_cause, changes)))
+
+
+def _cause(change: Plain) -> Hashable:
+    place = tuple(map(change["where"].get, ("file", "function", "code")))
+    more = change["after"] > (change["before"] or 0)
+    return more, place if any(place) else (change["kind"], change["reason"])
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
