@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
 import sys
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = arguments.index("--")
         arguments, rest = arguments[:at], arguments[at + 1 :]
     parser = _parser(name)
+    if name is None and (near := difflib.get_close_matches(" ".join(arguments[:1]), COMMANDS, 1)):
+        parser.error(f"invalid choice: {arguments[0]!r}; did you mean {near[0]!r}?")
     if not arguments:
         parser.print_help(sys.stderr)
         return 2

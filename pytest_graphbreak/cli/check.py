@@ -16,7 +16,7 @@ from msgspec import structs
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
-from pytest_graphbreak.config.checkout import Checkout, find
+from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.report import RunReport, TestReport
@@ -134,6 +134,8 @@ class Result:
 def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
+    if is_missing(checkout.root, checkout.directory):
+        note(f"{checkout.directory} is not there, so no baseline is read")
     made_by = run_of(args) or accepting.this_run()
     other = union(load_all(args.against, note=note)) if args.against else None
     reports = load_all(args.reports, note=note)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_graphbreak.config.checkout import is_missing
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
@@ -77,6 +78,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     for fault in outcome.faults:
         yield labelled("error", fault)
     yield from listed("note", _without_graphs(outcome), MOST)
+    yield from _no_directory(outcome.settings)
     if not outcome.settings.gate and unjudged(outcome.tests):
         yield from findings.unjudged_lines(outcome.tests)
     yield from _totals(outcome)
@@ -89,6 +91,12 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
     for verdict in LISTED:
         found = [row(test) for test in tests if test.verdict == verdict]
         yield from listed(verdict, found, MOST)
+
+
+def _no_directory(settings: Settings) -> Iterator[TextLine]:
+    """Yield a line if the directory that somebody named for the baselines is not there."""
+    if settings.gate and not settings.writes and is_missing(settings.root, settings.directory):
+        yield labelled("error", f"{settings.directory} is not there, so no baseline was read")
 
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:

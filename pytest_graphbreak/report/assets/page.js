@@ -162,6 +162,7 @@
       grid,
       make("p", { class: "tally" }, tally.join(" \u00b7 ")),
       bars(result),
+      result.accept ? make("p", { class: "tally" }, "To accept it, in a checkout:", make("pre", { class: "command" }, result.accept)) : null,
       result.notes.map((note) => make("p", { class: "tally" }, note)));
   }
 
