@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.hooks import around_compiled
 from pytest_graphbreak.model.places import Places
@@ -68,12 +69,10 @@ class GraphRuns:
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        from torch._dynamo.decorators import skip_code
-        from torch._dynamo.utils import CleanupManager
-
+        skip_code, manager = map(names.value, (names.NEVER_COMPILED, names.CLEANUP))
         skip_code(GraphRuns._called.__code__)
         skip_code(GraphRuns._is_torchs.__code__)
-        for hooks in [*CleanupManager.instance.values.values()]:
+        for hooks in [*manager.instance.values.values()]:
             for hook in hooks:
                 self.installed(hook.scope, hook.name, None)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
     Attempt,
@@ -71,7 +72,7 @@ class LateSensor(LatePatch):
 class BucketSensor(LateSensor):
     """Notes in ``local.buckets`` what DDP hands to the backend."""
 
-    MODULE, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
+    MODULE, FUNCTION = names.BUCKETS
     """Dynamo imports the module when it first compiles inside DDP."""
     WHAT = "the buckets of DDP"
 
@@ -103,7 +104,7 @@ class BucketSensor(LateSensor):
 class ExportSensor(LateSensor):
     """Notes what stopped an export."""
 
-    MODULE, FUNCTION = "torch.export._trace", "_export"
+    MODULE, FUNCTION = names.EXPORT
     """The first export imports it; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
     WHAT = "exports that are stopped"
 
@@ -144,7 +145,7 @@ class ModuleSensor(LateSensor):
     It hands ``Module._call_impl`` to Dynamo, which skips the frames of torch's own modules.
     """
 
-    MODULE, FUNCTION = "torch._dynamo.eval_frame", "_TorchDynamoContext.__call__"
+    MODULE, FUNCTION = names.IN_PLACE
     """Each ``torch.compile(function)`` calls it, after its own imports (2.6 to 2.15)."""
     WHAT = "modules that are compiled in place"
 
@@ -222,8 +223,7 @@ def package_loaded(events: Sequence[Event]) -> bool:
 class PackageSensor(LateSensor):
     """Notes the graphs that packages bring."""
 
-    MODULE = "torch._dynamo.package"
-    FUNCTION = "CompilePackage.install"
+    MODULE, FUNCTION = names.PACKAGE
     WHAT = "packages of precompiled code"
 
     def _gone(self, fault: AttributeError) -> None:
@@ -234,7 +234,7 @@ class PackageSensor(LateSensor):
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``install(self, backends)``."""
         __tracebackhide__ = True
-        first = _frames()
+        first = names.frames()
         result = original(*args, **kwargs)
         try:
             self._brought(args[0], first)
@@ -260,8 +260,3 @@ class PackageSensor(LateSensor):
                 main = main or attempt
                 made = Made(attempt, 0, cached="loaded")
                 self._events += [Started(attempt), made, Ended(attempt)]
-
-
-def _frames() -> int:
-    """Return how many frames Dynamo has numbered so far."""
-    return int(getattr(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COUNTER", 0))

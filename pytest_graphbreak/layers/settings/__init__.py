@@ -206,7 +206,7 @@ def modes() -> dict[str, Mode]:
     import torch
 
     return {
-        "grad_mode": Mode(torch.is_grad_enabled, torch._C._set_grad_enabled, True),
+        "grad_mode": Mode(torch.is_grad_enabled, private.value(private.GRAD_MODE), True),
         "default_dtype": Mode(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
         "default_device": Mode(_device, _set_device, None, lambda device: device and str(device)),
         "stance": Mode(_stance, _set_stance, _NO_STANCE, _stance_words),

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.jax import private as jax_private
 from pytest_graphbreak.model.forms import Plain
 
 # Values of settings: compared, copied, and as JSON.
@@ -84,7 +85,7 @@ CONFIGS: Final = (
     "torch._dynamo.config",
     "torch._inductor.config",
     "torch._functorch.config",
-    "torch.fx.experimental._config",
+    private.FX_CONFIG,
     "torch.compiler.config",  # some names of the others are aliases of entries of this one
 )
 
@@ -117,9 +118,7 @@ class ConfigEntries:
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
-        self._unset = private.attribute(
-            sys.modules["torch.utils._config_module"], private.CONFIG_UNSET
-        )
+        self._unset = private.attribute(sys.modules[private.CONFIG_MODULE], private.CONFIG_UNSET)
         named = private.attribute(module, private.CONFIG_ENTRIES).items()
         found = {key: entry for key, entry in named if not getattr(entry, "alias", None)}
         self._keys = tuple(found)
@@ -235,7 +234,7 @@ class ConfigEntries:
 # Source: ``Config``, ``State`` and ``Flag`` of jax/_src/config.py; jax 0.7.1, 0.10.2 and 0.12.0.1.
 # JAX does not keep what a setting was by default, so ``unusual`` says nothing of them.
 
-JAX_CONFIG: Final = "jax._src.config"
+JAX_CONFIG: Final = jax_private.CONTEXT.module
 
 
 class JaxEntries:
