@@ -14,7 +14,7 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import accepting, explained, findings, swaps
+from pytest_graphbreak.report import accepting, explained, findings, passing
 from pytest_graphbreak.report.footer import left_behind
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import acceptable, counted, row, standing, unjudged
@@ -68,7 +68,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the lines of the summary; none if there is nothing to report."""
     yield from explained.lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
-    yield from swaps.lines(swaps.swaps(by_nodeid(outcome.final)))
+    yield from passing.lines(passing.changes(by_nodeid(outcome.final)))
     yield from listed("unmeasured", outcome.unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from listed("stale", stale, MOST)
@@ -173,17 +173,17 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     wanted = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
     if not settings.gate or not wanted:
         return
-    found = swaps.swaps(by_nodeid(outcome.final))
-    if len(found) > swaps.MOST:
+    found = passing.changes(by_nodeid(outcome.final))
+    if len(found) > passing.MOST:
         yield labelled("next", "read all changes in the JSON report before you accept them")
         return
     if in_ci() and any(map(acceptable, wanted)):
         yield _accepting(outcome)
     elif not settings.writes:
-        yield from _writing(outcome, wanted, swapped=any(one.is_new for one in found))
+        yield from _writing(outcome, wanted, has_new=any(one.is_new for one in found))
 
 
-def _writing(outcome: Outcome, tests: Sequence[TestReport], *, swapped: bool) -> Iterator[TextLine]:
+def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> Iterator[TextLine]:
     """Yield the commands that write the baseline, or what else ends the verdicts of ``tests``."""
     verdicts = {test.verdict for test in tests}
     typed = outcome.settings.typed
@@ -201,7 +201,7 @@ def _writing(outcome: Outcome, tests: Sequence[TestReport], *, swapped: bool) ->
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
     if "new" in verdicts:
         yield labelled("next", "record what is missing: ", record)
-    intended = "if what is new is intended, " if swapped else ""
+    intended = "if what is new is intended, " if has_new else ""
     if "improved" in verdicts:
         yield labelled("next", f"{intended}tighten the baseline: ", update)
     elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):

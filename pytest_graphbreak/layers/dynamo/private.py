@@ -89,8 +89,6 @@ NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
 
 BUCKETS = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
 EXPORT = ("torch.export._trace", "_export")
-IN_PLACE = ("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
-PACKAGE = ("torch._dynamo.package", "CompilePackage.install")
 
 # What ``isolation`` clears; a version that does not have it has nothing to clear.
 
@@ -173,11 +171,6 @@ def frame_hook(hook: Any) -> Any:
     """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
     change = getattr(sys.modules.get(FRAME_HOOK.module), FRAME_HOOK.chain, None)
     return None if change is None else change(hook)
-
-
-def frames() -> int:
-    """Return how many frames Dynamo has numbered so far."""
-    return int(getattr(part("convert_frame"), "FRAME_COUNTER", 0))
 
 
 def compile_id() -> Any:

@@ -56,13 +56,10 @@ from pytest_graphbreak.layers.dynamo.late import (
     BucketSensor,
     ExportSensor,
     LateSensor,
-    ModuleSensor,
-    PackageSensor,
 )
 from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
@@ -80,7 +77,7 @@ class DynamoSensors:
     """
 
     def __init__(self, runs: bool = True) -> None:
-        self.events: Events[Event] = Events()
+        self.events: list[Event] = []
         self.attached = False
         self._patches: list[Patch] = []
         self._local = Local()
@@ -91,8 +88,6 @@ class DynamoSensors:
         self._late: tuple[LateSensor, ...] = (
             ExportSensor(*noting),
             BucketSensor(self._local, *noting),
-            PackageSensor(*noting),
-            ModuleSensor(*noting),
         )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
