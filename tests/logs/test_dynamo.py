@@ -426,3 +426,18 @@ def test_a_log_without_times_that_can_be_read_has_none(tmp_path: Path) -> None:
     record = analyse(tmp_path, text).record
     assert record.graphs == {"dynamo": 16}
     assert {graph.seconds for graph in record.graph_list} == {None}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_numbers_of_any_length(tmp_path: Path, version: str) -> None:
+    """Python refuses to read one of more than 4300 digits; the rest of the log is read anyway."""
+    lines = data(version).splitlines(keepends=True)
+    seen = set()
+    for at, line in enumerate(lines):
+        for number in re.finditer(rb"\d+", line):
+            ahead = re.sub(rb"\d+", b"0", line[: number.start()])
+            if (kind := (ahead[-40:], line[number.end() :][:3])) not in seen:
+                seen.add(kind)
+                lines[at] += line[: number.start()] + b"7" * 6000 + line[number.end() :]
+    assert len(seen) > 100
+    analyse(tmp_path, b"".join(lines))

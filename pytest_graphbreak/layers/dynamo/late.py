@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
     Event,
@@ -63,7 +64,7 @@ class LateSensor(LatePatch):
 class BucketSensor(LateSensor):
     """Notes in ``local.buckets`` what DDP hands to the backend."""
 
-    MODULE, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
+    MODULE, FUNCTION = names.BUCKETS
     """Dynamo imports the module when it first compiles inside DDP."""
     WHAT = "the buckets of DDP"
 
@@ -95,7 +96,7 @@ class BucketSensor(LateSensor):
 class ExportSensor(LateSensor):
     """Notes what stopped an export."""
 
-    MODULE, FUNCTION = "torch.export._trace", "_export"
+    MODULE, FUNCTION = names.EXPORT
     """The first export imports it; each ``torch.export.export`` looks it up (2.9 to 2.15)."""
     WHAT = "exports that are stopped"
 
