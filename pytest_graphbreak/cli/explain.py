@@ -23,7 +23,7 @@ from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.family import Family
 from pytest_graphbreak.advice.registry import as_id, installed, shipped
 from pytest_graphbreak.cli.accept import pattern
-from pytest_graphbreak.cli.messages import complain, say_all
+from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.attribution import kind_of
@@ -98,7 +98,7 @@ def _is_report(word: str) -> bool:
 
 def _of_reports(args: argparse.Namespace) -> int:
     """Print the findings of reports. Returns 0 even if there are none."""
-    tests = [test for report in load_all(args.topic) for test in report.tests]
+    tests = [test for report in load_all(args.topic, note=note) for test in report.tests]
     wanted = pattern(args.tests, {test.nodeid for test in tests})
     found = findings([test for test in tests if wanted(test.nodeid)])
     if not found:

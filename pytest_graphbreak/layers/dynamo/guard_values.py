@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from pytest_graphbreak.layers.dynamo.private import plain_tensors
+
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
@@ -75,7 +77,7 @@ def signature(values: Mapping[str, Any]) -> Signature:
     found: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
     for name, value in _each(values):
         if type(value) in (torch.Tensor, torch.nn.Parameter):
-            with torch._C.DisableTorchFunction():
+            with plain_tensors():
                 found[name] = (str(value.dtype), *map(str, value.shape))
         elif type(value) in _PLAIN:
             found[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
@@ -106,7 +108,7 @@ def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
     held = _instance(module)
     for value in dict.values(held.get("_parameters") or {}):
         if type(value) is torch.nn.Parameter:
-            with torch._C.DisableTorchFunction():
+            with plain_tensors():
                 yield tuple(map(int, value.shape))
     for inner in dict.values(held.get("_modules") or {}):
         yield from _shapes(inner) if inner is not None else ()
@@ -194,7 +196,7 @@ def _of_tensor(source: str, value: Any, text: str) -> str:
     torch = sys.modules["torch"]
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return ""
-    with torch._C.DisableTorchFunction():  # this keeps out the user's modes, too
+    with plain_tensors():  # this keeps out the user's modes, too
         if "dispatch key set mismatch" in text:
             return _of_inference(source, value, text)
         if "dtype mismatch" in text:
