@@ -77,7 +77,7 @@ PURE: Final = (
     "tests/layers/children/test_runner.py",
     "tests/repair/test_slicing.py",
     "tests/repair/test_writing.py",
-    "tests/report/test_[!slr]*.py",
+    "tests/report/test_[!slrp]*.py",
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",
     "tests/report/test_settings.py",
