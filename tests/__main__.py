@@ -37,6 +37,7 @@ PURE: Final = (
     "tests/judging/test_cap.py",
     "tests/judging/test_causes.py",
     "tests/judging/test_difference.py",
+    "tests/judging/test_rules.py",
     "tests/config/test_checkout.py",
     "tests/config/test_descriptor.py",
     "tests/runs/test_containers.py",

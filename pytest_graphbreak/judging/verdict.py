@@ -182,11 +182,12 @@ class _Rules:
     def _lost_work(self, one: Difference) -> bool:
         """Return whether code left the compiler, with operations that ran before.
 
-        If the same layer captures less, that is why. Lazy tensors also note operations that only
-        made a value to be read, such as a printed mean: these go with a read, or with a graph.
+        Other graphs, and fewer operations that the same layer captures, are reported instead. Lazy
+        tensors also note operations that only made a value to be read, such as a printed mean:
+        these go with a read, or with a graph.
         """
-        fewer = any(self._grew(one.layer, kind) < 0 for kind in ("graph", "read"))
-        return self._fell(one) and not fewer and not self._is_lost("ops", one.layer)
+        explained = self._grew(one.layer, "graph") != 0 or self._is_lost("ops", one.layer)
+        return self._fell(one) and not explained and self._grew(one.layer, "read") >= 0
 
     def _of_runs(self, one: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""

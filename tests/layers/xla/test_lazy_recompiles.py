@@ -113,15 +113,3 @@ def test_a_line_that_stands_twice_in_a_function_names_the_other() -> None:
     start = run.__code__.co_firstlineno
     assert first.reason == f"explicit sync, as at {first.where.file}:{start + 4}"
     assert second.reason == f"explicit sync, as at {first.where.file}:{start + 2}"
-
-
-def test_what_varies_from_step_to_step_is_found_in_the_source() -> None:
-    def run() -> None:
-        for size in (2, 3):
-            value = on_device(size, 4)
-            result = value.sum()
-            result.item()
-
-    (again,) = watched(run, "varies").recompile_list
-    assert again.origin.code == "value = on_device(size, 4)"
-    assert again.where.code == "result.item()"
