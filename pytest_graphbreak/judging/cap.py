@@ -24,6 +24,9 @@ class Limits(TypedDict, total=False):
     tt: int
     jax: int
     jax_host: int
+    inductor: int
+    cudagraph: int
+    triton: int
     recompiles: int
     breaks: int
     executions: int | dict[str, int]

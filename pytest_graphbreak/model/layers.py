@@ -21,6 +21,9 @@ LAYERS: Final = (
     "tt",
     "jax",
     "jax_host",
+    "inductor",
+    "cudagraph",
+    "triton",
 )
 """The layers at which graphs are counted, from the user's code down to the device."""
 

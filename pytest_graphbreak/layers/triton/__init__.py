@@ -1,0 +1,23 @@
+"""The triton layer: kernels that Triton compiled just in time, outside of inductor.
+
+It is judged where it is named. Inductor's own kernels are compiled by workers and belong to its graphs.
+"""
+
+from __future__ import annotations
+
+from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+
+LAYER = Layer(
+    name="triton",
+    causes=(
+        GraphCause("kernel", "plain"),
+        GraphCause("recompile", "repeat", explained_by="recompile"),
+    ),
+    observer="pytest_graphbreak.layers.triton.observer:TritonObserver",
+    needs=("triton",),
+    versions=("triton",),
+    judged=False,
+    look_for="a kernel that is launched no more",
+    remedy="docs/how-to/serving.md says what is counted",
+    style=Style("var(--accent)", "stroke-dasharray: 4 4;"),
+)
