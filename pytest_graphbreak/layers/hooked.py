@@ -34,14 +34,22 @@ class Attachable(Protocol):
     def detach(self) -> None: ...
 
 
+def is_machinery(frame: FrameType) -> bool:
+    """Return whether a frame runs code of torch or Triton, or code that inductor generated.
+
+    Inductor gives its files names of modules below ``torch``; they may lie in any directory.
+    """
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("torch", "triton")
+
+
 def stack_here() -> tuple[Line, ...]:
-    """Return the stack from the test to the caller of a hook, outermost first."""
+    """Return the stack from the test to what called torch or Triton, outermost first."""
     lines: list[Line] = []
-    frame: FrameType
     for frame in outwards(caller()):
         if frame.f_code.co_filename.endswith(RUNNERS) or len(lines) == MOST_FRAMES:
             break
-        lines.append(line_at(frame))
+        if not is_machinery(frame):
+            lines.append(line_at(frame))
     return tuple(reversed(lines))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, stack_here
+from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, is_machinery, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
@@ -115,7 +115,7 @@ class CudaGraphObserver(HookedObserver):
         result = original(*args, **kwargs)
         try:
             frame = caller()
-            while frame is not None and "/torch/" in frame.f_code.co_filename:
+            while frame is not None and is_machinery(frame):
                 frame = frame.f_back
             place = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
             key = (self._number(args[0]), *place)
@@ -180,10 +180,9 @@ def _ignore(fault: Exception) -> None:
 def _frames_of_torch() -> Iterator[tuple[str, str]]:
     """Yield file and function of the frames of torch above a hook, the innermost first."""
     for frame in outwards(caller()):
-        file = frame.f_code.co_filename.replace("\\", "/")
-        if "/torch/" not in file:
+        if not is_machinery(frame):
             return
-        yield file, frame.f_code.co_name
+        yield frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name
 
 
 def _who_captured() -> str | None:

@@ -1,6 +1,6 @@
 """The triton layer: kernels that Triton compiled just in time, outside of inductor.
 
-It is judged where it is named. Inductor's own kernels are compiled by workers and belong to its graphs.
+Judged where it is named. Inductor's own kernels are compiled by workers: they belong to its graphs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ LAYER = Layer(
         GraphCause("recompile", "repeat", explained_by="recompile"),
     ),
     observer="pytest_graphbreak.layers.triton.observer:TritonObserver",
-    needs=("triton",),
-    versions=("triton",),
+    needs=("torch", "triton"),
     judged=False,
     look_for="a kernel that is launched no more",
     remedy="docs/how-to/serving.md says what is counted",
