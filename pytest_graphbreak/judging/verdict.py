@@ -286,7 +286,8 @@ def _is_lost(
     may be missing.
     """
     was = _missed(one, changes, graphs)
-    if was is None or one.after >= was:
+    fused = one.layer is not None and not DESCRIPTIONS[one.layer].fewer
+    if was is None or one.after >= was or fused:
         return False
     if record.calls_plain:
         return True

@@ -17,6 +17,7 @@ LAYER = Layer(
     above="dynamo",
     breaks=True,
     judged=False,
+    fewer="",
     look_for='another backend than "inductor", or fullgraph code that runs without the compiler',
     remedy="install a C++ compiler (g++): inductor compiles with it",
     style=Style("var(--again-edge)", "stroke-dasharray: 7 2;"),
