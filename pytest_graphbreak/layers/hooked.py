@@ -24,6 +24,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400
+_MACHINERY: Final = frozenset(("torch", "triton", __name__.partition(".")[0]))
 
 
 class Attachable(Protocol):
@@ -35,11 +36,11 @@ class Attachable(Protocol):
 
 
 def is_machinery(frame: FrameType) -> bool:
-    """Return whether a frame runs code of torch or Triton, or code that inductor generated.
+    """Return whether a frame runs code of torch, Triton or this package, or of inductor's making.
 
     Inductor gives its files names of modules below ``torch``; they may lie in any directory.
     """
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("torch", "triton")
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _MACHINERY
 
 
 def stack_here() -> tuple[Line, ...]:

@@ -66,7 +66,7 @@ class CudaGraphObserver(HookedObserver):
         self._local = _Local()
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._count = 0
-        self._captured: dict[int, bool] = {}
+        self._captured: set[int] = set()
         self._replays: Replays = {}
 
     def hooks(self) -> Sequence[Attachable]:
@@ -97,7 +97,7 @@ class CudaGraphObserver(HookedObserver):
         again = self._local.again
         if again is None and number in self._captured:
             again = "the same CUDAGraph was captured again"
-        self._captured[number] = True
+        self._captured.add(number)
         self.note(Captured(number, cause, again, stack_here()))
 
     def _number(self, graph: Any) -> int:

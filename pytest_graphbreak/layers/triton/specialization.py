@@ -70,8 +70,8 @@ def _divisible(config: Any) -> Sequence[Any]:
 
 
 def difference(known: Sequence[Specialization], now: Specialization) -> str:
-    """Return what differs from the most similar of those that were compiled before."""
-    found = min((_differing(before, now) for before in known), key=len)
+    """Return what differs from the latest of the most similar ones that were compiled before."""
+    found = min((_differing(before, now) for before in reversed(known)), key=len)
     return "; ".join(found) or "its options or its source changed"
 
 
