@@ -13,8 +13,8 @@ LAYER = Layer(
     name="cudagraph",
     causes=(
         GraphCause("captured", "plain", plural="captured"),
-        GraphCause("callable", "plain"),
-        GraphCause("tree", "plain", words="by inductor", plural="by inductor"),
+        GraphCause("callable", "expected"),
+        GraphCause("tree", "expected", words="by inductor", plural="by inductor"),
         GraphCause("recompile", "repeat", explained_by="recompile"),
     ),
     observer="pytest_graphbreak.layers.cudagraph.observer:CudaGraphObserver",

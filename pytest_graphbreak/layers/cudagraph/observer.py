@@ -50,7 +50,7 @@ class Captured:
     stack: tuple[Line, ...]
 
 
-class _Local(threading.local):
+class _Recording(threading.local):
     """Why inductor records a function again in this thread; None while it does not."""
 
     again: str | None = None
@@ -63,7 +63,7 @@ class CudaGraphObserver(HookedObserver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._local = _Local()
+        self._local = _Recording()
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._count = 0
         self._captured: set[int] = set()

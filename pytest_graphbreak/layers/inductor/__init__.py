@@ -9,7 +9,7 @@ LAYER = Layer(
     causes=(
         GraphCause("forward", "plain", plural="forward"),
         GraphCause("backward", "expected", plural="backward"),
-        GraphCause("inference", "plain", plural="inference"),
+        GraphCause("inference", "expected", plural="inference"),
         GraphCause("recompile", "repeat", falls_with="sources"),
     ),
     observer="pytest_graphbreak.layers.inductor.observer:InductorObserver",

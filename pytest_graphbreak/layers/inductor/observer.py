@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
 from pytest_graphbreak.layers.inductor import skips
-from pytest_graphbreak.layers.inductor.sensors import Compiled, InductorSensors, Skipped
+from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
@@ -44,7 +44,7 @@ class InductorObserver(HookedObserver):
         graphs: list[Graph] = []
         rounds: Counter[tuple[str, str]] = Counter()
         for event in events:
-            if isinstance(event, Compiled):
+            if isinstance(event, InductorGraph):
                 rounds[event.frame, event.kind] += 1
                 graphs.append(_graph(event, rounds[event.frame, event.kind], places))
         return record_of(
@@ -71,7 +71,7 @@ class InductorObserver(HookedObserver):
         return replace(record, graph_list=graphs, eager=skipped.eager)
 
 
-def _graph(event: Compiled, number: int, places: Places) -> Graph:
+def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     """Return a graph; ``number`` counts those of the same kind and frame, from 1."""
     name = f"{event.frame} {event.kind}".strip()
     line = skips.line(event.skip)

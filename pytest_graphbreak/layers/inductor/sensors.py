@@ -31,7 +31,7 @@ MOST_KEYS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class InductorGraph:
     """A graph that inductor compiled, or loaded (``loaded``).
 
     ``frame`` is the compile id of the Dynamo graph, ``0/1``, empty without one. ``kernels`` are
@@ -60,7 +60,7 @@ class Skipped:
     stack: tuple[Line, ...]
 
 
-class _Local(threading.local):
+class _LastKey(threading.local):
     """The key that this thread computed last, with what of it differs from the one before."""
 
     key = ""
@@ -73,7 +73,7 @@ class InductorSensors:
     def __init__(self, note: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
         self._note = note
         self._failed = failed
-        self._local = _Local()
+        self._local = _LastKey()
         self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self._noted: dict[int, weakref.ref[Any]] = {}
         self._parts: dict[str, dict[str, str]] = {}
@@ -136,7 +136,7 @@ class InductorSensors:
         skip = _why_skipped(graph) if asked and not options.get("cudagraphs") else ""
         missed = self._missed(key) if compiled else ""
         self._note(
-            Compiled(
+            InductorGraph(
                 _compile_id(),
                 _kind(options),
                 int(graph.metrics_deltas.generated_kernel_count),

@@ -47,7 +47,7 @@ class Kernel:
     stack: tuple[Line, ...]
 
 
-class _Local(threading.local):
+class _LastLoad(threading.local):
     loaded: bool | None = None
 
 
@@ -58,7 +58,7 @@ class TritonObserver(HookedObserver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._local = _Local()
+        self._local = _LastLoad()
         self._known: dict[str, list[Specialization]] = {}
         self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
         self._alive: list[Any] = []
