@@ -59,8 +59,8 @@ class TritonObserver(HookedObserver):
     def __init__(self) -> None:
         super().__init__()
         self._local = _LastLoad()
-        self._known: dict[str, list[Specialization]] = {}
-        self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._known: weakref.WeakKeyDictionary[Any, list[Specialization]]
+        self._known = weakref.WeakKeyDictionary()
         self._alive: list[Any] = []
 
     def hooks(self) -> Sequence[Attachable]:
@@ -77,8 +77,8 @@ class TritonObserver(HookedObserver):
         They are loaded from Triton's cache on disk where a test launches them. What was compiled is
         kept alive, since a captured CUDA graph may hold it.
         """
-        self._known.clear()
-        for function in [*self._functions]:
+        for function, known in [*self._known.items()]:
+            known.clear()
             for cache in [*getattr(function, "device_caches", {}).values()]:
                 kernels = cache[0] if isinstance(cache, tuple) else cache
                 self._alive.append(dict(kernels))
@@ -96,15 +96,13 @@ class TritonObserver(HookedObserver):
         name = ".".join(
             filter(None, (str(getattr(function, "module", "")), str(getattr(function, "name", ""))))
         )
-        now = read(kwargs.get("compile") or {}, getattr(function, "jit_function", function))
-        known = self._known.setdefault(name, [])
+        jit = getattr(function, "jit_function", function)
+        now = read(kwargs.get("compile") or {}, jit)
+        known = self._known.setdefault(jit, [])
         again = difference(known, now) if known else None
         known.append(now)
         loaded, self._local.loaded = self._local.loaded, None
         self.note(Kernel(name, now, again, loaded, stack_here()))
-        jit = getattr(function, "jit_function", None)
-        if jit is not None:
-            self._functions.add(jit)
 
     def explained(self, events: Sequence[Any], places: Places) -> Record:
         graphs, repeats = [], []
