@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
 import importlib.util
 import shlex
 import sys
@@ -11,10 +12,9 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
-from pytest_graphbreak.cli.elsewhere import exit_code
+from pytest_graphbreak.cli.interrupts import exit_code
 from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say, say_all
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
-from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.repair.build import Diff
 from pytest_graphbreak.repair.gain import SearchResult
@@ -68,7 +68,11 @@ def _lacks_libcst() -> bool:
     if importlib.util.find_spec("libcst") is not None:
         return False
     python = shlex.quote(sys.executable)
-    command = f"{python} -m pip install" if has_pip() else f"uv pip install --python {python}"
+    command = (
+        f"{python} -m pip install"
+        if importlib.util.find_spec("pip")
+        else f"uv pip install --python {python}"
+    )
     words = "graphbreak fix: libcst, which rewrites source, is not installed: "
     complain(TextLine(words, command=f"{command} libcst"))
     return True

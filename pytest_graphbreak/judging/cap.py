@@ -24,7 +24,6 @@ class Limits(TypedDict, total=False):
     xla: int
     tt: int
     jax: int
-    jax_host: int
     inductor: int
     cudagraph: int
     triton: int

@@ -20,7 +20,6 @@ LAYERS: Final = (
     "xla",
     "tt",
     "jax",
-    "jax_host",
     "inductor",
     "cudagraph",
     "triton",

@@ -7,7 +7,7 @@ trace's id and the line of Python, or the name of the program, that asked for it
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 LAYER = Layer(
     name="cudagraph",
@@ -23,5 +23,4 @@ LAYER = Layer(
     look_for="why inductor skips it (the eager entries of the inductor layer), a capture that is "
     "turned off, a size without a captured graph",
     remedy="docs/how-to/serving.md says what is counted",
-    style=Style("var(--again-edge)", "stroke-dasharray: 2 6;"),
 )

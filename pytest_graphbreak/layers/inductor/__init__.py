@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 LAYER = Layer(
     name="inductor",
@@ -20,5 +20,4 @@ LAYER = Layer(
     fewer="",
     look_for='another backend than "inductor", or fullgraph code that runs without the compiler',
     remedy="install a C++ compiler (g++): inductor compiles with it",
-    style=Style("var(--again-edge)", "stroke-dasharray: 7 2;"),
 )

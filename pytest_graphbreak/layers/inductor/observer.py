@@ -90,7 +90,7 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
             filter(None, (calls, event.missed, skips.words(event.skip) if event.skip else ""))
         ),
         cached="loaded" if event.loaded else "compiled",
-        origin=places.frame(*line) if line is not None else NOWHERE,
+        stack=(places.frame(*line),) if line is not None else (),
     )
 
 
@@ -124,7 +124,7 @@ def _skipped(graphs: Iterable[Graph]) -> Iterable[Eager]:
     for graph in graphs:
         _, prefix, words = graph.reason.partition(skips.PREFIX)
         if graph.layer == LAYER and prefix:
-            where = graph.origin if graph.origin.file else graph.where
+            where = graph.stack[-1] if graph.stack else graph.where
             yield Eager(LAYER, f"{prefix}{words}", where, process=graph.process, owner=graph.owner)
 
 

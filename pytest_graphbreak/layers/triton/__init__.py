@@ -5,7 +5,7 @@ Judged where it is named. Inductor's own kernels are compiled by workers: they b
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 LAYER = Layer(
     name="triton",
@@ -18,5 +18,4 @@ LAYER = Layer(
     judged=False,
     look_for="a kernel that is launched no more",
     remedy="docs/how-to/serving.md says what is counted",
-    style=Style("var(--accent)", "stroke-dasharray: 4 4;"),
 )
