@@ -23,7 +23,7 @@ from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.family import Family
 from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.accept import pattern
-from pytest_graphbreak.cli.messages import complain, say_all
+from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.attribution import kind_of
@@ -98,7 +98,7 @@ def _is_report(word: str) -> bool:
 
 def _of_reports(args: argparse.Namespace) -> int:
     """Print the findings of reports. Returns 0 even if there are none."""
-    tests = [test for report in load_all(args.topic) for test in report.tests]
+    tests = [test for report in load_all(args.topic, note=note) for test in report.tests]
     wanted = pattern(args.tests, {test.nodeid for test in tests})
     found = findings([test for test in tests if wanted(test.nodeid)])
     if not found:
@@ -251,7 +251,7 @@ def _unknown(topic: str) -> Iterator[str | TextLine]:
     yield f"graphbreak: no advice on {topic!r}"
     if as_id(topic) and not known.ids:
         yield (
-            f"torch {known.version} has no registry of ids (it came with 2.8)"
+            f"torch {known.version} has no registry of ids"
             if known.version
             else "ids are read from the installed torch, and there is none here"
         )

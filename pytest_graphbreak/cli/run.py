@@ -72,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
     device = choose(args.device)
     program.check()
     log = files.get("log")
+    if "json" in files:  # of an earlier run: it would outlive one that dies
+        with suppress(OSError):
+            os.unlink(files["json"])
     status: watched.Status | None
     with _observed(args.device, "headers" if log is None else "full"):
         if not (getattr(args, "typed", False) and watched.can_watch()):

@@ -69,7 +69,8 @@ class Verdict:
     @property
     def acceptable(self) -> bool:
         """Whether an update of the baseline accepts any of it."""
-        return len(self.by_marker) < len(self.worse) or self.name in ("new", *STRICT)
+        by_baseline = any(step.by == "baseline" for step in self.worse)
+        return by_baseline or self.name in ("new", *STRICT)
 
     @property
     def ops(self) -> tuple[Difference, ...]:
@@ -182,11 +183,11 @@ class _Rules:
     def _lost_work(self, one: Difference) -> bool:
         """Return whether code left the compiler, with operations that ran before.
 
-        Lazy tensors also note operations that only made a value to be read, such as a printed mean:
-        these go with a read, or with a graph.
+        If the same layer captures less, that is why. Lazy tensors also note operations that only
+        made a value to be read, such as a printed mean: these go with a read, or with a graph.
         """
         fewer = any(self._grew(one.layer, kind) < 0 for kind in ("graph", "read"))
-        return self._fell(one) and not fewer
+        return self._fell(one) and not fewer and not self._is_lost("ops", one.layer)
 
     def _of_runs(self, one: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""

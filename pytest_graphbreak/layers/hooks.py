@@ -111,7 +111,9 @@ def beside(before: Before, after: After = nothing) -> Hook:
     Dynamo's frame hook may be active then: it must not find our Python frames,
     or it would compile them.
     """
-    from torch._C._dynamo.eval_frame import set_eval_frame
+    from pytest_graphbreak.layers.dynamo import private
+
+    set_eval_frame = private.value(private.FRAME_HOOK)
 
     def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -160,10 +162,13 @@ def never_compiled(function: Any) -> None:
 
 
 def never_compile(code: CodeType) -> None:
-    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us."""
-    from torch._dynamo.decorators import skip_code
+    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us.
 
-    skip_code(code)
+    Raises ``MissingName``.
+    """
+    from pytest_graphbreak.layers.dynamo import private
+
+    private.value(private.NEVER_COMPILED)(code)
 
 
 def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
@@ -300,8 +305,6 @@ def _is_ours(frame: FrameType) -> bool:
 
 # Watching what modules do while they are imported, apart from what the importing code does.
 
-EVAL_FRAME = "torch._C._dynamo.eval_frame"
-
 
 class AroundImports(ImportWatch):
     """Calls ``before`` and ``after`` around each import in one thread that loads a module.
@@ -338,5 +341,8 @@ class AroundImports(ImportWatch):
 
 def _set_hook(hook: Any) -> Any:
     """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
-    native = sys.modules.get(EVAL_FRAME)
-    return None if native is None else native.set_eval_frame(hook)
+    if _DYNAMO not in sys.modules:
+        return None
+    from pytest_graphbreak.layers.dynamo import private
+
+    return private.frame_hook(hook)

@@ -46,7 +46,7 @@ from pytest_graphbreak.model.stacks import Line
 MOST_FUNCTIONS: Final = 40
 """The most functions of one graph that are reported: those with the most operations."""
 
-_STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d{1,9}), in ([^\n]*)')
 _PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
 """The wrapper of a decorator, which only passes on what it was called with."""
 

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from pytest_graphbreak.layers.dynamo.private import plain_tensors
+
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype) mismatch")
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
@@ -60,7 +62,7 @@ def signature(values: Mapping[str, Any]) -> Signature:
     found: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
     for name, value in _each(values):
         if type(value) in (torch.Tensor, torch.nn.Parameter):
-            with torch._C.DisableTorchFunction():
+            with plain_tensors():
                 found[name] = (str(value.dtype), *map(str, value.shape))
         elif type(value) in _PLAIN:
             found[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
@@ -126,7 +128,7 @@ def _of_tensor(source: str, value: Any, text: str) -> str:
     torch = sys.modules["torch"]
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return ""
-    with torch._C.DisableTorchFunction():  # this keeps out the user's modes, too
+    with plain_tensors():  # this keeps out the user's modes, too
         if "dtype mismatch" in text:
             return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
         if "stride mismatch" in text:
