@@ -149,7 +149,7 @@ def ours(steps: Callable[[], None]) -> dict[str, int]:
     graphs = [graph for graph in record.graph_list if graph.layer == "inductor"]
     return {
         "graphs": record.graphs.get("inductor", 0),
-        "kernels": record.ops.get("inductor", 0),
+        "kernels": sum(graph.ops or 0 for graph in graphs),
         "calls": sum(
             int(graph.reason.partition(" ")[0]) for graph in graphs if graph.reason[:1].isdigit()
         ),
