@@ -149,7 +149,6 @@ ALSO_JAX: Final = (
     "tests/advice/test_jax.py",
     "tests/cli/doctor/test_checks.py",
     "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/jax.md]",
-    "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/replace/jax-guards.md]",
     "tests/golden/test_live.py",
     "tests/suite/test_absent.py",
     "tests/suite/test_jax.py",
