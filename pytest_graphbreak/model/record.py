@@ -177,7 +177,8 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     module: Text | None = None
     """Path of the nn.Module."""
     stack: tuple[Where, ...] = ()
-    """Of a device graph, from the outermost user frame to where."""
+    """Of a device graph, from the outermost user frame to where; of one of inductor, the line that
+    keeps it from a CUDA graph."""
     functions: Functions = {}
     """Of a dynamo graph, how many of its operations functions hold, with those that they call, by
     file::qualified.name."""

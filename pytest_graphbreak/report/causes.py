@@ -205,6 +205,8 @@ def lines(one: Occurrence, sign: str = "+", shown: SourceLines = NO_LINES) -> li
         case (LineRuns() as item, *_):
             return run_lines(sign, item, one.change.growth, read=one.change.kind == "read")
         case (Graph() as item, *_):
+            if one.change.kind == "compiled":
+                return compiled_lines(sign, item, one.change.after)
             if one.is_entry:
                 return _entry("*" if one.change.unsure else sign, item, one.change.growth)
             return graph_lines(sign, item, one.change.growth)
@@ -285,6 +287,17 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
         *at(item.where, count),
         *to_try(advice.short(item)),
         *calls(item.stack[:-1]),
+    ]
+
+
+def compiled_lines(sign: str, item: Graph, count: int) -> list[TextLine]:
+    """Return the lines for a graph that was compiled where a cache should have had it."""
+    key = f"no cache had it (key {item.hash})" if item.hash else "no cache had it"
+    return [
+        signed(sign, f"{item.cause}   {item.name}{process(item)}", "compiled   "),
+        *at(item.where, count),
+        detail(key),
+        *([detail(item.reason)] if item.reason else ()),
     ]
 
 
