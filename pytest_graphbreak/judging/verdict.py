@@ -21,7 +21,7 @@ from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
-from pytest_graphbreak.model.layers import made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 
@@ -177,16 +177,18 @@ class _Rules:
         """Return whether code left the compiler, with operations that its graphs lack."""
         gone = one.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
         grown = self._grew(one.layer, "graph") > 0
-        return one.growth < 0 and (gone or (self._fell(one) and not grown))
+        fused = one.layer is not None and not DESCRIPTIONS[one.layer].fewer
+        return one.growth < 0 and not fused and (gone or (self._fell(one) and not grown))
 
     def _lost_work(self, one: Difference) -> bool:
         """Return whether code left the compiler, with operations that ran before.
 
-        If the same layer captures less, that is why. Lazy tensors also note operations that only
-        made a value to be read, such as a printed mean: these go with a read, or with a graph.
+        Other graphs, and fewer operations that the same layer captures, are reported instead. Lazy
+        tensors also note operations that only made a value to be read, such as a printed mean:
+        these go with a read, or with a graph.
         """
-        fewer = any(self._grew(one.layer, kind) < 0 for kind in ("graph", "read"))
-        return self._fell(one) and not fewer and not self._is_lost("ops", one.layer)
+        explained = self._grew(one.layer, "graph") != 0 or self._is_lost("ops", one.layer)
+        return self._fell(one) and not explained and self._grew(one.layer, "read") >= 0
 
     def _of_runs(self, one: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""
