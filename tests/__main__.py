@@ -87,6 +87,8 @@ PURE: Final = (
 """Files that need no torch. They are run without it, once, and not again with each torch."""
 
 APART: Final = (
+    "tests/advice/test_situations.py",
+    "tests/advice/test_situations_xla.py",
     "tests/processes",
     "tests/repair",
     "tests/layers",
@@ -147,9 +149,9 @@ JAX: Final = (*GATED_JAX, *APART_JAX)
 
 ALSO_JAX: Final = (
     "tests/advice/test_jax.py",
+    "tests/advice/test_situations_jax.py",
     "tests/cli/doctor/test_checks.py",
     "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/jax.md]",
-    "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/replace/jax-guards.md]",
     "tests/golden/test_live.py",
     "tests/suite/test_absent.py",
     "tests/suite/test_jax.py",

@@ -21,7 +21,7 @@ from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
-from pytest_graphbreak.model.layers import made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 
@@ -179,7 +179,8 @@ class _Rules:
         """Return whether code left the compiler, with operations that its graphs lack."""
         gone = one.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
         grown = self._grew(one.layer, "graph") > 0
-        return one.growth < 0 and (gone or (self._fell(one) and not grown))
+        fused = one.layer is not None and not DESCRIPTIONS[one.layer].fewer
+        return one.growth < 0 and not fused and (gone or (self._fell(one) and not grown))
 
     def _lost_work(self, one: Difference) -> bool:
         """Return whether code left the compiler, with operations that ran before.

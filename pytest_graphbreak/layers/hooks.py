@@ -187,16 +187,23 @@ def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
 class LatePatch:
     """A patch of a module that may be imported only while a window is open.
 
-    ``failed`` is called if the function does not exist.
+    ``failed`` is called if the function does not exist; ``of_torch`` is that of ``Patch``.
     """
 
     def __init__(
-        self, module: str, chain: str, hook: Hook, failed: Callable[[AttributeError], None]
+        self,
+        module: str,
+        chain: str,
+        hook: Hook,
+        failed: Callable[[AttributeError], None],
+        *,
+        of_torch: bool = True,
     ) -> None:
         self._module = module
         self._chain = chain
         self._hook = hook
         self._failed = failed
+        self._of_torch = of_torch
         self._patch: Patch | None = None
         self._imports = ImportWatch([module], self._install)
 
@@ -215,7 +222,8 @@ class LatePatch:
     def _install(self) -> None:
         self._imports.detach()
         try:
-            self._patch = Patch(*locate(sys.modules[self._module], self._chain), self._hook)
+            owner, attribute = locate(sys.modules[self._module], self._chain)
+            self._patch = Patch(owner, attribute, self._hook, of_torch=self._of_torch)
         except AttributeError as fault:
             self._failed(fault)
 

@@ -118,6 +118,7 @@ LISTS: Final = {
     "eager": "eager",
     "execution": "execution_list",
     "read": "read_list",
+    "compiled": "graph_list",
 }
 """The list of a record that holds the items of a kind. A kind without a list has no items."""
 

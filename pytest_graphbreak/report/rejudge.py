@@ -108,7 +108,6 @@ class Judge:
             baseline_line=line,
             accept=accepting.command(report, seen.nodeid, self.run, shlex.join(typed.tool)),
             typed=typed,
-            has_ids=False,
         )
 
 

@@ -190,6 +190,9 @@ def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) ->
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
+    if (broken := next(filter(_can_be_fixed, red), None)) is not None:
+        yield labelled("next", "try a fix: ", typed.graphbreak("fix", broken.nodeid))
+        yield labelled("", "or make a script of it: ", typed.graphbreak("repro", broken.nodeid))
     if any(verdict.acceptable for verdict in failed):
         yield labelled("next", "fix the code, or accept: ", update)
     elif failed:
@@ -206,6 +209,14 @@ def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) ->
         yield labelled("next", f"{intended}tighten the baseline: ", update)
     elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):
         yield labelled("next", f"{intended}record what changed: ", update)
+
+
+def _can_be_fixed(test: TestReport) -> bool:
+    """Return whether a red test has a new break or recompile of Dynamo, which ``fix`` is for."""
+    return test.verdict == "over" and any(
+        one.layer == "dynamo" and one.kind in ("break", "recompile") and one.is_new
+        for one in verdict_of(test).changes
+    )
 
 
 def _accepting(outcome: Outcome) -> TextLine:

@@ -47,7 +47,10 @@ def is_red(test: TestReport) -> bool:
 
 def acceptable(test: TestReport) -> bool:
     """Return whether an update of the baseline accepts any of what a test counted."""
-    return BY_VERDICT[test.verdict].accepted and verdict_of(test).acceptable
+    verdict = verdict_of(test)
+    # A report without changes does not say by what the test was judged.
+    by_baseline = verdict.acceptable or not (test.block or verdict.worse)
+    return BY_VERDICT[test.verdict].accepted and by_baseline
 
 
 def unjudged(tests: Iterable[TestReport]) -> list[TestReport]:

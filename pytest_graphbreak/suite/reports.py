@@ -118,7 +118,7 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     entry = item.stash[ENTRY]
     typed = item.config.stash[GATE].settings.typed
     if call.when == "setup" and report.failed and "verdict" in entry and not block:
-        _add_section(report, entry, call, typed)
+        _add_section(report, entry, call, typed, item)
     if call.when == "call" and report.failed:
         ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
         entry["failed_by"] = "gate" if ours else "test"
@@ -127,7 +127,7 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
         elif "verdict" in entry and not block:  # the text of a block says it
             # A unittest class holds back its failure until here.
             entry.update(verdict="none", message=None)
-            _add_section(report, entry, call, typed)
+            _add_section(report, entry, call, typed, item)
     if block and report.failed:
         entry.update(block, failed_by="gate")
     if item.config.getoption("tbstyle", default="auto") == "line":
@@ -181,8 +181,21 @@ def _of_interest(log: str) -> str:
     return "".join(line for line in lines if not _EMPTY_TRACE.match(_COLOUR.sub("", line)))
 
 
+def show_section(report: pytest.TestReport, words: str, config: pytest.Config) -> None:
+    """Add a section to a failure; ``--show-capture=no`` hides those of the report itself."""
+    add = getattr(report.longrepr, "addsection", None)
+    if config.getoption("showcapture", default="all") == "no" and add is not None:
+        add("graph budget", words)
+    else:
+        report.sections.append(("graph budget", words))
+
+
 def _add_section(
-    report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any], typed: Typed
+    report: pytest.TestReport,
+    entry: Mapping[str, Any],
+    call: pytest.CallInfo[Any],
+    typed: Typed,
+    item: pytest.Item,
 ) -> None:
     """Add what a test that failed by itself compiled, and the kind of its compile failure."""
     from pytest_graphbreak.advice import triage
@@ -195,4 +208,5 @@ def _add_section(
         if record.active and call.excinfo is not None:
             again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
             words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))
-        report.sections[:] = [*_without_trace(report.sections), ("graph budget", words)]
+        report.sections[:] = _without_trace(report.sections)
+        show_section(report, words, item.config)

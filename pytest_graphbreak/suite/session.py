@@ -96,11 +96,22 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
+        if tally.outcome == "crashed" and not report.passed:
+            self._advise_on_crash(report, nodeid)
         if report.when == "call" and (causes := _causes(data)):
             tests = dict.fromkeys(self._told.setdefault(cause, nodeid) for cause in causes)
             shorten = getattr(report.longrepr, "shorten", None)
             if nodeid not in tests and shorten is not None:
                 shorten(" and ".join(tests))
+
+    def _advise_on_crash(self, report: pytest.TestReport, nodeid: str) -> None:
+        """Say what to gather of a test whose process died: it could say nothing itself."""
+        from pytest_graphbreak.advice.triage import triage
+
+        typed = self.settings.typed
+        if found := triage("", str(report.longrepr)):
+            lines = found.lines(typed.test(nodeid), typed.graphbreak())
+            report.sections.append(("graph budget", "\n".join(lines)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -18,7 +18,7 @@ import functools
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -49,8 +49,10 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
     Signature,
     closest,
     current_value,
+    other_instance,
     signature,
     text_of,
+    version_of,
 )
 from pytest_graphbreak.layers.dynamo.late import (
     BucketSensor,
@@ -373,10 +375,18 @@ class DynamoSensors:
                 attempt.guards = tuple(guards)
                 reported.update(map(text_of, guards[:1]))
                 if attempt.guards:
-                    attempt.guard_value = current_value(attempt.guards[0], frame.f_locals)
+                    attempt.guard_value = self._now(attempt.guards[0], now, frame.f_locals)
         except Exception as fault:
             self._sensor_failed("recompiles", fault)
         return reasons
+
+    def _now(self, guard: str, now: Signature | None, values: Mapping[str, Any]) -> str:
+        """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
+        value = current_value(guard, values)
+        then = version_of(guard, self._signatures)
+        if instance := other_instance(guard, then, now, values):
+            return f"another {instance}: {value}" if value else f"another {instance} now"
+        return value
 
 
 _EVAL_FRAME = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
