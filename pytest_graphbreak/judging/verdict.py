@@ -129,14 +129,16 @@ def judge(
     found = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(found, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(one, verdict=rules.verdict(one)) for one in found)
+    foreign = expected.profile if expected is not None and not expected.recorded else None
+    name = _first(changes)
+    reported = changes if name != "ok" else ()
+    return Verdict(name, reported, unseen=_unseen(record, expected, cap), foreign=foreign)
+
+
+def _first(changes: Sequence[Difference]) -> str:
+    """Return the most urgent verdict that one of the changes leads to."""
     meant = {one.verdict for one in changes}
-    name = next((name for name in MEANINGS if name in meant), "ok")
-    return Verdict(
-        name,
-        changes if name != "ok" else (),
-        unseen=_unseen(record, expected, cap),
-        foreign=expected.profile if expected is not None and not expected.recorded else None,
-    )
+    return next((name for name in MEANINGS if name in meant), "ok")
 
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
