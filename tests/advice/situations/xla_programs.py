@@ -25,8 +25,30 @@ READ: Final = (
     "read values once, at the end, after torch_xla.sync(): no .item(), print or if in between"
 )
 SYNC: Final = "one torch_xla.sync() at the end of the step, not one after each part"
+EQUAL: Final = (
+    "two equal numbers are one input: "
+    "pass what varies as torch.tensor([n]).to(device), which is no scalar"
+)
 
 SITUATIONS: Final = (
+    Situation(
+        "a rate that is equal to another number",
+        f"""{HEAD}
+@pytest.mark.max_graphs(xla=1)
+def test_it():
+    x = torch.ones(8).to(device)
+    torch_xla.sync()
+    for rate in (0.1, 1e-8, 0.2):
+        y = x * rate + 1e-8
+        torch_xla.sync()
+""",
+        (EQUAL, SYNC),
+        (
+            (("x * rate", "x * torch.tensor([rate]).to(device)"),),
+            (("(0.1, 1e-8, 0.2)", "(0.1, 1.1e-8, 0.2)"),),
+        ),
+        needs="xla",
+    ),
     Situation(
         "size 6 where buckets of 1 and 4 were compiled",
         f"""{HEAD}
