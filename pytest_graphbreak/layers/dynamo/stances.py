@@ -53,13 +53,25 @@ def current() -> str:
 
 
 def notes(events: Iterable[Event], before: str, places: Places) -> Iterator[str]:
-    """Yield what is to be said of the stances of a window; ``before`` was the one at its begin."""
+    """Yield what is to be said of the stances of a window; ``before`` was the one at its begin.
+
+    Each is named once, by its first line: a decorator sets its stance in each call.
+    """
     if effect := _EFFECTS.get(before):
         yield f'the stance of torch.compiler was "{before}" before: {effect}'
+    first: dict[str, Stance] = {}
     for event in events:
-        if isinstance(event, Stance) and (effect := _EFFECTS.get(event.stance)):
-            lines = (line for line in reversed(event.above) if places.is_user(line.file))
-            line = next(lines, None)
-            place = places.frame(*line) if line else None
-            at = f" at {place.file}:{place.line}" if place else ""
-            yield f'torch.compiler.set_stance("{event.stance}"){at}: {effect}'
+        if isinstance(event, Stance):
+            first.setdefault(event.stance, event)
+    for name, event in first.items():
+        if effect := _EFFECTS.get(name):
+            yield f'torch.compiler.set_stance("{name}"){_at(event, places)}: {effect}'
+
+
+def _at(event: Stance, places: Places) -> str:
+    """Return the nearest line of the user's that set a stance."""
+    for line in reversed(event.above):
+        if places.is_user(line.file):
+            place = places.frame(*line)
+            return f" at {place.file}:{place.line}"
+    return ""
