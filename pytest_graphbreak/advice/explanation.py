@@ -142,6 +142,7 @@ def groups() -> dict[str, tuple[Family, ...]]:
         "graph breaks": found.breaks,
         "recompiles": found.recompiles,
         "device graphs": found.device,
+        "below Dynamo": found.below,
         "programs of JAX": (*found.retraces, *found.programs, *found.stopped),
         "words of the reports": found.topics,
     }

@@ -90,6 +90,7 @@ class Families:
     breaks: tuple[Family, ...]
     recompiles: tuple[Family, ...]
     device: tuple[Family, ...]
+    below: tuple[Family, ...]
     retraces: tuple[Family, ...]
     programs: tuple[Family, ...]
     stopped: tuple[Family, ...]

@@ -64,6 +64,8 @@ def _written(subject: str) -> str:
     return _HELD.sub(lambda held: f"[{held[1]}]" if held[1].isdigit() else f".{held[1]}", name)
 
 
+BELOW: Final = ("cudagraph", "triton")
+"""The layers below Dynamo that have words of their own."""
 JAX: Final = ("jax",)
 """The layers whose programs JAX makes."""
 
@@ -92,6 +94,9 @@ def family(item: Item) -> Family | None:
     """Return the family that an item belongs to, or None if this package has no words for it."""
     if item.layer in JAX:
         return _of_jax(item)
+    if item.layer in BELOW:
+        is_again = isinstance(item, Recompile)
+        return first(families().below, f"{item.layer} {item.reason}") if is_again else None
     if isinstance(item, Break):
         return first(families().breaks, *_said(item))
     if isinstance(item, Recompile):

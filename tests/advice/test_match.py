@@ -14,7 +14,10 @@ from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign, families
 from pytest_graphbreak.advice.match import family, short
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
-ALL = (*families().breaks, *families().recompiles, *families().device, *families().topics)
+ALL = (
+    *(*families().breaks, *families().recompiles, *families().device),
+    *(*families().below, *families().topics),
+)
 
 # Reasons as torch words them; the versions where they differ are named.
 REASONS = [
@@ -235,7 +238,8 @@ def test_a_line_of_advice_is_short_and_plain(one: object) -> None:
 
 
 def test_names_are_unique_and_can_be_typed() -> None:
-    names = [one.name for one in (*families().breaks, *families().device, *families().topics)]
+    names = [one.name for one in (*families().breaks, *families().device)]
+    names += [one.name for one in (*families().below, *families().topics)]
     names += [
         one.name for one in families().recompiles if one.name != "limit"
     ]  # one family, said of both

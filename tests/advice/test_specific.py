@@ -137,3 +137,26 @@ def test_a_function_of_jax(reason: str, family: str, said: str) -> None:
     line = advice.short(item)
     assert line is not None
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason", "said"),
+    [
+        ("cudagraph", "the same CUDAGraph was captured again", "capture once"),
+        ("cudagraph", "static input data pointer changed", "copy_ into static tensors"),
+        ("triton", "m.scale: n is not divisible by 16 now, the one before is", "multiples of 16"),
+        ("triton", "m.scale: n is 1, was i32", "a number that is 1 is a constant"),
+        ("triton", "m.scale: n is i32, was 1", "a number that is 1 is a constant"),
+        ("triton", "m.scale: x is *fp16, was *fp32", "one type before the launch"),
+        ("triton", "m.scale: n is i64, was i32", "one type before the launch"),
+        ("triton", "m.scale: BLOCK is 128, was 64", "a tl.constexpr is a kernel for each value"),
+        ("triton", "m.scale: num_warps is 8, was 4", "one value of this option"),
+        ("triton", "m.scale: its options or its source changed", "the same types and options"),
+    ],
+)
+def test_layers_below_dynamo_have_their_own_advice(layer: str, reason: str, said: str) -> None:
+    line = advice.short(Recompile(layer, "m.scale", reason))
+    assert line is not None
+    assert said in line
+    assert len(line) <= SHORT_LIMIT
+    assert advice.short(Graph(layer, "m.scale", "recompile", reason=reason)) is None
