@@ -23,8 +23,9 @@ class Situation:
 
     ``said`` are the lines after ``fix:``, ``shown`` other texts of the failure. ``recorded`` are
     edits that make the program for which a baseline is recorded first; without them the marker of
-    the program is its budget. ``needs`` is ``xla`` or ``jax``, or empty for any torch. ``since``
-    and ``until`` are the first and the last torch for which this is true, or empty for all.
+    the program is its budget. ``needs`` is ``xla`` or ``jax``, or empty for any torch, ``devices``
+    is how many JAX needs. ``since`` and ``until`` are the first and the last torch for which this
+    is true, or empty for all.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Situation:
     shown: tuple[str, ...] = ()
     recorded: Edits = ()
     needs: str = ""
+    devices: int = 1
     since: str = ""
     until: str = ""
 

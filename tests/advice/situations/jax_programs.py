@@ -123,5 +123,6 @@ def compiled(spec):
         (((" compiled(P())\n", ' compiled(P("x"))\n'),),),
         ('argument 0 is 8xf32 sharded [{"x"}] before, 8xf32 sharded [{}] now',),
         needs="jax",
+        devices=2,
     ),
 )
