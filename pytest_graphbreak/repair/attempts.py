@@ -85,7 +85,7 @@ class Attempts:
             source = self.built(patches)
         except (BuildError, UnicodeEncodeError) as error:
             return None, f"it cannot be written: {error}" if str(error) else UNWRITABLE
-        own_errors = any(patch.changes_errors for patch in patches)
+        own_errors = any(patch.drops for patch in patches)
         drops = any(patch.drops for patch in patches)
         key = (source, own_errors, drops)
         if key not in self._made:
@@ -120,7 +120,7 @@ class Attempts:
         of its patches.
         """
         whole = not last.record.breaks and self.original.fullgraph
-        own_errors = any(patch.changes_errors for patch in patches)
+        own_errors = any(patch.drops for patch in patches)
         options = {"allow_breaks": not whole, "alone": True, "own_errors": own_errors}
         if self.codegen:
             trial = self._bench.measure(fixed, **options)

@@ -20,11 +20,9 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure
-from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, UnfitError
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
-_OWN: Final = ("later", "later_block", "note", "note_block", "held", "held_note", "drawn")
-"""Rewrites that call a function of the user's own file."""
 _PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
 _EDIT: Final = '''
@@ -99,10 +97,10 @@ def build(
                 head.append(edit.source)
         elif (other := origin(edit.where, own, sites)) is None:
             source = rewritten(source, edit)
-        elif edit.kind in _OWN:
+        elif edit.helper:
             raise BuildError("what it calls is a function of the user's own file")
-        elif edit.kind in DECORATORS:
-            head.append(_decorated(other, edit.where.function, DECORATORS[edit.kind]))
+        elif edit.decorator:
+            head.append(_decorated(other, edit.where.function, edit.decorator))
         else:
             texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
             patched[other.module, edit.where.function] = other.path
@@ -181,11 +179,8 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
 
 def rewritten(source: str, edit: Rewrite) -> str:
     """Return the source with one edit applied. Raises ``BuildError`` if it fits nothing."""
-    from pytest_graphbreak.repair.rewrite import apply
-    from pytest_graphbreak.repair.rewrite.scope import UnfitError
-
     try:
-        changed = apply(source, edit.kind, edit.where)
+        changed = edit.change(source, edit.where)
     except UnfitError as error:
         raise BuildError(str(error)) from None
     if changed is None:
@@ -306,8 +301,6 @@ def _places(source: str) -> tuple[int, int]:
     return first, first
 
 
-_OURS: Final = ("op", "scalar_op", "constants", "masks", "all_constants")
-"""Rewrites that call a function defined in the fixed script."""
 _LONGEST: Final = 88
 
 
@@ -341,7 +334,7 @@ def difference(
     for patch, item in kept:
         left_out += _left_out(patch)
         for edit in patch.edits:
-            if isinstance(edit, Preamble) or edit.kind in _OURS:
+            if not isinstance(edit, Rewrite) or _is_ours(edit):
                 continue
             site = origin(edit.where, own, sites)
             name = own if site is None else edit.where.file
@@ -354,7 +347,7 @@ def difference(
 
 def _left_out(patch: SourcePatch) -> list[str]:
     """Return what no file of a library can hold: the settings of a patch, or the whole of it."""
-    ours = [one for one in patch.edits if isinstance(one, Preamble) or one.kind in _OURS]
+    ours = [one for one in patch.edits if _is_ours(one)]
     settings = [one.source for one in ours if isinstance(one, Preamble) and "\n" not in one.source]
     if len(ours) < len(patch.edits) and len(settings) == len(ours):
         return settings
@@ -380,3 +373,8 @@ def _unified(name: str, before: str, after: str) -> str:
     found = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
     end = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + end for line in found)
+
+
+def _is_ours(edit: Edit) -> bool:
+    """Return whether no file of a library can hold an edit, but only the patched program."""
+    return isinstance(edit, Preamble) or edit.helper or edit.decorator.startswith("_")

@@ -11,7 +11,6 @@ from msgspec import structs
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.numbers import BY_CASE
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.output import plural
 
@@ -167,7 +166,7 @@ def _ops_of_models(record: Record) -> int:
 
 def reads(patch: SourcePatch) -> bool:
     """Return whether a patch makes numbers of tensors constants, which may depend on the inputs."""
-    return BY_CASE in patch.edits
+    return patch.assumes
 
 
 def _decides(item: Break) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.repair.gain import Problem, SearchResult, by_hand
-from pytest_graphbreak.repair.patch import Rewrite
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.output import BLANK, TextLine, plural
 from pytest_graphbreak.text.safe import printable
@@ -48,8 +47,6 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
         yield TextLine(f"side effect moved: {words}")
     for words in dict.fromkeys(patch.note for patch in outcome.kept if patch.note):
         yield TextLine(f"note: {words}")
-    if _traced_again(outcome):
-        yield TextLine(f"note: {_TRACED}")
     if outcome.kept and outcome.last.record.graphs.get("xla") and outcome.after != outcome.before:
         yield TextLine(f"note: {_SEEDS}")
     if outcome.reference and outcome.kept:
@@ -68,20 +65,6 @@ def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
         yield TextLine("note: it was not run with inductor's code generation, only without")
 
 
-def _traced_again(outcome: SearchResult) -> bool:
-    """Return whether an op that a patch wrote is slow with the backend of the program."""
-    edits = (edit for patch in outcome.kept for edit in patch.edits)
-    kinds = [edit.kind for edit in edits if isinstance(edit, Rewrite)]
-    options = outcome.first.answer.get("options") or {}
-    return options.get("backend") == "eager" and any(one.endswith(_OPERATORS) for one in kinds)
-
-
-_OPERATORS: Final = ("cond", "loop")
-_TRACED: Final = (
-    "the backend eager traces torch.while_loop, and torch.cond with gradients, again in each call; "
-    "others do not"
-)
-"""PyTorch 2.13: a small ``torch.cond`` takes 3.9 ms, 0.09 with aot_eager, 0.03 with inductor."""
 _SEEDS: Final = (
     "torch_xla sets the next seed of the device with each graph that it compiles, so what "
     "is drawn there are other random numbers than before"

@@ -27,7 +27,6 @@ from pytest_graphbreak.repair.gain import (
     better,
     cleaner,
     compiles_again,
-    fixing,
     graphs,
     item_of,
     no_gain,
@@ -38,7 +37,7 @@ from pytest_graphbreak.repair.gain import (
     recompiled,
     taken_out,
 )
-from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import called
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -277,28 +276,6 @@ class Search:
         out.plain = self._attempts.plain()
         if out.last.record.headline != "dynamo":
             return
-        problem = Problem(None, graphs(out.last.record), others=True)
-        self._for_sizes(
-            problem, remedies.for_fixed_sizes(map(self._names.placed, fixing(out.last)))
-        )
-        if not all(one.get("code") for one in out.last.again):
-            self._for_sizes(problem, remedies.for_other_sizes(out.last))
-
-    def _for_sizes(self, problem: Problem, patches: Iterator[SourcePatch]) -> None:
-        """Keep the first patch with which the program is compiled for fewer other inputs."""
-        out = self.outcome
-        for patch in patches:
-            if self._attempts.left < 1:
-                return
-            trial, why = self._attempts.run([*out.kept, patch])
-            fewer = trial is not None and len(trial.again) < len(out.last.again)
-            if trial is not None and fewer and graphs(trial.record) <= graphs(out.last.record):
-                if problem not in out.problems:
-                    out.problems.append(problem)
-                self._keep(problem, patch, trial)
-                return
-            if why != UNWRITABLE:
-                problem.tried.append(Tried(patch, why or "it is compiled again as often"))
 
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
@@ -310,7 +287,7 @@ class Search:
 
     def _refused(self, patch: SourcePatch) -> str | None:
         """Return why a patch is not tried at all, or None if it is."""
-        if any(set(patch.key) <= set(kept.key) for kept in self.outcome.kept):
+        if any(set(patch.edits) <= set(kept.edits) for kept in self.outcome.kept):
             return "it is there already"
         if patch.drops and self._keep_side_effects:
             return f"--keep-side-effects: {patch.drops}"
@@ -417,15 +394,8 @@ class Search:
 
 _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
-_LINES: Final = (
-    *("later", "later_block", "note", "note_block", "held", "held_note"),
-    *("masked", "where", "cond", "while_loop"),
-    *("keep_tensor", "drop_graph_break", "number", "drawn"),
-)
-"""Rewrites of one statement, or of calls alone, which do not affect any other."""
 
 
 def _is_simple(patch: SourcePatch) -> bool:
     """Return whether a patch only changes settings or a line, and loses nothing."""
-    lines = (isinstance(edit, Preamble) or edit.kind in _LINES for edit in patch.edits)
-    return all(lines) and not patch.drops and not patch.leaves
+    return not (patch.drops or patch.leaves or patch.assumes)

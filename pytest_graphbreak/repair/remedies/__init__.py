@@ -6,28 +6,25 @@ stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import (
     breaks,
     calls,
-    draws,
     loops,
     numbers,
-    parts,
     recompiles,
+    settings,
     writing,
 )
 from pytest_graphbreak.repair.trial import Trial
 
 _IN_TURN = (
     writing.later,
-    draws.propose,
     loops.over_indices,
     breaks.masked,
-    parts.propose,
     breaks.flags,
     breaks.indices,
     loops.over_read,
@@ -53,16 +50,11 @@ def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield from propose(item, trial)
 
 
-def for_fixed_sizes(lines: Iterable[Frame]) -> Iterator[SourcePatch]:
-    """Propose patches for lines that need a size as a number, so that each is compiled."""
-    yield from recompiles.for_fixed_sizes(lines)
-
-
-def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose patches for inputs of other sizes for which a program was compiled again."""
-    yield from recompiles.for_other_sizes(trial)
-
-
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for the recompiles of a run."""
     yield from recompiles.propose(trial)
+
+
+def for_settings(trial: Trial) -> Sequence[SourcePatch]:
+    """Return the settings of torch that may help a program, a patch each, to be tried together."""
+    return settings.propose(trial)

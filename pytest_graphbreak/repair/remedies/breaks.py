@@ -7,7 +7,8 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
+from pytest_graphbreak.repair.remedies.by_kind import by_kind
 from pytest_graphbreak.repair.remedies.programs import AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
@@ -36,7 +37,7 @@ def flags(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to decide flags of an op, which are worked out from sizes, while it is traced."""
     if advice.name(item) == "flag":
         yield SourcePatch(
-            "the flag is decided while the graph is traced", (Rewrite("plain_flags", item.where),)
+            "the flag is decided while the graph is traced", (by_kind("plain_flags", item.where),)
         )
 
 
@@ -44,7 +45,7 @@ def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose ``torch.where`` for an assignment to the places of a mask."""
     if "nonzero" in item.reason or advice.name(item) in ("branch", *_SHAPES):
         yield SourcePatch(
-            "the masked assignment became torch.where", (Rewrite("masked", item.where),)
+            "the masked assignment became torch.where", (by_kind("masked", item.where),)
         )
 
 
@@ -52,7 +53,7 @@ def indices(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose an index of one element where a tensor without dimensions is an index."""
     reason = item.reason.lower()
     if "[" in item.where.code and any(words in reason for words in _CHOOSES):
-        index = Rewrite("index", item.where)
+        index = by_kind("index", item.where)
         yield SourcePatch("the index is a tensor of one element", (index,))
         yield SourcePatch(
             "the index is a tensor of one element, and others become nodes of the graph",
@@ -109,14 +110,13 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     here = item.where
     is_if = here.code.startswith("if ") or " if " in here.code
     if branching(item) and is_if:
-        yield SourcePatch("the branch became torch.where", (Rewrite("where", here),))
-        yield SourcePatch("the branch became torch.cond", (Rewrite("cond", here),))
+        yield SourcePatch("the branch became torch.where", (by_kind("where", here),))
+        yield SourcePatch("the branch became torch.cond", (by_kind("cond", here),))
     if branching(item) and (is_if or here.code.startswith("assert ")):
         yield SourcePatch(
             "the check became torch._assert_async",
-            (Rewrite("check", here),),
+            (by_kind("check", here),),
             drops=f"the check {OTHER_ERROR}",
-            changes_errors=True,
         )
     if advice.name(item) == "branch" and _READ in item.reason.lower():
         yield _captured(item, trial)
@@ -128,10 +128,10 @@ def kept(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     is_condition = here.code.startswith(("if ", "while "))
     keeps = name in ("item", "tolist", "unbacked", "branch") and not is_condition
     if keeps and not _clamps_otherwise(here.code, trial):
-        yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
+        yield SourcePatch("the value stays a tensor", (by_kind("keep_tensor", here),))
         yield SourcePatch(
             "the value stays a tensor, and others become nodes of the graph",
-            (Rewrite("keep_tensor", here), SCALARS),
+            (by_kind("keep_tensor", here), SCALARS),
         )
 
 
@@ -155,7 +155,7 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     for frame in frames[:2]:
         yield SourcePatch(
             f"{frame.function.rsplit('.', 1)[-1]} runs uncompiled, as one piece",
-            (Rewrite("leave_compiler", frame),),
+            (by_kind("leave_compiler", frame),),
             leaves=True,
             note=f"{frame.function} is not compiled any more",
         )
@@ -189,7 +189,7 @@ def cpu_tensors(item: Break) -> Iterator[SourcePatch]:
     if "CPU tensor" not in item.reason and "torch." not in item.reason:
         return
     if "torch.tensor(" in item.where.code:
-        yield SourcePatch("a number is a number, no tensor", (Rewrite("number", item.where),))
+        yield SourcePatch("a number is a number, no tensor", (by_kind("number", item.where),))
     yield SourcePatch(
         "CPU tensors that the code holds are moved to the device", (AROUND, around("on_device"))
     )

@@ -11,8 +11,9 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch
 from pytest_graphbreak.repair.remedies.breaks import inside
+from pytest_graphbreak.repair.remedies.by_kind import by_kind
 from pytest_graphbreak.repair.remedies.numbers import READ
 from pytest_graphbreak.repair.remedies.programs import OPERATOR
 from pytest_graphbreak.repair.source import called
@@ -63,7 +64,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     name, functions = advice.name(item), called(item.where.code)
     if name == "graph-break" or "graph_break" in item.where.code:
         yield SourcePatch(
-            "the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),)
+            "the explicit graph break is gone", (by_kind("drop_graph_break", item.where),)
         )
     if name == "disabled" or "disable" in item.reason:
         for function in functions:
@@ -71,7 +72,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             for scope in _scopes(item.where.function, last):
                 place = Frame(item.where.file, scope, 0, f"def {last}")
                 yield SourcePatch(
-                    f"{last} is compiled: no torch.compiler.disable", (Rewrite("enable", place),)
+                    f"{last} is compiled: no torch.compiler.disable", (by_kind("enable", place),)
                 )
     if name == "disallowed":
         for function in functions:
@@ -81,7 +82,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             )
     if any(function.rsplit(".", 1)[-1] == "groupby" for function in functions):
         yield SourcePatch(
-            "itertools.groupby is given its key by name", (Rewrite("group_key", item.where),)
+            "itertools.groupby is given its key by name", (by_kind("group_key", item.where),)
         )
     for function in functions:
         if function in _CONSTANT_CALLS:
@@ -124,7 +125,7 @@ def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
         certain = pure.is_pure(function, pure.imports(source))
         yield SourcePatch(
             f"nonstrict_trace: {short} is one node of Dynamo's graph",
-            (Rewrite("nonstrict", frame),),
+            (by_kind("nonstrict", frame),),
             drops=""
             if certain
             else f"what {short} does or reads besides its arguments happens once, "
@@ -132,7 +133,7 @@ def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
         )
     if pure.parameters(function)[:1] not in (["self"], ["cls"]):
         for kind in _RESULTS:
-            yield _custom_op(short, kind, Rewrite(kind, frame))
+            yield _custom_op(short, kind, by_kind(kind, frame))
 
 
 def _imported(item: Break, trial: Trial) -> Iterator[SourcePatch]:

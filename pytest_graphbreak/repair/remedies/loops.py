@@ -11,6 +11,7 @@ from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies import recompiles
 from pytest_graphbreak.repair.remedies.breaks import OTHER_ERROR, SCALARS, SHAPES, branching
+from pytest_graphbreak.repair.remedies.by_kind import by_kind
 from pytest_graphbreak.repair.trial import Trial
 
 _ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for each round"
@@ -26,7 +27,7 @@ def over_indices(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if ".nonzero(" in item.where.code and "dynamic shape" in item.reason.lower():
         yield SourcePatch(
             "the loop goes over all indices, and capture_dynamic_output_shape_ops",
-            (Rewrite("every_index", item.where), SHAPES),
+            (by_kind("every_index", item.where), SHAPES),
             note="what is selected for an index may be empty, and is computed all the same",
         )
 
@@ -41,20 +42,20 @@ def as_operator(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
     here, title = item.where, "the loop became torch.while_loop"
     if trial.record.graphs.get("xla"):
-        yield SourcePatch(title, (Rewrite("while_loop", here),), unfit=_ON_THE_HOST)
+        yield SourcePatch(title, (by_kind("while_loop", here),), unfit=_ON_THE_HOST)
         return
     source = trial.source(here)
     lost, kind = [], ""
     if written := written_in_loop(source, here):
         kind, title = "quiet_", f"{title} that writes nothing"
         lost.append(f"`{written[0]}` no longer happens in compiled code")
-    if errors := raises(source, here):
+    if raises(source, here):
         lost.append(f"the loop {OTHER_ERROR}")
-    called = [Rewrite("transposed", one) for one in helpers(source, here)]
-    plain, trained = (Rewrite(f"{kind}{one}_loop", here) for one in ("while", "trained"))
+    called = [by_kind("transposed", one) for one in helpers(source, here)]
+    plain, trained = (by_kind(f"{kind}{one}_loop", here) for one in ("while", "trained"))
     for loop in (trained,) if trial.trained else (plain, trained):
         name = title if loop is plain else f"{title} that keeps its gradient"
-        patch = SourcePatch(name, (loop, *called), "; ".join(lost), changes_errors=errors)
+        patch = SourcePatch(name, (loop, *called), "; ".join(lost))
         if not _reads_later(loop, trial):
             yield patch
         name = f"{name}, its numbers nodes of the graph"
@@ -82,22 +83,21 @@ def over_read(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         return
     title = "the loop over a number that is read became torch.while_loop"
     unfit = _ON_THE_HOST if trial.record.graphs.get("xla") else ""
-    called = [Rewrite("transposed", one) for loop in loops for one in helpers(source, loop)]
+    called = [by_kind("transposed", one) for loop in loops for one in helpers(source, loop)]
     for kind in ("trained_loop",) if trial.trained else ("while_loop", "trained_loop"):
         name = title if kind == "while_loop" else f"{title} that keeps its gradient"
-        edits: list[Edit] = [*(Rewrite(kind, loop) for loop in loops), *called, SCALARS]
+        edits: list[Edit] = [*(by_kind(kind, loop) for loop in loops), *called, SCALARS]
         yield SourcePatch(name, tuple(edits), unfit=unfit)
 
 
 def _reads_later(loop: Rewrite, trial: Trial) -> bool:
     """Return whether a number of the loop is read after it, so that ``.item()`` is added."""
-    from pytest_graphbreak.repair.rewrite import apply
     from pytest_graphbreak.repair.rewrite.doubles import HELPER
     from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
     source = trial.source(loop.where)
     try:
-        changed = apply(source, loop.kind, loop.where) or ""
+        changed = loop.change(source, loop.where) or ""
     except UnfitError:
         return False
     own = changed.count(HELPER[-1].strip())  # only beside tensors without dimensions

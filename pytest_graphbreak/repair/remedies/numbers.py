@@ -8,8 +8,9 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, SourcePatch
 from pytest_graphbreak.repair.remedies.breaks import SCALARS
+from pytest_graphbreak.repair.remedies.by_kind import by_kind
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
@@ -57,12 +58,14 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             "the numbers that the code reads are constants of the graph, which checks them",
             (*CONSTANTS, *nodes, *edits),
             note=_NOTE,
+            assumes=True,
         )
     if decides(item):
         yield SourcePatch(
             "the numbers are constants of the graph, which checks them",
-            (*CONSTANTS, Rewrite(_kind(item), item.where)),
+            (*CONSTANTS, by_kind(_kind(item), item.where)),
             note=_NOTE,
+            assumes=True,
         )
 
 
@@ -92,6 +95,7 @@ def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             "all numbers that the function reads are constants of the graph, which checks them",
             (*CONSTANTS, *edits),
             note=_NOTE,
+            assumes=True,
         )
 
 
@@ -103,7 +107,7 @@ def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
         (kind, where) for where in functions.values() for kind in ("all_constants", "group_key")
     ]
     texts: dict[str, str] = {}
-    return [Rewrite(kind, where) for kind, where in wanted if _applies(kind, where, texts, trial)]
+    return [by_kind(kind, where) for kind, where in wanted if _applies(kind, where, texts, trial)]
 
 
 def _applies(kind: str, where: Frame, texts: dict[str, str], trial: Trial) -> bool:

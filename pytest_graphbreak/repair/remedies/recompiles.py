@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch, switch
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
 from pytest_graphbreak.repair.remedies.writing import noted
 from pytest_graphbreak.repair.trial import Trial
@@ -22,7 +21,7 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
     for where in dict.fromkeys(one.guard for one in trial.record.recompile_list):
         yield from noted(where, trial)
     families = {advice.name(item) for item in trial.record.recompile_list} - {""}
-    marked, padded = list(mark(trial)), list(pad(trial))
+    marked = list(mark(trial))
     yield from marked
     yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (DYNAMIC,))
     if families & {"attribute", "value"}:
@@ -43,24 +42,6 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
             "dynamic=True, and Python numbers that vary became tensors", (DYNAMIC, *numbers)
         )
     yield from (_and_numbers(one, numbers) for one in marked if numbers)
-    yield from padded
-    yield from (_and_numbers(one, numbers) for one in padded if numbers)
-
-
-def for_fixed_sizes(lines: Iterable[Frame]) -> Iterator[SourcePatch]:
-    """Propose to rewrite lines that need a size as a number, but only write it."""
-    functions = {(one.file, one.function): one for one in lines}
-    if functions:
-        edits = tuple(Rewrite("later_messages", one) for one in functions.values())
-        yield SourcePatch("a message with a size in it is only written if its check fails", edits)
-
-
-def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make sizes inputs of the graph that vary only in the other inputs of a trial."""
-    yield from mark(replace(trial, varies=trial.other_sizes))
-    yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (DYNAMIC,))
-    number = switch("allow_unspec_int_on_nn_module")
-    yield SourcePatch("numbers on modules are inputs of the graph", (number,))
 
 
 def tensors(trial: Trial) -> tuple[Edit, ...]:
@@ -91,31 +72,6 @@ def mark(trial: Trial) -> Iterator[SourcePatch]:
     )
     yield SourcePatch(
         f"mark_dynamic for the sizes that vary: {words}", _by_table("mark", "dynamic", table)
-    )
-
-
-def pad(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to pad sizes to powers of two; the first bucket holds all sizes that were seen."""
-    table: dict[str, Any] = {}
-    firsts: set[int] = set()
-    for one in trial.varies:
-        if one["follow"] is None:
-            continue  # a result that cannot be cut back
-        dims = {
-            name: {dim: 1 << (most - 1).bit_length() for dim, most in these}
-            for name, these in one["dims"].items()
-        }
-        firsts |= {first for these in dims.values() for first in these.values()}
-        follow = [tuple(item) for item in one["follow"]]
-        table[one["name"]] = {"dims": dims, "results": one["results"], "follow": follow}
-    if not table:
-        return
-    words = ", ".join(str(first) for first in sorted(firsts))
-    yield SourcePatch(
-        f"sizes that vary are padded with zeros to {words} (then powers of two)",
-        _by_table("pad", "buckets", table),
-        note="inputs are padded with zeros and results cut back; each call computes a whole "
-        "bucket, and on an xla device what is padded goes through the host",
     )
 
 

@@ -11,9 +11,10 @@ from msgspec import structs
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch
 from pytest_graphbreak.repair.pure import LEVELS
 from pytest_graphbreak.repair.remedies.breaks import inside, is_compiled
+from pytest_graphbreak.repair.remedies.by_kind import by_kind
 from pytest_graphbreak.repair.remedies.programs import AROUND, GIVEN, around
 from pytest_graphbreak.repair.trial import Trial
 
@@ -89,7 +90,7 @@ def _joined(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[Sourc
         line = structs.replace(where, code=shown(source, changed, where.code))
         title = f"the value and the line behind it are written {_WHEN[ends]}"
         for patch in _written(line, trial, source=changed, ends=ends):
-            edits = (Rewrite("joined", where), *patch.edits)
+            edits = (by_kind("joined", where), *patch.edits)
             yield replace(patch, title=title, edits=edits)
 
 
@@ -100,7 +101,7 @@ def _line(where: Frame, trial: Trial, *, ends: bool = False) -> Iterator[SourceP
         for kind in ("where", "cond") if where.code.startswith("if ") else ():
             yield SourcePatch(
                 f"what the branch writes is written {_WHEN[ends]}, the rest torch.{kind}",
-                (*patch.edits, Rewrite(kind, where)),
+                (*patch.edits, by_kind(kind, where)),
                 moves=patch.moves,
             )
 
@@ -128,7 +129,7 @@ def _written(
             return
         function, text = defined
         calls = [] if ends else [_reordered(function)]
-        edits += [Preamble(text), *calls, Rewrite(kind, one)]
+        edits += [Preamble(text), *calls, by_kind(kind, one)]
     texts = "".join(text for _, text in filter(None, found))
     given = [GIVEN] if "_is_number" in texts or "_graphbreak_held" in texts else []
     what = "the `if` around the line is" if block else _WHAT[len(places) > 1]
@@ -151,7 +152,7 @@ def noted(where: Frame, trial: Trial) -> Iterator[SourcePatch]:
     function, text = found
     ends = not is_compiled(where, trial) or _is_called(where, trial)
     calls = (AROUND, around("notes", "flush")) if ends else (_reordered(function),)
-    rewrite = Rewrite("held_note" if ends else "held", where)
+    rewrite = by_kind("held_note" if ends else "held", where)
     title, moves = f"the value is noted {_WHEN[ends]}", _ENDS if ends else _LATER
     yield SourcePatch(title, (GIVEN, Preamble(text), *calls, rewrite), moves=moves)
 
@@ -172,7 +173,7 @@ def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name not in _COMPUTES:
         yield SourcePatch(
             "the statement runs only where the code is not compiled",
-            (Rewrite("only_eager", item.where),),
+            (by_kind("only_eager", item.where),),
             drops=f"`{code}` no longer happens in compiled code",
         )
 

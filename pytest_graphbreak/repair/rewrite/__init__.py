@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import DECORATORS
+from pytest_graphbreak.repair.remedies.by_kind import DECORATORS
 from pytest_graphbreak.repair.rewrite import (
     branches,
     chosen,

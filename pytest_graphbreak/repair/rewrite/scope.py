@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.patch import UnfitError as UnfitError
 from pytest_graphbreak.repair.source import DEFINITIONS, Function, alike, functions, lines
 
 _SCOPES: Final = (*DEFINITIONS, ast.Lambda)
@@ -23,10 +24,6 @@ _LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
 
 
 _SIDES: Final = (*_LOOPS, ast.If, ast.Try, ast.ExceptHandler, ast.match_case)
-
-
-class UnfitError(ValueError):
-    """Raised with the reason why a statement cannot be rewritten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ def around(name: str, function: str = "") -> Preamble:
 AROUND: Final = Preamble(program("around"))
 ARGUMENTS: Final = Preamble(program("arguments"))
 """It names arguments in the same way as ``sizes`` does."""
-DRAWS: Final = Preamble(program("draws"))
 OPERATOR: Final = Preamble(program("operator"))
 GIVEN: Final = Preamble(program("given"))
 """Passes numbers and the objects that they change to functions called after the graph."""

@@ -1,0 +1,45 @@
+"""Settings of torch that let more code into a graph: they are tried together, before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
+from pytest_graphbreak.repair.trial import Trial
+
+_ORDERED: Final = "torch._dynamo.config.reorderable_logging_functions.add"
+_PATCHES: Final = (
+    SourcePatch(
+        "capture_scalar_outputs: .item() becomes a node of the graph",
+        (switch("capture_scalar_outputs"),),
+    ),
+    SourcePatch(
+        "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
+        (switch("capture_dynamic_output_shape_ops"),),
+    ),
+    SourcePatch(
+        "numbers on modules are inputs of the graph", (switch("allow_unspec_int_on_nn_module"),)
+    ),
+    SourcePatch(
+        "print runs after the graph",
+        (Preamble(f"{_ORDERED}(print)"),),
+        moves="what print writes comes after the graph",
+    ),
+    SourcePatch(
+        "warnings.warn runs after the graph",
+        (Preamble(f"import warnings\n{_ORDERED}(warnings.warn)"),),
+        moves="what warnings.warn writes comes after the graph",
+    ),
+    SourcePatch("LSTM, GRU and RNN go into the graph", (switch("allow_rnn"),)),
+)
+_AUTOGRAD: Final = SourcePatch(
+    "trace_autograd_ops: backward() and torch.autograd.grad become nodes of the graph",
+    (switch("trace_autograd_ops"),),
+)
+
+
+def propose(trial: Trial) -> Sequence[SourcePatch]:
+    hints = [text for one in trial.record.breaks for text in (one.explanation, *one.hints)]
+    autograd = any("trace_autograd_ops" in text for text in hints)
+    return (*_PATCHES, _AUTOGRAD) if autograd else _PATCHES
