@@ -9,7 +9,8 @@ import torch
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.gain import SearchResult, graphs
+from pytest_graphbreak.repair.gain import graphs
+from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
 from pytest_graphbreak.repair.rewrite import apply
@@ -152,7 +153,7 @@ def test_a_loop_over_numbers_is_one_graph(tmp_path: Path, shared: Bench) -> None
     assert [patch.title for patch in out.kept] == [
         "the numbers are constants of the graph, which checks them"
     ]
-    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert (out.after, out.last.record.breaks, not out.comparison.words) == (1, (), True)
 
 
 def test_constants_of_inputs_are_no_fix_but_are_offered(tmp_path: Path, shared: Bench) -> None:
@@ -169,7 +170,7 @@ def test_constants_of_the_module_hold_for_all_inputs(tmp_path: Path, shared: Ben
     target = Target(tmp_path / "a.py")
     target.path.write_text(HELD)
     out = search(target, shared, assume=False)
-    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert (out.after, out.last.record.breaks, not out.comparison.words) == (1, (), True)
 
 
 CHECKED = """\
@@ -257,7 +258,7 @@ def test_other_numbers_are_another_graph(tmp_path: Path, shared: Bench) -> None:
     calls = CALL.format("[[1, 2], [3, 4]]") + CALL.format("[[2, 2], [3, 5]]")
     target = Target(tmp_path / "a.py")
     target.path.write_text(SIZES + calls)
-    first = shared.measure(target, compare=False)
+    first = shared.measure(target, outputs=False)
     assert first.error is None
     target = patched(SIZES + calls, "for a, b in sizes.tolist():", tmp_path)
     last = shared.measure(target)
@@ -288,7 +289,7 @@ def test_all_places_that_read_small_inputs_are_fixed_at_once(tmp_path: Path, sha
     target = Target(tmp_path / "a.py")
     target.path.write_text(PACKED)
     out = search(target, shared)
-    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert (out.after, out.last.record.breaks, not out.comparison.words) == (1, (), True)
     assert len(out.first.record.breaks) > 1
 
 
@@ -312,7 +313,7 @@ def test_places_that_the_input_itself_chooses_are_no_constants(
     target.path.write_text(CHOSEN)
     out = search(target, shared)
     assert all("constants" not in patch.title for patch in out.kept)
-    assert out.last.same
+    assert not out.comparison.words
 
 
 FLOATS = """\
