@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say
+from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
-from pytest_graphbreak.cli.versions.by_commit import found, outcomes
-from pytest_graphbreak.config.git import GitError
-from pytest_graphbreak.layers.children.runner import runner
-from pytest_graphbreak.repair.repro import Repro, Script, is_in
+from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text.output import UserError, labelled, plural, reason
@@ -25,11 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-test", action="store_true", help="write regression tests with max_graphs"
     )
-    parser.add_argument(
-        "--on",
-        metavar="REV",
-        help="with --as-test: say whether the new tests fail on this commit, too",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,10 +29,6 @@ def run(args: argparse.Namespace) -> int:
     Returns 0 if each shows its break, 1 if one does not, 2 if nothing runs.
     """
     target = find(args)
-    if args.on and not args.as_test:
-        raise UserError("--on runs the tests that --as-test writes: add --as-test")
-    if args.on:
-        _check_commit(args.on, Path(args.out))
     with on_bench(args.timeout) as bench, Progress() as progress:
         scripts = _written(args, target, bench, progress)
     verified = sum(script.verified for script in scripts)
@@ -49,17 +36,7 @@ def run(args: argparse.Namespace) -> int:
         say("No graph break came, so there is nothing to reproduce.")
         return DONE
     say(f"{verified} of {plural(len(scripts), 'break')} reproduced in {args.out}")
-    if args.on and not _on(args.on, args.timeout, [one for one in scripts if one.verified]):
-        return UNUSABLE
     return DONE if verified == len(scripts) else UNVERIFIED
-
-
-def _check_commit(revision: str, out: Path) -> None:
-    """Raise ``UserError`` if the tests cannot be run on a commit, before anything takes time."""
-    try:
-        found(revision, out)
-    except GitError as error:
-        raise UserError(f"--on {revision}: {error}") from None
 
 
 def _written(
@@ -82,25 +59,6 @@ def _written(
     finally:
         work.clean()
     return scripts
-
-
-def _on(revision: str, timeout: float, scripts: Sequence[Script]) -> bool:
-    """Print how the new tests do on another commit; return whether they could be run there."""
-    items = {one.path: one.item for one in scripts}
-    try:
-        with runner(timeout) as here:
-            needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in items}
-            words = (
-                outcomes(here, revision, needed, lambda path, seen: is_in(seen, items[path]))
-                if items
-                else {}
-            )
-    except GitError as error:
-        complain(f"graphbreak repro: --on {revision}: {error}")
-        return False
-    for path, said in words.items():
-        say(f"{path}: {said}")
-    return True
 
 
 def _show(script: Script) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 
@@ -73,10 +72,3 @@ class SourcePatch:
 def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
     """Return the statement that sets a config of torch."""
     return Preamble(f"{home}.{name} = {value}")
-
-
-UNCOMPILED: Final = SourcePatch(
-    "the program without the compiler",
-    (Preamble('torch.compiler.set_stance("force_eager")'),),
-)
-"""No remedy: it shows what a program does where torch compiles it to something else."""

@@ -37,7 +37,7 @@ def test_augmentations_become_one_graph(tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / "a.py")
     target.path.write_text(AUGMENT)
     out = search(target, shared)
-    assert out.last.same
+    assert not out.comparison.words
     assert (out.after, out.last.record.breaks) == (1, ())
     assert not any(patch.leaves for patch in out.kept)
 
@@ -49,7 +49,7 @@ def test_a_number_that_one_side_draws_is_not_drawn_for_the_other(
     target = Target(tmp_path / "b.py")
     target.path.write_text(AUGMENT.replace("else x + 1", "else x + random.random()"))
     out = search(target, shared)
-    assert out.last.same
+    assert not out.comparison.words
     assert [one.where.code[:9] for one in out.last.record.breaks] == ["y = x * 2"]
 
 
@@ -86,7 +86,7 @@ def test_numbers_that_dynamo_draws_before_the_graph_keep_their_order(
     target = Target(tmp_path / "f.py")
     target.path.write_text(CROPPED.replace("BACKEND", backend))
     out = search(target, shared)
-    assert out.last.same
+    assert not out.comparison.words
     assert (out.after, out.last.record.breaks) == (1, ())
 
 
@@ -129,10 +129,10 @@ def test_numbers_of_numpy_are_drawn_in_the_graph_in_their_order(
     target = Target(tmp_path / "c.py")
     target.path.write_text(NOISE)
     out = search(target, shared)
-    assert out.last.same
+    assert not out.comparison.words
     assert (out.after, out.last.record.breaks) == (1, ())
     assert not out.last.record.recompile_list
-    plain, drawn = (shared.measure(target, compare=False), out.last)
+    plain, drawn = (shared.measure(target, outputs=False), out.last)
     assert [one.split()[-1] for one in drawn.lines] == [one.split()[-1] for one in plain.lines]
 
 
@@ -143,7 +143,7 @@ def test_a_number_that_one_side_of_a_branch_draws_stays_a_break(
     target = Target(tmp_path / "d.py")
     target.path.write_text(NOISE.replace("x = x.flip(-1)", "x = x * np.random.rand()"))
     out = search(target, shared)
-    assert out.last.same
+    assert not out.comparison.words
     assert any("if " in one.where.code for one in out.last.record.breaks)
     assert not any("cond" in patch.title or "where" in patch.title for patch in out.kept)
 
@@ -154,5 +154,5 @@ def test_a_line_that_draws_is_not_moved_after_the_graph(tmp_path: Path, shared: 
     line = "print('noise', np.random.rand())\n    share"
     target.path.write_text(NOISE.replace("share = ", f"{line} = ", 1))
     out = search(target, shared)
-    assert out.last.same
+    assert not out.comparison.words
     assert not any("after the graph" in patch.title for patch in out.kept)

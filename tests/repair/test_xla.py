@@ -197,7 +197,7 @@ def test_what_is_recorded_of_a_program_makes_no_graph(shop: Shop, name: str, gra
     """A result that is held until the next step is a result of that step, and compiles it again."""
     target = shop.write("a.py", on_xla(SCRIPTS[name][1].strip()))
     with program.bench(600) as trials:
-        trial = trials.measure(target, compare=False)
+        trial = trials.measure(target, outputs=False)
     assert trial.error is None
     assert trial.record.graphs["xla"] == graphs  # as ``graphbreak run`` says
 

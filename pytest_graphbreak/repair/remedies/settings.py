@@ -40,6 +40,17 @@ _AUTOGRAD: Final = SourcePatch(
 
 
 def propose(trial: Trial) -> Sequence[SourcePatch]:
-    hints = [text for one in trial.record.breaks for text in (one.explanation, *one.hints)]
-    autograd = any("trace_autograd_ops" in text for text in hints)
-    return (*_PATCHES, _AUTOGRAD) if autograd else _PATCHES
+    breaks = trial.record.breaks
+    hints = [text for one in breaks for text in (one.explanation, *one.hints)]
+    words = [f"{one.reason} {one.where.code}".lower() for one in breaks]
+    scalar, shape, number, prints, warns, rnn = _PATCHES
+    wanted = [
+        (scalar, ("data", ".item", "tensor.item", "tolist", "branch")),
+        (shape, ("dynamic shape", "nonzero", "unique", "mask")),
+        (prints, ("print(",)),
+        (warns, ("warn(",)),
+        (rnn, ("lstm", "gru", "rnn")),
+    ]
+    patches = [patch for patch, keys in wanted if any(k in word for k in keys for word in words)]
+    patches += [number] if trial.record.recompile_list else []
+    return [*patches, _AUTOGRAD] if any("trace_autograd_ops" in one for one in hints) else patches
