@@ -1,58 +1,54 @@
-"""The remedies for a graph break, in the order in which they are worth trying.
+"""The remedies, each in a file of its own, in the order in which they are worth trying.
 
-A remedy proposes patches. A run decides whether a patch repairs the break and whether the results
-stay the same.
+A remedy proposes patches: ``propose(item, trial)`` for a break, ``recompiles(trial)`` for code
+that is compiled again. A run decides whether a patch repairs it and whether the results stay the
+same. To add one, write its file and its line here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import (
-    breaks,
-    calls,
-    loops,
+    check,
+    cond,
+    enable,
+    later,
     numbers,
-    recompiles,
+    op,
     settings,
-    writing,
+    sizes,
+    where,
+    while_loop,
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_IN_TURN = (
-    writing.later,
-    loops.over_indices,
-    breaks.masked,
-    breaks.flags,
-    breaks.indices,
-    loops.over_read,
-    numbers.propose,
-    breaks.switches,
-    breaks.branches,
-    loops.as_operator,
-    breaks.kept,
-    numbers.other_reads,
-    calls.propose,
-    writing.output,
-    calls.opaque,
-    breaks.uncompiled,
+_FOR_BREAKS: Final = (
+    later.propose,
+    where.propose,
+    cond.propose,
+    check.propose,
+    op.propose,
+    enable.propose,
+    while_loop.propose,
+    enable.uncompiled,
 )
+_FOR_RECOMPILES: Final = (numbers.recompiles, sizes.recompiles)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for a break, the one that changes least first."""
-    if item.layer == "xla":
-        yield from breaks.cpu_tensors(item)
-        return
-    for propose in _IN_TURN:
+    for propose in _FOR_BREAKS:
         yield from propose(item, trial)
 
 
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for the recompiles of a run."""
-    yield from recompiles.propose(trial)
+    for propose in _FOR_RECOMPILES:
+        yield from propose(trial)
 
 
 def for_settings(trial: Trial) -> Sequence[SourcePatch]:
