@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair import pure
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, UnfitError
-from pytest_graphbreak.repair.source import SourceError, lines, read
+from pytest_graphbreak.repair.source import SourceError, find, imports, lines, read
 
 _PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
@@ -120,7 +119,7 @@ def _decorated(site: Site, name: str, decorator: str) -> str:
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
     text = text_of(site.path) if "." in name else ""
-    found = pure.find(text, name) if text else None
+    found = find(text, name) if text else None
     around = {ast.unparse(one) for one in found.decorator_list} if found is not None else set()
     full = f"_{last}.{name}"
     made = f"{decorator}(\n    {full}\n)"
@@ -129,7 +128,7 @@ def _decorated(site: Site, name: str, decorator: str) -> str:
             made = f"{kind}(\n    {decorator}({full}{function})\n)"
     if "property" in around:
         made = f"{full}.getter(\n    {decorator}({full}.fget)\n)"
-    known = pure.imports(text)
+    known = imports(text)
     if any(_is_cached(one, known) for one in around):
         return f"{load}\n{full}.func = {decorator}(\n    {full}.func\n)"
     return f"{load}\n{full} = {made}"
@@ -147,7 +146,7 @@ def _edited(module: str, name: str, before: str, after: str) -> str:
     Raises ``BuildError`` if the new lines call torch, and the module does not import it.
     """
     old, new = _function(before, name), _function(after, name)
-    if "torch." in new and "torch." not in old and "torch" not in pure.imports(before):
+    if "torch." in new and "torch." not in old and "torch" not in imports(before):
         raise BuildError(f"{module} does not import torch, which the new lines of {name} call")
     digest = hashlib.sha256(old.rstrip().encode()).hexdigest()[:12]
     found = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
@@ -198,7 +197,7 @@ def text_of(path: Path) -> str:
 
 def _function(source: str, name: str) -> str:
     """Return the ``def`` of a qualified name, dedented and without decorators."""
-    found = pure.find(source, name)
+    found = find(source, name)
     if found is None:
         raise BuildError(f"{name}: its def was not found")
     text = lines(source)[found.lineno - 1 : found.end_lineno]

@@ -111,7 +111,8 @@ Resize = Callable[[torch.Tensor, int, int], torch.Tensor]
 
 def _batched(leaf: torch.Tensor, batch: int, resize: Resize) -> torch.Tensor:
     """Return a tensor of another batch, also where heads or samples are folded into it."""
-    if not leaf.dim() or not batch or leaf.shape[0] % batch:
+    whole = leaf.dim() > 0 and batch > 0 and leaf.shape[0] % batch == 0
+    if not whole or (leaf.dim() == 1 and leaf.shape[0] != batch):
         return leaf
     return resize(leaf, 0, leaf.shape[0] // batch)
 

@@ -171,7 +171,9 @@ def _compared(outcome: SearchResult, proof: Proof | None) -> str:
         return "yes, printed lines; no call was seen" if outcome.last.lines else "it ran"
     raised = f"; {proved.raised} more raised in both" if proved.raised else ""
     gradients = ", gradients too" if outcome.last.trained else ""
-    return f"yes, {plural(count, 'input')}{gradients}{raised}"
+    endless = len(outcome.first.endless)
+    ends = f"; {endless} did not end without the compiler" if endless else ""
+    return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}"
 
 
 def _time(proof: Proof | None) -> str:

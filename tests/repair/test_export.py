@@ -123,4 +123,4 @@ def test_what_is_exported_is_called(shop: Shop, monkeypatch: pytest.MonkeyPatch)
     )
     said = shop.run("export", "a.py")
     assert said.code == 1
-    assert "KeyError: 'no such attribute'" in said.out
+    assert "KeyError: no such attribute" in said.out

@@ -40,7 +40,7 @@ def test_what_is_drawn_follows_from_the_arguments() -> None:
     ("kind", "shapes"),
     [
         ("a batch of one", [(1, 8), (1, 8, 4), (3, 2), (4,)]),
-        ("a batch twice as large", [(4, 8), (4, 8, 4), (12, 2), (8,)]),
+        ("a batch twice as large", [(4, 8), (4, 8, 4), (12, 2), (4,)]),
         ("a shorter length", [(2, 7), (2, 7, 4), (6, 2), (4,)]),
         ("a longer length", [(2, 16), (2, 16, 4), (6, 2), (4,)]),
     ],

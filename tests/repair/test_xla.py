@@ -9,11 +9,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from pytest_graphbreak.repair.remedies.programs import program as program_of
 
 from cases.moved import on_xla
 from cases.training import SCRIPTS
 from pytest_graphbreak.cli import program
-from pytest_graphbreak.repair.remedies.programs import program as program_of
 from tests.repair.conftest import Shop
 
 pytestmark = [
