@@ -28,6 +28,7 @@ from pytest_graphbreak.repair.trial import Trial
 
 _FOR_BREAKS: Final = (
     later.propose,
+    settings.propose,
     where.propose,
     cond.propose,
     check.propose,
@@ -53,4 +54,4 @@ def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:
 
 def for_settings(trial: Trial) -> Sequence[SourcePatch]:
     """Return the settings of torch that may help a program, a patch each, to be tried together."""
-    return settings.propose(trial)
+    return settings.together(trial)

@@ -23,7 +23,7 @@ other remedies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import libcst as cst
@@ -111,7 +111,8 @@ def _written(
         later = set(after(place))
         out = [name for name in names if name in later]
         _check(out, sides, place)
-        results = [f"({', '.join(own(name, side) for name in out)},)" for side in sides]
+        lists = _lists([*sides[0], *sides[1]])
+        results = [f"({', '.join(own(name, side, lists) for name in out)},)" for side in sides]
         head = f"({', '.join(out)},) = "
     needed = {*read(place, [place.node]), *out}
     given = [name for name in names if name in known and name in needed]
@@ -156,8 +157,17 @@ def _check(out: Sequence[str], sides: Sequence[Sequence[cst.BaseStatement]], pla
             raise UnfitError(f"{name} is set on one side only")
 
 
-def own(name: str, side: Sequence[cst.BaseStatement]) -> str:
+def _lists(nodes: Sequence[cst.BaseStatement]) -> set[str]:
+    """Return the names that lines set to a list: its tensors are what an op takes and gives."""
+    matcher = m.Assign([m.AssignTarget(m.Name())], value=m.List() | m.ListComp())
+    every = [cst.ensure_type(one, cst.Assign) for node in nodes for one in m.findall(node, matcher)]
+    return {code(one.targets[0].target) for one in every}
+
+
+def own(name: str, side: Sequence[cst.BaseStatement], lists: Collection[str] = ()) -> str:
     """Return an expression for a result that is no input of its op: cloned where it may be one."""
+    if name in lists:
+        return f"[_one.clone() for _one in {name}]"
     set_to = [
         one.value
         for one in map(only, side)

@@ -46,13 +46,14 @@ from libcst import matchers as m
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError, switch
 from pytest_graphbreak.repair.remedies.cond import operator, own, refuse, returned
-from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
+from pytest_graphbreak.repair.rewrite.conditions import READS, condition, is_number, tensor
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from pytest_graphbreak.repair.rewrite.names import after, before, bound, changed_after, read
 from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     body,
+    changed,
     code,
     function,
     only,
@@ -69,7 +70,14 @@ if TYPE_CHECKING:
 _ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for each round"
 _RANGE: Final = m.Call(func=m.Name("range"), args=[m.Arg(star=""), m.AtMostN(m.Arg(star=""), n=1)])
 _LEAVES: Final = (cst.Break, cst.Continue, cst.Return)
-_NO_NUMBERS: Final = m.BinaryOperation(operator=m.OneOf(m.Divide(), m.Power()))
+_CONSTANT: Final = m.OneOf(m.Integer(), m.Float(), m.Name("True"), m.Name("False"))
+_EXACT: Final = m.OneOf(m.Add(), m.Subtract(), m.Multiply())
+_SAFE: Final = m.OneOf(
+    *(m.Assign(), m.AssignTarget(), m.BooleanOperation(), m.If(), m.While(), m.Return()),
+    *(m.UnaryOperation(operator=m.Not()), m.Element(), m.Tuple()),
+    m.AugAssign(operator=m.OneOf(m.AddAssign(), m.SubtractAssign(), m.MultiplyAssign())),
+)
+"""Where a name may stand for a number of Python or for a tensor of its value alike."""
 _STOP: Final = "_stop"
 
 
@@ -110,11 +118,12 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     behind = _returned_in(inside)
     used = [name for name in bound(place, [node]) if name in {*later, *read(place, behind)}]
     test = [node.test] if isinstance(node, cst.While) else []
-    carried = [x for x in bound(place, [node]) if x == counter or _reads_first(x, inside, place)]
+    known = before(place) | ({counter} if counter else set())
+    carried = [x for x in bound(place, [node]) if x in known and _reads_first(x, inside, place)]
+    carried += [counter] if counter and counter not in carried else []
     loop.state = [
         name for name in bound(place, [node]) if name in {*used, *carried, *read(place, test)}
     ]
-    known = before(place) | ({counter} if counter else set())
     rounds = _rounds(inside, loop, known | set(loop.state))
     if counter:
         rounds += statements(f"{counter} = {counter} + 1")
@@ -133,7 +142,11 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     values = ", ".join(f'"{x}": {x if x in known else None}' for x in loop.state)
     loose = [x for x in loop.state if x not in carried and x != _STOP]
     numbers = sorted(_numbers(inside) & set(loop.state) | ({counter} if counter else set()))
-    call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {used}, {loose}, {numbers})"
+    tensors = sorted(_tensors(place, numbers) & set(loop.state))
+    if mixed := set(tensors) & set(numbers):
+        raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
+    kinds = f"{used}, {loose}, {numbers}, {tensors}"
+    call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {kinds})"
     return [
         *head,
         function(f"_goes_on({names})", statements(f"return {both}")),
@@ -199,6 +212,32 @@ def _numbers(inside: Sequence[cst.BaseStatement]) -> set[str]:
     return found
 
 
+def _tensors(place: Place, numbers: Sequence[str]) -> set[str]:
+    """Return the names that must not be numbers, since tensors of them may compute otherwise.
+
+    ``1 / n`` is a double for a number, and float32 for a tensor; so is ``x.max() * h`` not.
+    """
+    tree, varying, found = place.tree, set(bound(place, [place.node])), set[str]()
+    known = m.OneOf(m.Name("_"), *map(m.Name, numbers))
+    for node in walk([place.node]):
+        if not isinstance(node, cst.Name) or node.value not in varying or node not in tree.accesses:
+            continue
+        parent = tree.parents[node]
+        parent = tree.parents[parent] if isinstance(parent, cst.ComparisonTarget) else parent
+        if isinstance(parent, cst.Comparison):
+            sides = [parent.left, *(one.comparator for one in parent.comparisons)]
+            safe = all(
+                x is node or is_number(x) or not varying & {*read(place, [x])} for x in sides
+            )
+        elif isinstance(parent, cst.BinaryOperation) and m.matches(parent.operator, _EXACT):
+            other = parent.right if parent.left is node else parent.left
+            safe = is_number(other) or m.matches(other, known)
+        else:
+            safe = m.matches(parent, _SAFE)
+        found |= set() if safe else {node.value}
+    return found
+
+
 def _returned_in(inside: Sequence[cst.BaseStatement]) -> list[cst.CSTNode]:
     return [x.value for x in walk(inside) if isinstance(x, cst.Return) and x.value is not None]
 
@@ -212,7 +251,7 @@ def _rounds(
     for at, one in enumerate(lines):
         later = lines[at + 1 :]
         if not isinstance(one, cst.If) or not varying & {*read(place, [one.test])}:
-            found.append(_computed(one))
+            found.append(_computed(one, place))
             known = known | set(bound(place, [one]))
             continue
         if isinstance(one.orelse, cst.If):
@@ -235,19 +274,31 @@ def _stop(lines: list[cst.BaseStatement], test: str) -> str:
     return _STOP
 
 
-def _computed(node: cst.BaseStatement) -> cst.BaseStatement:
+def _computed(node: cst.BaseStatement, place: Place) -> cst.BaseStatement:
     """Return a line in which numbers that it reads are tensors, and ``n += 1`` is an assignment."""
     statement = only(node)
     if isinstance(statement, cst.AugAssign):
         name, sign = code(statement.target), code(statement.operator).removesuffix("=")
         text = tensor(statement.value) if m.findall(node, READS) else operand(statement.value)
         return statements(f"{name} = {name} {sign} {text}")[0]
+    if isinstance(statement, cst.Assign) and m.matches(statement.value, _CONSTANT):
+        value, target = code(statement.value), code(statement.targets[0].target)
+        double = ", dtype=torch.float64" if isinstance(statement.value, cst.Float) else ""
+        return statements(f"{target} = torch.full((), {value}{double})")[0]
     if m.findall(node, READS):
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
             raise UnfitError(f"`{code(node)[:60]}` reads a number")
         target = code(statement.targets[0].target)
-        return statements(f"{target} = {tensor(statement.value)}.detach().reshape(())")[0]
-    return node
+        tests = isinstance(statement.value, cst.Comparison | cst.BooleanOperation)
+        text = condition(statement.value, place) if tests else tensor(statement.value)
+        return statements(f"{target} = {text}.detach().reshape(())")[0]
+    # Dynamo works x.T out before the loop, which then has two inputs that share memory.
+    turned = [x for x in walk([node]) if m.matches(x, m.Attribute(attr=m.Name("T")))]
+    return changed(node, {x: _transposed(x) for x in turned})
+
+
+def _transposed(node: cst.CSTNode) -> cst.Call:
+    return cst.Call(cst.ensure_type(node, cst.Attribute).with_changes(attr=cst.Name("t")))
 
 
 def _branch(
@@ -276,9 +327,9 @@ def _branch(
 
 
 def _check(used: Sequence[str], loop: _Loop, tests: Sequence[str]) -> None:
-    changed = set(changed_after(loop.place)) & set(used)
-    if changed:
-        raise UnfitError(f"{min(changed)} is changed in place later, and would be a new tensor")
+    later = set(changed_after(loop.place)) & set(used)
+    if later:
+        raise UnfitError(f"{min(later)} is changed in place later, and would be a new tensor")
     if not tests or not loop.state:
         raise UnfitError("no test ends it")
 
@@ -303,22 +354,24 @@ def _behind(loop: _Loop, counter: str) -> Sequence[cst.BaseStatement]:
 
 
 def _graphbreak_while(
-    goes_on: Any, body: Any, state: Any, used: Any, loose: Any, numbers: Any
+    goes_on: Any, body: Any, state: Any, used: Any, loose: Any, numbers: Any, tensors: Any
 ) -> Any:
     """Run a loop as one operator, and return what is used of its state, by name.
 
     Numbers are tensors in it. What is loose, no round reads before it sets it: it may begin with
-    another shape, or as None. Raises TypeError where a name of ``numbers`` is none.
+    another shape, or as None. Raises TypeError where a name of ``numbers`` is none, or one of
+    ``tensors`` is one.
     """
     from torch._higher_order_ops.while_loop import while_loop
 
     dtypes = {bool: torch.bool, int: torch.int64, float: torch.float64}
+    # Filled, not cloned: a value that torch knows as a constant stays one through the loop.
     start: Any = {
-        name: torch.tensor(one, dtype=dtypes[type(one)])
+        name: torch.full((), one, dtype=dtypes[type(one)])
         if type(one) in dtypes
-        else None
+        else one
         if one is None
-        else one.clone()
+        else torch.empty_like(one, memory_format=torch.contiguous_format).copy_(one)
         for name, one in state.items()
     }
     plain = [name for name, one in state.items() if type(one) in dtypes]
@@ -331,12 +384,12 @@ def _graphbreak_while(
                 torch._assert_async(go, f"{name} is not set: the loop does not run")
             start[name] = torch.zeros_like(new)
             plain = [x for x in plain if x != name]
-    if any(name not in plain for name in numbers):
-        raise TypeError(f"not all of these are numbers: {numbers}")
-    tensors = [*start.values(), *made.values()]
-    if any(one.requires_grad for one in tensors):
+    if any(name not in plain for name in numbers) or any(name in plain for name in tensors):
+        raise TypeError(f"numbers are to be {numbers}, but not {tensors}")
+    every = [*start.values(), *made.values()]
+    if any(one.requires_grad for one in every):
         raise RuntimeError("the loop would lose its gradient")
-    if plain and any(one.dtype in (torch.bfloat16, torch.float16) for one in tensors):
+    if plain and any(one.dtype in (torch.bfloat16, torch.float16) for one in every):
         raise TypeError("a number is no tensor of this dtype")
 
     def again(go: Any, *values: Any) -> Any:

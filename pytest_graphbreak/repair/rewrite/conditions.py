@@ -86,9 +86,15 @@ def _compared(test: cst.Comparison, place: Place) -> str:
 def _as_read(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
     """Return a name of a number that was read before as a tensor again."""
     known = value(place, node.value) if isinstance(node, cst.Name) else None
-    if known is None or not m.findall(known, READS):
-        return node
+    inside = known is not None and any(one is known for one in walk([place.node]))
+    if known is None or inside or not m.findall(known, READS):
+        return node  # a loop that becomes an operator makes it a tensor itself
     return cst.parse_expression(f"torch.tensor({code(node)}, dtype=torch.float64)")
+
+
+def is_number(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a number of Python that is visibly one."""
+    return m.matches(node, _NUMBER | READS)
 
 
 def _is_small(node: cst.BaseExpression) -> bool:
