@@ -160,7 +160,7 @@ print(json.dumps({n: [c.graphs, c.recompiles] for n, c in CASES.items()}))
 import json
 from cases.jax_cases import CASES
 causes = lambda case: sorted(why.cause for why in case.why for _ in range(why.count))
-print(json.dumps({n: [c.programs, c.host, *causes(c)] for n, c in CASES.items()}))
+print(json.dumps({n: [c.programs, *causes(c)] for n, c in CASES.items()}))
 """,
 }
 
@@ -274,7 +274,7 @@ def _counts(layer: str, test: Any) -> list[Any]:
     graphs, recompiles = test["graphs"].get(layer, 0), test["recompiles"].get(layer, 0)
     if layer == "jax":
         causes = sorted(graph["cause"] for graph in test["graph_list"])
-        return [graphs, test["graphs"].get("jax_host", 0), *causes]
+        return [graphs, *causes]
     if layer == "xla":
         return [graphs, recompiles]
     breaks, eager = (

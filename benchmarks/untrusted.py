@@ -114,7 +114,7 @@ def reports(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "report.json")
         other = Path(directory, "other.json")
-        pages = [f"--{kind}={directory}/{kind}" for kind in ("markdown", "html", "junit")]
+        pages = [f"--{kind}={directory}/{kind}" for kind in ("markdown", "html")]
         beside = [f"--{kind}={directory}/{kind}" for kind in ("json", "markdown", "html", "patch")]
         while time.monotonic() < until:
             data = copy.deepcopy(rng.choice(whole))
@@ -186,7 +186,6 @@ def checkouts(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
                 for command in (
                     ["check", str(report), "--base", rng.choice(["HEAD", "HEAD~1", "--all", ""])],
                     ["accept", str(report), "--yes", "--prune"],
-                    ["history"],
                 ):
                     took, out = _command(*command)
                     if "a secret" in out or secret.read_text() != "a secret of this machine\n":

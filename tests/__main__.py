@@ -27,7 +27,6 @@ ROOT: Final = Path(__file__).parents[1]
 PURE: Final = (
     # The longest first: the workers then end together.
     "tests/test_regexes.py",
-    "tests/cli/versions/test_*.py",
     "tests/model/test_fourth_layer.py",
     "tests/baseline/test_*.py",
     "tests/cli/test_accept.py",
@@ -42,14 +41,10 @@ PURE: Final = (
     "tests/judging/test_edited.py",
     "tests/config/test_checkout.py",
     "tests/config/test_descriptor.py",
-    "tests/runs/test_compare.py",
     "tests/runs/test_containers.py",
     "tests/test_distribution.py",
-    "tests/runs/test_expectations.py",
     "tests/config/test_git.py",
-    "tests/runs/test_history.py",
     "tests/runs/test_incoming_keys.py",
-    "tests/runs/test_loosened.py",
     "tests/model/test_*.py",
     "tests/test_platforms.py",
     "tests/test_public.py",
@@ -64,28 +59,19 @@ PURE: Final = (
     "tests/cli/test_artifacts.py",
     "tests/cli/test_check.py",
     "tests/cli/test_compare.py",
-    "tests/cli/test_elsewhere.py",
-    "tests/cli/test_history.py",
     "tests/cli/test_untrusted.py",
-    "tests/cli/test_import_csv.py",
     "tests/cli/test_report.py",
     "tests/cli/test_unusual_checkouts.py",
     "tests/advice/test_match.py",
     "tests/golden/test_recorded.py",
     "tests/benchmarks/test_planted.py",
-    "tests/benchmarks/test_survey.py",
     "tests/logs/test_[!l]*.py",
     "tests/suite/test_absent.py",
     "tests/suite/test_changed_lines.py",
     "tests/suite/test_collection.py",
-    "tests/repair/test_conditions.py",
-    "tests/repair/test_drawn.py",
-    "tests/repair/test_pure.py",
-    "tests/repair/test_rewrite.py",
+    "tests/repair/test_printed.py",
     "tests/repair/test_search.py",
-    "tests/repair/test_settings.py",
     "tests/layers/children/test_runner.py",
-    "tests/repair/test_slicing.py",
     "tests/repair/test_writing.py",
     "tests/report/test_[!slr]*.py",
     "tests/text/test_*.py",
@@ -117,31 +103,18 @@ ONCE: Final = (
     "tests/cli/test_run_watched.py",
     "tests/config/test_typed.py",
     "tests/layers/dynamo/test_counters.py",
-    "tests/layers/dynamo/test_late.py",
+    "tests/layers/dynamo/test_precompile.py",
     "tests/options/test_dir.py",
     "tests/options/test_graph_budget.py",
     "tests/options/test_new.py",
     "tests/options/test_profile.py",
-    "tests/models/test_survey.py",
     "tests/options/test_prune.py",
     "tests/options/test_record.py",
     "tests/options/test_update.py",
     "tests/processes/test_faults.py",
     "tests/processes/test_plugins.py",
-    "tests/repair/test_again.py",
-    "tests/repair/test_by_path.py",
-    "tests/repair/test_collected.py",
-    "tests/repair/test_diff.py",
-    "tests/repair/test_dynamic.py",
-    "tests/repair/test_export.py",
-    "tests/repair/test_fix.py",
-    "tests/repair/test_gain.py",
-    "tests/repair/test_killed.py",
-    "tests/repair/test_numbers.py",
-    "tests/repair/test_opaque.py",
-    "tests/repair/test_repro.py",
-    "tests/repair/test_repro_on.py",
-    "tests/repair/test_trial.py",
+    "tests/repair/remedies/test_*.py",
+    "tests/repair/test_[!x]*.py",
     "tests/runs/test_incoming.py",
     "tests/suite/test_blind.py",
     "tests/suite/test_marker.py",
@@ -174,13 +147,21 @@ WORKERS: Final = ("-n2", "--dist=worksteal")
 
 
 def pure() -> list[str]:
-    """The files of ``PURE``. Raises ``LookupError`` for a pattern of no file."""
+    return files(PURE)
+
+
+def once() -> list[str]:
+    return [file for file in files(ONCE) if file not in pure()]
+
+
+def files(patterns: Sequence[str]) -> list[str]:
+    """The files of patterns, each once. Raises ``LookupError`` for a pattern of no file."""
     found: dict[str, None] = {}
-    for pattern in PURE:
-        files = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
-        if not files:
+    for pattern in patterns:
+        paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+        if not paths:
             raise LookupError(f"tests/__main__.py: no file is named {pattern}")
-        found |= dict.fromkeys(files)
+        found |= dict.fromkeys(paths)
     return list(found)
 
 
@@ -195,7 +176,7 @@ def runs(half: str) -> list[list[str]]:
         return [[*WORKERS, *_but("nightly"), *pure()]]
     if half == "torch":
         return _with_torch([*WORKERS, *_but("nightly")], pure())
-    return _with_torch([*WORKERS, *_but("nightly or once")], [*pure(), *ONCE])
+    return _with_torch([*WORKERS, *_but("nightly or once")], [*pure(), *once()])
 
 
 def _but(markers: str) -> list[str]:

@@ -20,7 +20,6 @@ IN_WHEEL = (
     "py.typed",
     "schemas/report.json",
     "schemas/baseline.json",
-    "schemas/comparison.json",
     "report/assets/",
     "advice/",
 )

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import TestReport
 
@@ -101,8 +103,6 @@ def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: 
         "reads": {},
         "execution_list": [],
         "read_list": [],
-        "only_compiled": False,
-        "calls_plain": False,
         "errors": [],
         "setup": {"graphs": {}, "phases": {}},
         "note": None,
@@ -114,6 +114,23 @@ def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: 
         "message": None,
         **changes,
     }
+
+
+def with_changes(test: Data) -> Data:
+    """A test with what moved against its baseline and cap, as the gate reports it."""
+    if "changes" in test or test.get("verdict") not in ("over", "lost", "improved", "changed"):
+        return test
+    read = entry_of({**test, "nodeid": "-"})
+    known = read.baseline
+    expected = known and Expected(
+        known,
+        profile=known.profile or "",
+        versions={name: version for name, version in known.versions.items() if version},
+        recorded=read.foreign is None,
+        own=known.layers if read.foreign is None else frozenset(),
+    )
+    verdict = judge(read.record, expected, read.cap, gate=True, ops=None, runs="off")
+    return {**test, "changes": [change.to_dict() for change in verdict.changes]}
 
 
 def over(
@@ -182,13 +199,16 @@ def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **sessio
             "stale": [],
             **session,
         },
-        "tests": list(tests),
+        "tests": [*map(with_changes, tests)],
     }
 
 
 def as_tests(*tests: Data) -> list[TestReport]:
     """Such tests as a reader of the report has them."""
-    return [replace(entry_of({**test, "nodeid": "-"}), nodeid=test["nodeid"]) for test in tests]
+    return [
+        replace(entry_of({**test, "nodeid": "-"}), nodeid=test["nodeid"])
+        for test in map(with_changes, tests)
+    ]
 
 
 def write(path: Path, report: Data) -> str:

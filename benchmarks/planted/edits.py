@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 FAILING = ("over", "lost", "error", "new")
 TEST = "test_planted.py"
-_BY_GIT = "changed since the baseline ("
 
 
 class Edit(NamedTuple):
@@ -53,11 +50,6 @@ class Outcome:
         """Whether the first entry of the red text has a line of the edit."""
         return self._is_in(first_entry(self.message))
 
-    @property
-    def by_git(self) -> bool:
-        """Whether that is so only since git told what changed."""
-        return self.named and not self._is_in(first_entry(self.message).partition(_BY_GIT)[0])
-
     def _is_in(self, entry: str) -> bool:
         return any(
             re.search(rf"\b{re.escape(file)}:{line}\b", entry)
@@ -87,13 +79,6 @@ def edited(before: str, after: str) -> list[int]:
     return found
 
 
-def commit(folder: Path) -> None:
-    """Commit programs with their baselines: then git knows which lines an edit changed."""
-    user = ("-c", "user.name=planted", "-c", "user.email=planted@example.org")
-    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Recorded"]):
-        subprocess.run(["git", *user, *arguments], cwd=folder, check=True)
-
-
 def first_entry(message: str) -> str:
     """The first entry of a red text: of what is new, else of what is gone."""
     for sign in "+-*~":
@@ -119,9 +104,8 @@ def tell(one: Outcome, *, show: bool) -> None:
 def table(found: Sequence[Outcome], planted: Mapping[str, int]) -> str:
     """A row for each kind of edit, of which ``planted`` has the numbers, and one for all."""
     lines = [
-        "| kind | edits | run | made it worse | caught | named first | of these by git | others "
-        "| false alarms |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| kind | edits | run | made it worse | caught | named first | others | false alarms |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for kind, number in [*planted.items(), ("all", sum(planted.values()))]:
         same = [one for one in found if kind in (one.kind, "all")]
@@ -129,7 +113,6 @@ def table(found: Sequence[Outcome], planted: Mapping[str, int]) -> str:
         caught = [one for one in bad if one.red]
         good = [one for one in same if not one.worse]
         cells = (kind, number, len(same), len(bad), len(caught))
-        named = (sum(one.named for one in caught), sum(one.by_git for one in caught))
-        rest = (*named, len(good), sum(one.red for one in good))
+        rest = (sum(one.named for one in caught), len(good), sum(one.red for one in good))
         lines.append(f"| {' | '.join(map(str, (*cells, *rest)))} |")
     return "\n".join(lines)

@@ -53,7 +53,7 @@ def _written(subject: str) -> str:
     return _HELD.sub(lambda held: f"[{held[1]}]" if held[1].isdigit() else f".{held[1]}", name)
 
 
-JAX: Final = ("jax", "jax_host")
+JAX: Final = ("jax",)
 """The layers whose programs JAX makes."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns

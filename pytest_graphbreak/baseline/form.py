@@ -14,6 +14,8 @@ from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
 
 VERSION: Final = 1
 MOST: Final = 10**18 - 1
+MOST_ENTRIES: Final = 8
+"""The most functions that an entry names: of several, those with the most operations."""
 
 Words = Annotated[str, Meta(pattern=r"\S")]
 Name = Annotated[str, Meta(min_length=1)]
@@ -71,18 +73,24 @@ def _said(kind: Any, description: str, **errors: str) -> Any:
     return Annotated[kind, Meta(description=description, extra=errors or None)]
 
 
-_COUNTED = Annotated[dict[str, Count], Meta(extra={"holds": "functions to counts"})]
 VALUES: Final[dict[str, Any]] = {
     "graphs": _said(Counts, "How many graphs, by layer."),
     "recompiles": _said(Counts, "How many recompiles, by layer."),
-    "executions": _said(Counts, "How often compiled graphs ran, by layer."),
+    "ops": _said(
+        Counts, "How many operations the graphs of a layer hold together, recompiled ones once."
+    ),
+    "entries": _said(
+        Annotated[list[Where], Meta(max_length=MOST_ENTRIES)],
+        "Functions that were compiled as they were called.",
+    ),
+    "executions": _said(
+        Counts, "How often compiled graphs ran, by layer; each once if left out beside ops."
+    ),
     "reads": _said(Counts, "How many values the host waited for, by layer."),
-    "work": _said(Counts, "How many captured operations ran, by layer."),
-    "ops": _said(Counts, "How many operations the graphs of a layer hold together."),
-    "functions": _said(
-        dict[str, _COUNTED],
-        "The functions that hold the most captured operations, by file, and how many.",
-        holds="files to functions, such as {a.py: {f: 12}}",
+    "work": _said(
+        Counts,
+        "How many captured operations ran, by layer; executions times ops if left out, 0: not "
+        "known.",
     ),
     "lines": _said(
         dict[str, Annotated[dict[str, Count], Meta(extra={"holds": "lines to counts"})]],
@@ -100,7 +108,7 @@ COUNTS: Final = ("graphs", "recompiles")
 RUNS: Final = ("executions", "reads", "work")
 """Keys with counts of runs; a layer without executions and reads was recorded without them."""
 
-BY_FILE: Final = ("functions", "lines")
+BY_FILE: Final = ("lines",)
 """Keys with values by ``file::name``; a file groups them by file."""
 
 REMARKS: Final = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.baseline.form import BY_FILE, VALUES
+from pytest_graphbreak.baseline.form import BY_FILE, RUNS, VALUES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
@@ -53,7 +53,7 @@ class BaselineError(UserError):
         return "\n".join([own, *(str(error) for error in self.also)])
 
 
-WHOLE: Final = frozenset({"breaks", "eager", *BY_FILE})
+WHOLE: Final = frozenset({"breaks", "eager", "entries", *BY_FILE})
 """The values that an override replaces as a whole; others are replaced layer by layer."""
 
 
@@ -89,15 +89,16 @@ class Override:
         for key in VALUES.keys() - WHOLE - {"causes"}:
             found[key] = {**found[key], **own[key]}
         found |= {key: own[key] for key in self.named}
-        found["ops"] = {**self.inherited_ops(plain), **own["ops"]}
+        for key in (*RUNS, "ops"):
+            found[key] = {**self.inherited(key, plain), **own[key]}
         replaced = self.causes_of
         kept = (item for item in plain.causes if item.layer not in replaced)
         return Values(**{**found, "causes": (*kept, *self.values.causes)})
 
-    def inherited_ops(self, plain: Values) -> dict[str, int]:
-        """Return the captured operations of ``plain`` for the layers whose graphs it omits."""
+    def inherited(self, key: str, plain: Values) -> dict[str, int]:
+        """Return operations or runs of ``plain`` for the layers whose graphs it omits."""
         named = self.values.graphs
-        return {layer: count for layer, count in plain.ops.items() if layer not in named}
+        return {layer: n for layer, n in getattr(plain, key).items() if layer not in named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Entry:
             ops_with={
                 **by_layer(plain.work, plain_with),
                 **by_layer(override.values.work, override.versions),
-                **by_layer(override.inherited_ops(plain), plain_with),
+                **by_layer(override.inherited("ops", plain), plain_with),
                 **by_layer(override.values.ops, override.versions),
             },
             causes_with={

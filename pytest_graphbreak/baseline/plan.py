@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pytest_graphbreak.baseline.form import BY_FILE, COUNTS, RUNS, VALUES
+from pytest_graphbreak.baseline.form import COUNTS, RUNS, VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
 
 LISTS = ("breaks", "eager")
+NAMED = ("entries", "lines")
 _Item = TypeVar("_Item", bound=Cause | BaselinePlace)
 
 
@@ -60,6 +61,8 @@ def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
     if same_minor(expected.causes_with.get(layer), with_now) and not _same_causes(
         old.causes_of(layer), new.causes_of(layer)
     ):
+        return True
+    if layer == PLACES_LAYER and {*old.entries} != {*new.entries} and old.entries:
         return True
     known = {"breaks": expected.breaks_with, "eager": expected.eager_with}
     return layer in BREAKING and not all(
@@ -171,8 +174,10 @@ def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
     for key in LISTS:
         found[key] = _places(found[key], getattr(new, key), measured, layers)
     found["causes"] = _causes(old.causes, new.causes, layers)
-    for key in _of(layers):
-        found[key] = {writable(name): count for name, count in getattr(new, key).items()}
+    if PLACES_LAYER in layers:
+        found["entries"] = new.entries
+    if {*layers} - {PLACES_LAYER}:
+        found["lines"] = {writable(name): count for name, count in new.lines.items()}
     return Values(**found)
 
 
@@ -184,9 +189,9 @@ def _counts(
 
 
 def _of(layers: Collection[str]) -> list[str]:
-    """Return which keys of ``BY_FILE`` apply: functions to Dynamo, lines to device layers."""
+    """Return which of ``NAMED`` apply: entries to Dynamo, lines to device layers."""
     there = PLACES_LAYER in layers, any(layer != PLACES_LAYER for layer in layers)
-    return [key for key, has in zip(BY_FILE, there, strict=True) if has]
+    return [key for key, has in zip(NAMED, there, strict=True) if has]
 
 
 def _causes(
@@ -262,7 +267,7 @@ def _override(own: Override, after: Values, entry: Entry, layers: Collection[str
     """
     plain, named = entry.values or Values(), set(own.named)
     found: dict[str, Any] = {}
-    for key in (*COUNTS, *RUNS):
+    for key in COUNTS:
         found[key] = _differences(own, plain, after, key, layers)
     causes = [item for item in own.values.causes if item.layer not in layers]
     for layer in layers:
@@ -273,6 +278,12 @@ def _override(own: Override, after: Values, entry: Entry, layers: Collection[str
             causes += ours
             if not ours:  # none are its own, so only its graphs can name the layer
                 found["graphs"][layer] = after.graphs.get(layer, 0)
+    for key in RUNS:
+        found[key] = _differences(own, plain, after, key, layers)
+        for layer in {*layers} & {*found["graphs"]}:  # what ran is not inherited for these
+            found[key][layer] = _at(after, key, layer)
+        known = found["graphs"]
+        found[key] = {layer: n for layer, n in found[key].items() if n or layer not in known}
     for key in _of(layers):
         same = getattr(after, key) == getattr(plain, key)
         (named.discard if same else named.add)(key)
@@ -321,7 +332,7 @@ def _says_nothing(own: Override, plain: Values, versions: Versions) -> bool:
         )
         and all(count == plain.ops.get(layer) for layer, count in own.values.ops.items())
         and _same_causes(after.causes, plain.causes)
-        and all(getattr(after, key) == getattr(plain, key) for key in BY_FILE)
+        and all(getattr(after, key) == getattr(plain, key) for key in NAMED)
         and all(
             same_places(getattr(own.values, key), getattr(plain, key), own.versions, versions)
             for key in LISTS

@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 from msgspec import inspect
 
 from pytest_graphbreak.baseline import form
+from pytest_graphbreak.baseline.follows import completed
 from pytest_graphbreak.baseline.model import (
     WHOLE,
     BaselineError,
@@ -207,7 +208,7 @@ def _values(raw: Raw) -> Values:
         found[key] = {
             f"{file}::{name}": count for file, names in by_file for name, count in names.items()
         }
-    return Values(**found)
+    return Values(**completed(found))
 
 
 # checks of nodes, created from the types
@@ -228,7 +229,7 @@ def _made(kind: inspect.Type) -> Read:
     if isinstance(kind, inspect.DictType):
         return _mapping(kind, said)
     if isinstance(kind, inspect.ListType):
-        return _items(kind)
+        return _items(kind) if isinstance(kind.item_type, inspect.StructType) else _texts(kind)
     if isinstance(kind, inspect.IntType):
         return _count(kind.ge or 0)
     if isinstance(kind, inspect.StrType):
@@ -314,6 +315,24 @@ def _items(kind: inspect.ListType) -> Read:
                 _fail(again, item, "keep one, with a count for both")
             found[key], lines[key] = made, line_of(item)
         return tuple(found.values())
+
+    return read
+
+
+def _texts(kind: inspect.ListType) -> Read:
+    """Return a check of a list of different texts."""
+    one, most = _made(kind.item_type), kind.max_length or 0
+
+    def read(node: Node, what: str) -> tuple[str, ...]:
+        if not isinstance(node, Sequence):
+            _wrong(node, what, "a list of texts")
+        if len(node.items) > most:
+            _fail(f"{what} has {len(node.items)} items", node, f"keep {most} of them")
+        found = [one(item, f"an item of {what}") for item in node.items]
+        for number, text in enumerate(found):
+            if text in found[:number]:
+                _fail(f"{what} has {brief(text)} twice", node.items[number], "keep one")
+        return tuple(found)
 
     return read
 

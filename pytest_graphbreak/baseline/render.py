@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from pytest_graphbreak.baseline import form
+from pytest_graphbreak.baseline.follows import shortened
 from pytest_graphbreak.baseline.model import Document, Entries, Entry, Override
 from pytest_graphbreak.baseline.tree import Mapping, end_of, start_of
 from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values, writable
@@ -24,7 +25,7 @@ from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 
 INDENT = 2
 LONGEST_COMPACT = 80
-"""Maximum number of characters of a case in braces, without its key and the keys of ``_LONG``."""
+"""Maximum number of characters of a case in braces, without its key."""
 LONGEST_KEY = 1000
 """Maximum number of characters of a key in the form ``key: value``; YAML's own limit is 1,024."""
 
@@ -32,10 +33,6 @@ _PLAIN = re.compile(r"[A-Za-z_/](?:[!-9;-~]|:(?=[!-~])| (?=[!-\"$-~]))*")
 _PLAIN_IN_FLOW = re.compile(r"[A-Za-z_/][\w./()+*=<>-]*(?: [A-Za-z_][\w./()+*=<>-]*)*", re.ASCII)
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
-
-
-_LONG = (*form.BY_FILE, *form.RUNS)
-"""Keys that do not count towards ``LONGEST_COMPACT`` in a case in braces."""
 
 
 class Braces(dict[str, Any]):
@@ -63,16 +60,15 @@ def test(known: Entries, top: Document) -> dict[str, Any]:
     """Return a test, with its cases if it has any; ``top`` is its file."""
     if None in known.entries:
         return entry(known.entries[None], top)
-    cases = {str(name): case(item, top) for name, item in known.entries.items()}
+    cases = {str(name): case(known.entries[name], top) for name in sorted(known.entries, key=str)}
     return {**_remarks(known), "cases": cases}
 
 
 def case(item: Entry, top: Document) -> dict[str, Any]:
     """Return a case, on one line if it has nothing but counts and is short."""
     found = entry(item, top)
-    short = Braces({key: value for key, value in found.items() if key not in _LONG})
     fits = not _remarks(item) and all(map(is_inline, found.values()))
-    return Braces(found) if fits and len(inline(short)) <= LONGEST_COMPACT else found
+    return Braces(found) if fits and len(inline(found)) <= LONGEST_COMPACT else found
 
 
 def entry(item: Entry, top: Document) -> dict[str, Any]:
@@ -105,7 +101,7 @@ def _override(own: Override, top: Document) -> dict[str, Any]:
 
 
 def _values(values: Values, named: frozenset[str] = frozenset()) -> dict[str, Any]:
-    found = {key: getattr(values, key) for key in form.VALUES}
+    found = shortened({key: getattr(values, key) for key in form.VALUES})
     found |= {key: _by_file(found[key]) for key in form.BY_FILE}
     return {key: _plain(value) for key, value in found.items() if value or key in named}
 
@@ -190,10 +186,10 @@ def _dash_lines(item: Any, indent: int) -> list[str]:
 def is_inline(value: Any) -> bool:
     """Return whether a value is written on the line of its key.
 
-    This includes a list of one item in braces.
+    This includes a list of one text, or of one item in braces.
     """
     if isinstance(value, list) and len(value) == 1:
-        return isinstance(value[0], Braces)
+        return isinstance(value[0], Braces | str)
     return not isinstance(value, dict | list) or not value or isinstance(value, Braces)
 
 
@@ -272,10 +268,13 @@ class Editor:
         cut = any(start < end == len(self.text) and not new for start, end, new in self.edits)
         return text.removesuffix(self.newline) if self.open_end and not cut else text
 
-    def entries(self, node: Mapping, changed: Map[str, Lines | None]) -> None:
-        """Replace entries by lines, remove those that are None, and add new ones.
+    def entries(
+        self, node: Mapping, changed: Map[str, Lines | None], *, by_name: bool = False
+    ) -> None:
+        """Replace entries by lines, remove those that are None, and add new ones at the end.
 
-        ``node`` is in block style, and at least one of its entries stays.
+        ``node`` is in block style, and at least one of its entries stays. With ``by_name``, a new
+        entry comes before the first one with a later name.
         """
         regions = self.regions(node)
         names = list(regions)
@@ -294,9 +293,22 @@ class Editor:
         above = regions[names[-2]][1] if len(names) > 1 else last[0]
         between = self.text[above : self._above(last[0], node.column, above)]
         spaced = bool(between) and not between.strip()
-        for name, new in changed.items():
-            if name not in regions and new is not None:
+        for name in sorted(changed.keys() - regions.keys()) if by_name else changed:
+            new = changed[name]
+            later = next((other for other in names if by_name and other > name), None)
+            if name in regions or new is None:
+                continue
+            if later is not None:
+                self.insert(self._before(regions, names, later, node.column), new)
+            else:
                 self.insert(last[1], ["", *new] if spaced else new)
+
+    def _before(
+        self, regions: Map[str, tuple[int, int]], names: Sequence[str], name: str, column: int
+    ) -> int:
+        """Return the start of an entry, with the comment lines above that belong to it."""
+        at = names.index(name)
+        return self._above(regions[name][0], column, regions[names[at - 1]][1] if at else 0)
 
     def value(self, root: Mapping, name: str, value: Map[str, Any], order: Sequence[str]) -> None:
         """Set the value of a key of a mapping in block style; ``order`` has all keys."""

@@ -336,7 +336,7 @@ class _File:
             if entry is not None:
                 data = render.case(entry, self.after)
                 changed[str(case)] = render.item_lines(str(case), data, cases.column)
-        editor.entries(cases, changed)
+        editor.entries(cases, changed, by_name=True)
         return True
 
     def _read_back(self, new: str) -> None:

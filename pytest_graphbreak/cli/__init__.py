@@ -19,13 +19,9 @@ COMMANDS: Final = {
     "run": "run a script and report its graphs",
     "analyze": "count and explain the graphs in a log",
     "accept": "write baselines from JSON reports",
-    "import-csv": "write baselines from the CSVs of PyTorch's benchmarks",
     "check": "give one verdict over the reports of all shards",
     "compare": "show what changed between two runs, by cause",
-    "report": "render JSON reports as text, Markdown, HTML or JUnit XML",
-    "history": "show how the baselines changed in git",
-    "upgrade": "run the same tests with other versions of packages, and compare",
-    "bisect": "find the commit or the release that changed a test",
+    "report": "render JSON reports as text, Markdown or HTML",
     "explain": "explain what a reason means and how to fix it",
     "repro": "write scripts that reproduce graph breaks",
     "fix": "write a patched copy of a script, proved",
@@ -35,9 +31,6 @@ COMMANDS: Final = {
     "doctor": "check what works on this machine and what does not",
 }
 
-
-REST: Final = ("upgrade", "bisect")
-"""Commands that start pytest: the arguments after ``--`` belong to pytest."""
 LONGEST: Final = 1000
 """The largest number of characters in an error line."""
 
@@ -46,23 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. A usage error exits with 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    rest: list[str] = []
-    if name in REST and "--" in arguments:
-        at = arguments.index("--")
-        arguments, rest = arguments[:at], arguments[at + 1 :]
     parser = _parser(name)
     if not arguments:
         parser.print_help(sys.stderr)
         return 2
     parsed = parser.parse_args(arguments)
-    parsed.rest = rest
     parsed.typed = argv is None  # whether this process is the command's own
     try:
         code = _guarded(parsed)
     except BrokenPipeError:
         code = 0  # the reader of our output went away (`| head`), which is fine
     except KeyboardInterrupt as stop:
-        from pytest_graphbreak.cli.elsewhere import exit_code
+        from pytest_graphbreak.cli.interrupts import exit_code
 
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("graphbreak: interrupted", file=sys.stderr, flush=True)
@@ -90,7 +78,7 @@ def _guarded(parsed: argparse.Namespace) -> int:
     from pytest_graphbreak.text.output import UserError
 
     try:
-        return int(importlib.import_module(_module(parsed.command)).run(parsed))
+        return int(importlib.import_module(f"pytest_graphbreak.cli.{parsed.command}").run(parsed))
     except BrokenPipeError:
         raise
     except UserError as error:
@@ -114,10 +102,6 @@ def _words(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "the input needs more memory than there is"
     return (" ".join(located(error).split()) or type(error).__name__)[:LONGEST]
-
-
-def _module(name: str) -> str:
-    return f"pytest_graphbreak.cli.{name.replace('-', '_')}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -145,5 +129,5 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name == chosen:
-            importlib.import_module(_module(name)).add_arguments(command)
+            importlib.import_module(f"pytest_graphbreak.cli.{name}").add_arguments(command)
     return parser

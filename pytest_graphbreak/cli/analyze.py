@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.import_csv import TemplateError, check_template, fill_template
+from pytest_graphbreak.baseline import split_nodeid
 from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         nargs="+",
         metavar="LOG",
-        help="a log, plain, .gz, .bz2 or .xz; - is standard input; a directory is a dump of MLIR "
+        help="a log, plain or gzip; - is standard input; a directory is a dump of MLIR "
         "modules (--dump-irs), one entry for each model in it",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
@@ -137,19 +137,20 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
     """
     if args.test is None:
         return {}
-    check_template(args.test, ("name",))
+    if "{name}" not in args.test:
+        raise UserError(f"--test {args.test}: has no {{name}}, which stands for the model")
     layer = args.profile.partition("-")[0]
     if layer in BACKENDS:
-        raise TemplateError(
+        raise UserError(
             f"--profile {args.profile}: its tests make graphs on other layers, too, and a dump "
             "says nothing about those, so all tests would be over budget. Use another name: a "
             "profile that was never recorded is compared with these counts on the tt layer"
         )
-    names = {path: fill_template(args.test, {"name": Path(path).name}) for path in logs}
+    names = {path: args.test.replace("{name}", Path(path).name) for path in logs}
+    for nodeid in names.values():
+        split_nodeid(nodeid)  # raises BaselineError
     if len(set(names.values())) < len(logs):
-        raise TemplateError(
-            f"--test {args.test}: two dumps are of one model; analyze one at a time"
-        )
+        raise UserError(f"--test {args.test}: two dumps are of one model; analyze one at a time")
     return names
 
 

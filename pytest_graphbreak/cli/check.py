@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -17,10 +17,11 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_no
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find
-from pytest_graphbreak.config.git import GitError
 from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, explained, swaps
+from pytest_graphbreak.report import accepting, explained, passing
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import (
@@ -32,11 +33,10 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.runs.incoming import ReportError, load_all
-from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
+from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.files import uncollected
-from pytest_graphbreak.text.output import TextLine, indented, labelled, plural
+from pytest_graphbreak.text.output import TextLine, indented, plural
 
 OK, FAILS = 0, 1
 LONGEST: Final = 120
@@ -59,12 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="pass although nothing was compared, or collected tests did not run anywhere",
     )
-    parser.add_argument(
-        "--base",
-        metavar="REV",
-        help="list what was removed from the gate since this branch or commit (default: the "
-        "target branch of the pull request, or origin's default branch)",
-    )
     add_directory(parser)
     add_outputs(parser)
 
@@ -82,9 +76,8 @@ class Result:
     """The result of a check. ``unusable`` says why reports cannot be judged.
 
     ``missing`` are tests that were collected but did not run, and ``lost`` the shards that would
-    have run them; with ``allow_missing`` they are only listed. ``disbelieved`` are tests that only
-    a report calls ungated. ``loosened`` is what the gate sees less of since ``base``; ``baseless``
-    says why that is not known.
+    have run them; with ``allow_missing`` they are only listed. ``loosened`` are tests that the gate
+    sees less of than in the reports of ``--against``.
     """
 
     judged: list[Judged] = field(default_factory=list)
@@ -93,10 +86,7 @@ class Result:
     unusable: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    disbelieved: list[str] = field(default_factory=list)
-    loosened: list[Loosened] = field(default_factory=list)
-    base: str = ""
-    baseless: str = ""
+    loosened: list[str] = field(default_factory=list)
     strict: bool = False
     allow_missing: bool = False
 
@@ -139,7 +129,8 @@ def run(args: argparse.Namespace) -> int:
     together = union(reports)
     result = check(together, checkout, other, made_by)
     result.allow_missing = args.allow_missing
-    _compare(result, checkout, args.base, other)
+    if other is not None:
+        result.loosened = list(loosened(result.judged, other))
     _show(result, together, reports, _accept(args.reports, made_by))
     notes = replace(_notes(result), accept=accept_line(made_by))
     written = write_pages(_rewritten(reports, result), args, notes)
@@ -184,31 +175,44 @@ def check(
             continue
         if judged is not None:
             result.judged.append(judged)
-    result.disbelieved = [
-        f"{seen.nodeid}   {seen.test.ungated}   on {seen.profile}" for seen in judge.disbelieved
-    ]
     return result
 
 
-def _compare(result: Result, checkout: Checkout, asked: str | None, other: Union | None) -> None:
-    """Find what the gate sees less of than on the branch that this is compared with."""
-    try:
-        found = base(checkout.root, asked)
-        if found is not None:
-            result.base = f"{found.name} ({found.commit[:10]})"
-            result.loosened = since(checkout, found.commit)
-    except (BaseError, GitError) as error:
-        if asked:
-            raise ReportError(str(error)) from None
-        result.baseless = str(error)
-    if other is not None:
-        result.base = result.base or "the reports of --against"
-        named = {(item.what, item.where) for item in result.loosened}
-        for judged in result.judged:
-            before = other.seen.get((judged.seen.profile, judged.seen.nodeid))
-            for item in () if before is None else by_reports(before.test, judged.test):
-                if (item.what, item.where.partition("[")[0]) not in named:
-                    result.loosened.append(item)
+def loosened(judged: Sequence[Judged], other: Union) -> Iterator[str]:
+    """Yield what the gate sees less of than in another run: new ``ungated``, wider caps."""
+    for item in judged:
+        seen = other.seen.get((item.seen.profile, item.seen.nodeid))
+        if seen is None:
+            continue
+        now, was = item.test, seen.test
+        if now.ungated is not None and was.ungated is None:
+            yield f"{now.nodeid}   ungated: {now.ungated or 'no reason given'}"
+        limits, before = _limits(now.cap), _limits(was.cap)
+        wider = [name for name, most in before.items() if limits.get(name, most + 1) > most]
+        if wider:
+            yield f"{now.nodeid}   max_graphs: {', '.join(_moved(wider, before, limits))}"
+
+
+def _limits(cap: Cap | None) -> dict[str, int]:
+    """Return every limit of a marker by its name."""
+    if cap is None:
+        return {}
+    limits = {
+        "recompiles": cap.recompiles,
+        "breaks": cap.breaks,
+        **{layer: cap.graphs(layer) for layer in LAYERS},
+    }
+    for name, limit in (("executions", cap.executions), ("reads", cap.reads)):
+        by_layer = limit if isinstance(limit, Mapping) else {"": limit}
+        limits |= {f"{name} {layer}".strip(): most for layer, most in by_layer.items()}
+    return {name: most for name, most in limits.items() if most is not None}
+
+
+def _moved(
+    names: Sequence[str], before: Mapping[str, int], after: Mapping[str, int]
+) -> Iterator[str]:
+    for name in names:
+        yield f"{name} {before[name]} -> {after.get(name, 'no limit')}"
 
 
 def _notes(result: Result) -> CheckNotes:
@@ -216,8 +220,7 @@ def _notes(result: Result) -> CheckNotes:
         no_verdict=result.no_verdict,
         problems=tuple(result.unusable),
         missing=(*result.lost, *result.missing),
-        loosened=tuple(f"{item.what}: {item}" for item in result.loosened),
-        base=result.base,
+        loosened=tuple(result.loosened),
     )
 
 
@@ -285,8 +288,8 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
         listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
-    passing = ((f"{one.test.nodeid}   on {one.seen.profile}", one.test) for one in result.judged)
-    say_all(swaps.lines(swaps.swaps(passing)))
+    named = ((f"{one.test.nodeid}   on {one.seen.profile}", one.test) for one in result.judged)
+    say_all(passing.lines(passing.changes(named)))
     listing("unmeasured", result.unmeasured)
     listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
     _show_left_out(result, together)
@@ -307,14 +310,7 @@ def _show_left_out(result: Result, together: Union) -> None:
         "ungated",
         (f"{one.seen.nodeid}   {one.test.ungated}   on {one.seen.profile}" for one in ungated),
     )
-    listing(
-        "not so", (f"{words}   no mark of this checkout says it" for words in result.disbelieved)
-    )
-    if result.loosened:
-        say(f"Taken out of the gate since {result.base}:")
-    listing("loosened", (f"{item.what:<9}  {item}" for item in result.loosened))
-    if result.baseless:
-        say(labelled("note", f"what was taken out of the gate is not known: {result.baseless}"))
+    listing("loosened", result.loosened)
     listing("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
     listing("missing", result.missing, FULL)
     if together.partial_files:

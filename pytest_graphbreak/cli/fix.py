@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
-from pytest_graphbreak.cli.elsewhere import exit_code
+from pytest_graphbreak.cli.interrupts import exit_code
 from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.config.typed import own
@@ -66,8 +67,10 @@ def run(args: argparse.Namespace) -> int:
 def _check_libcst() -> None:
     """Raise ``UserError`` if libcst is missing, as after ``pip install --no-deps``."""
     if importlib.util.find_spec("libcst") is None:
-        words = f"libcst, which rewrites source, is not installed in {sys.executable}"
-        raise UserError(f"{words}: install libcst there")
+        python = shlex.quote(sys.executable)
+        pip = f"{python} -m pip install" if importlib.util.find_spec("pip") else ""
+        command = pip or f"uv pip install --python {python}"
+        raise UserError(f"libcst, which rewrites source, is not installed: {command} libcst")
 
 
 @contextmanager

@@ -13,12 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.cli.elsewhere import add_timeout, cleared_up
+from pytest_graphbreak.cli.interrupts import cleared_up
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
+
+_TIMEOUT: Final = 900
+_LONGEST: Final = 1e6
+"""The longest timeout in seconds, about eleven days."""
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +42,24 @@ def add_arguments_of(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the script's own arguments, as one text: --args='--steps 3'",
     )
-    add_timeout(parser, 900, "one run")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=_TIMEOUT,
+        metavar="S",
+        help=f"seconds for one run ({_TIMEOUT})",
+    )
+
+
+def _seconds(text: str) -> float:
+    """Return a timeout in seconds. Raises ``ValueError``, which argparse reports."""
+    seconds = float(text)
+    if not 0 < seconds <= _LONGEST:
+        raise ValueError
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # the name in argparse's messages
 
 
 def checked() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from pytest_graphbreak.cli.messages import listing, say, say_all, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report import accepting, explained, findings, html, junit, markdown
+from pytest_graphbreak.report import accepting, explained, findings, html, markdown
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
@@ -97,7 +97,6 @@ PAGES: Final[dict[str, tuple[str, Callable[[Sequence[ProfileRun], CheckNotes], s
         "write one self-contained page",
         lambda found, notes: html.render(found, sources_root(), notes),
     ),
-    "junit": ("write JUnit XML", lambda found, notes: junit.render(found)),
 }
 """The output formats of reports by their options: the help text, and the renderer."""
 

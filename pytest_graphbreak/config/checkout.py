@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, Rules, percent
+from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
 from pytest_graphbreak.text.output import UserError
 
 NAMES: Final = (
@@ -65,16 +65,17 @@ def find(start: Path, directory: str | None = None) -> Checkout:
         given,
         gate=True,
         strict=_true(keys.get("graph_budget_strict", False)),
-        new=_one_of(root, keys, "new", NEW),
-        swaps=_one_of(root, keys, "swaps", SWAPS),
+        new=_one_of(root, keys, "new", NEW, Rules().new),
         ops=ops,
-        runs=_one_of(root, keys, "runs", RUNS),
+        runs=_one_of(root, keys, "runs", RUNS, Rules().runs),
     )
 
 
-def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
-    """Return the value of an ini key, or the first allowed value if it is not set."""
-    value = str(keys.get(f"graph_budget_{key}", "") or allowed[0]).strip()
+def _one_of(
+    root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str
+) -> str:
+    """Return the value of an ini key, or ``default`` if it is not set."""
+    value = str(keys.get(f"graph_budget_{key}", "") or default).strip()
     if value not in allowed:
         words = f"{value!r} is not one of {', '.join(allowed)}"
         raise CheckoutError(f"{root}: graph_budget_{key}: {words}")

@@ -9,10 +9,7 @@ from typing import Final
 NEW: Final = ("fail", "report")
 """``graph_budget_new``: whether a test without a baseline fails, or is only reported."""
 
-SWAPS: Final = ("report", "fail")
-"""``graph_budget_swaps``: whether a new place fails a test of which no count grew."""
-
-RUNS: Final = ("fail", "report", "off")
+RUNS: Final = ("report", "fail", "off")
 """``graph_budget_runs``: the effect of more executions or reads. ``off``: they are not counted."""
 
 OPS: Final = 10.0
@@ -31,10 +28,9 @@ class Rules:
     record: bool = False
     prune: bool = False
     strict: bool = False
-    new: str = NEW[0]
-    swaps: str = SWAPS[0]
+    new: str = "fail"
     ops: float | None = OPS
-    runs: str = RUNS[0]
+    runs: str = "report"
 
 
 def percent(text: str) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, Rules, percent
+from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
 from pytest_graphbreak.config.typed import Typed, typed
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
@@ -103,18 +103,14 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
         "fail",
         "fail: a test that compiles and has no baseline fails; report: it passes and is reported.",
     ),
-    "_swaps": (
-        SWAPS[0],
-        "fail: a test fails if a place is new, also where no count grew; report: it is shown.",
-    ),
     "_ops": (
         f"{OPS:g}",
         "By how many percent captured operations may fall (0: none); off: they are not compared.",
     ),
     "_runs": (
-        RUNS[0],
-        "fail: a test fails if compiled graphs run, or values are read back, more often than was "
-        "recorded; report: that is counted and reported; off: it is not counted.",
+        "report",
+        "report: compiled graphs that run, and values that are read back, more often than was "
+        "recorded are shown; fail: they make a test fail; off: they are not counted.",
     ),
     "_backend": (
         "",
@@ -129,7 +125,7 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "_jax_device": (
         "",
         "The device whose programs the jax layer counts: a platform of JAX (tt), or a platform "
-        "with a device number (cpu:1). Programs for other devices are counted by jax_host.",
+        "with a device number (cpu:1). Programs for other devices are not counted.",
     ),
     "_infra": (
         [],
@@ -215,7 +211,6 @@ def from_config(config: pytest.Config) -> Settings:
         isolate=asked.choice("isolation", ISOLATION) == "test",
         strict=bool(asked.ini("strict")),
         new=asked.choice("new", NEW),
-        swaps=asked.choice("swaps", SWAPS),
         ops=asked.percent("ops"),
         reasons=bool(asked.ini("reasons")),
         tt_log=asked.choice("tt_log", TT_LOGS),

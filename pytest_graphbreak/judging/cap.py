@@ -23,7 +23,6 @@ class Limits(TypedDict, total=False):
     xla: int
     tt: int
     jax: int
-    jax_host: int
     recompiles: int
     breaks: int
     executions: int | dict[str, int]

@@ -7,7 +7,6 @@ out.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.repeats import varied
-from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, place_key
+from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, place_key, writable
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
@@ -38,7 +37,7 @@ class MatchedGraphs:
 
 def place_of(where: Frame) -> tuple[str, str]:
     """Return the identity of a place as in a baseline: ``where`` and normalised ``code``."""
-    return place_key(_name(where), where.code)
+    return place_key(name_of(where), where.code)
 
 
 def causes(record: Record) -> tuple[Cause, ...]:
@@ -48,11 +47,11 @@ def causes(record: Record) -> tuple[Cause, ...]:
     for layer in record.graphs:
         if record.is_explained(layer):
             graphs = [graph for graph in record.graph_list if graph.layer == layer]
-            single = sum(map(_is_entry, graphs)) == 1
+            single = sum(map(is_entry, graphs)) == 1
             found.update(
                 cause_of(graph, again)
                 for graph in graphs
-                if not (is_lowered(graph) or (single and _is_entry(graph)))
+                if not (is_lowered(graph) or (single and is_entry(graph)))
                 if graph.cause in CAUSES[layer]  # a report of a later version may have others
             )
     return tuple(replace(item, count=count) for item, count in found.items())
@@ -73,20 +72,26 @@ def match(
     same = same_minor(made_by(layer, versions), expected.causes_with.get(layer))
     again = _recompiles(record)
     left, unknown = _claimed([(graph, cause_of(graph, again)) for graph in graphs], recorded, same)
-    added = [graph for graph in unknown if not (_is_entry(graph) or is_lowered(graph))]
-    plain = [graph for graph in unknown if _is_entry(graph) or is_lowered(graph)]
+    added = [graph for graph in unknown if not (is_entry(graph) or is_lowered(graph))]
+    plain = [graph for graph in unknown if is_entry(graph) or is_lowered(graph)]
     was = expected.values.graphs.get(layer, 0)
+    gone = [(item, item.count - left[item.key]) for item in recorded if left[item.key]]
     unsure = False
     if unnamed := was - sum(item.count for item in recorded):
         if DESCRIPTIONS[layer].above is None:
-            known = _recorded_entry(plain, expected)
-            unsure = known is None and len(plain) > 1 and not expected.values.functions
+            names = expected.values.entries if layer == PLACES_LAYER else ()
+            known = _recorded_entry(plain, names)
+            unsure = known is None and len(plain) > 1 and not names
+            if known is None and names:
+                gone.append((Cause(layer, _plain_cause(layer), names[0]), 0))
             plain = [graph for graph in plain if graph is not known]
         else:
             plain = plain[unnamed:]
-    added += plain
-    gone = ((item, item.count - left[item.key]) for item in recorded if left[item.key])
-    return MatchedGraphs(tuple(added), tuple(gone), unsure)
+    return MatchedGraphs((*added, *plain), tuple(gone), unsure)
+
+
+def _plain_cause(layer: str) -> str:
+    return next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
 
 
 def _claimed(
@@ -125,50 +130,29 @@ def _cause(cause: Cause) -> tuple[str, ...]:
     return cause.place
 
 
-def with_repeats(expected: Expected, record: Record) -> Expected:
-    """Return the baseline as it would be recorded now.
-
-    Up to 0.1, the graph of a line that lazy tensors recompile was recorded under the cause that
-    requested it, a ``sync`` or an ``access``. Since then, it is a ``recompile``.
-    """
-    recorded = Counter({item.place: item.count for item in expected.values.causes})
-    seen = Counter(cause_of(graph).place for graph in record.graph_list)
-    moved: Counter[Cause] = Counter()
-    recompiles = Counter(expected.values.recompiles)
-    for item in expected.values.causes:
-        layer = DESCRIPTIONS[item.layer]
-        repeat = next((cause.name for cause in layer.causes if cause.kind == "repeat"), "")
-        again = replace(item, cause=repeat, count=1)
-        missing = seen[again.place] - recorded[again.place]
-        spare = min(item.count - seen[item.place], missing)
-        if layer.above is not None and layer.cause(item.cause).kind == "defect" and spare > 0:
-            moved[item] -= spare
-            moved[again] += spare
-            recompiles[item.layer] += spare
-    if not moved:
-        return expected
-    counts = Counter({replace(item, count=1): item.count for item in expected.values.causes})
-    counts.update({replace(item, count=1): count for item, count in moved.items()})
-    causes = tuple(replace(item, count=count) for item, count in counts.items() if count > 0)
-    values = replace(expected.values, causes=causes, recompiles=dict(recompiles))
-    return dataclasses.replace(expected, values=values)
-
-
-def _recorded_entry(entries: Sequence[Graph], expected: Expected) -> Graph | None:
+def _recorded_entry(entries: Sequence[Graph], names: Sequence[str]) -> Graph | None:
     """Return the function that was already compiled when the baseline was recorded.
 
-    Its name is not among the causes, but among the functions that hold operations.
+    It is not among the causes, but among the ``names`` of entries, if these are recorded.
     """
-    if len(entries) == 1:
+    if len(entries) == 1 and not names:
         return entries[0]
-    names = expected.values.functions
-    return next((graph for graph in entries if _name(graph.where) in names), None)
+    return next((graph for graph in entries if writable(name_of(graph.where)) in names), None)
 
 
-def _is_entry(graph: Graph) -> bool:
+def is_entry(graph: Graph) -> bool:
     """Return whether a graph is a function that was compiled when it was called."""
     layer = DESCRIPTIONS[graph.layer]
     return layer.above is None and layer.cause(graph.cause).is_plain
+
+
+def entries(record: Record) -> dict[str, int]:
+    """Return the functions that Dynamo compiled as they were called, with their operations."""
+    found: Counter[str] = Counter()
+    for graph in record.graph_list:
+        if graph.layer == PLACES_LAYER and is_entry(graph) and graph.where.function:
+            found[writable(name_of(graph.where))] += graph.ops or 0
+    return dict(found)
 
 
 def is_lowered(graph: Graph) -> bool:
@@ -194,5 +178,6 @@ def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:
     return {(item.layer, item.graph): item for item in record.recompile_list}
 
 
-def _name(where: Frame) -> str:
+def name_of(where: Frame) -> str:
+    """Return the function of a place, ``file::qualified.name``; its file if it has none."""
     return f"{where.file}::{where.function}" if where.function else where.file

@@ -16,8 +16,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.causes import with_repeats
-from pytest_graphbreak.judging.functions import moved
 from pytest_graphbreak.judging.graphs import (
     add_entries,
     add_explained,
@@ -55,26 +53,16 @@ def diff(
     captured operations only with the same packages as well, and only if ``ops`` is true; runs and
     reads are compared only if ``runs`` is true.
     """
-    before = None if before is None else with_repeats(before, after)
     numbers = [] if before is None else [*totals(before, after)]
     numbers += captured(before, after, versions, packages) if before is not None and ops else []
-    numbers += ran(before, after, versions, packages) if before is not None and runs else []
+    numbers += [] if before is None or not runs else ran(before, after, versions, packages, ops=ops)
     numbers += [] if cap is None else limits(cap, after)
     if before is None and cap is not None and not numbers:
         return ()
-    functions = not ops or (before is not None and _knows(before, after, versions, packages))
-    sides = Sides(before, after, cap, versions, numbers, functions)
+    sides = Sides(before, after, cap, versions, numbers)
     for add in _DIFFERENCES:
         add(sides)
     return numbered(sides.drafts, after)
-
-
-def _knows(
-    before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
-) -> bool:
-    """Return whether functions can be compared: both sides know the operations that they hold."""
-    counted = PLACES_LAYER in before.values.ops and PLACES_LAYER in after.ops
-    return counted and before.counts_ops(PLACES_LAYER, versions, packages)
 
 
 def observed(record: Record) -> tuple[Difference, ...]:
@@ -196,42 +184,10 @@ def _is_reworded(known: BaselinePlace, item: Break) -> bool:
     )
 
 
-def _add_functions(sides: Sides) -> None:
-    """Add the functions that hold fewer operations, or have another name now."""
-    emptied = any(one.kind == "graph" and not one.after for one in sides.totals)
-    if sides.before is not None and (sides.functions or emptied):
-        ops = sides.total(PLACES_LAYER, "ops")
-        fall = int(emptied) if ops is None else -ops.change.growth
-        for change in moved(sides.before.values.functions, sides.after.functions, fall):
-            sides.add(change)
-        _fold_moved(sides)
-        _fold_eager_graphs(sides)
-
-
-def _fold_moved(sides: Sides) -> None:
-    """Attach what is compiled in place of a removed function to its removal, if no count grew.
-
-    The functions that it called are entries now, and are recompiled for the same reason.
-    """
-    left = {
-        draft.change.where.key[:2]: draft
-        for draft in sides.drafts
-        if draft.change.kind == "function" and not (draft.change.after or draft.change.was)
-    }
-    if not left or sides.grown():
-        return
-    own = [one for one in sides.drafts if one.change.layer == PLACES_LAYER and not one.change.total]
-    again = [one for one in own if "recompile" in (one.change.kind, one.change.cause)]
-    went = [one for one in again if one.change.is_gone and one.change.where.key[:2] in left]
-    entries = [one for one in own if one.change.cause == "entry" and one.change.is_new]
-    for draft in (*entries, *(again if went else ())):
-        draft.parent = draft.parent or next(iter(left.values()))
-
-
 def _fold_eager_graphs(sides: Sides) -> None:
-    """Attach the graphs that lazy tensors make in place of a removed function to its removal."""
-    removed = (one for one in sides.drafts if one.change.kind == "function")
-    head = next((one for one in removed if one.change.is_gone and not one.change.was), None)
+    """Attach the graphs that lazy tensors make in place of a removed entry to its removal."""
+    removed = (one for one in sides.drafts if one.change.kind == "graph" and one.change.is_gone)
+    head = next((one for one in removed if one.change.layer == PLACES_LAYER), None)
     if head is None or PLACES_LAYER in sides.grown():
         return
     for draft in sides.drafts:
@@ -283,7 +239,7 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_gone_places,
     _add_gone_graphs,
     _add_reworded,
-    _add_functions,
+    _fold_eager_graphs,
     _add_runs,
     add_explained,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_graphbreak.judging.attribution import Attribution, key_of
+from pytest_graphbreak.judging.attribution import attributed, key_of
 from pytest_graphbreak.judging.sides import Draft, Sides
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layer import GraphCause
@@ -164,14 +164,14 @@ def add_explained(sides: Sides) -> None:
     ]
     if not groups:
         return
-    made_for = Attribution(sides.after, sides.after.layers)
+    made_for = attributed(sides.after)
     known: dict[object, Draft] = {}
     for draft in sides.drafts:
         for item in draft.items:
             known.setdefault(key_of(item), draft)
     for same in groups:
         first = same[0]
-        parent = known.get(made_for.names[first.layer, first.name])
+        parent = known.get(made_for[first.layer, first.name])
         above = DESCRIPTIONS[first.layer].above
         parent = parent or sides.total(first.layer, "graph", "recompile")
         parent = parent or sides.total(above, "graph") or next(iter(sides.drafts), None)

@@ -6,60 +6,69 @@ import re
 from collections import Counter
 from typing import Final
 
+from pytest_graphbreak.baseline.follows import completed
+from pytest_graphbreak.baseline.form import MOST_ENTRIES
 from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import owning
-from pytest_graphbreak.judging.causes import causes, place_of
+from pytest_graphbreak.judging.causes import causes, entries, place_of
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Values, writable
 from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Record
 from pytest_graphbreak.model.report import RunEnvironment
 
-MOST_FUNCTIONS: Final = 24
-"""The number of functions that an entry names: those that hold the most operations.
-
-The eight largest are the outer ones of a model, which are reached whatever it loses: the embedding
-of a distilbert is its 10th, the pooler of a bert its 14th (``cases/smaller.py``).
-"""
+MOST_LINES: Final = 24
+"""The number of lines of a device that an entry names: those that ran or read most often."""
 _COMPREHENSION: Final = re.compile(r"<(?:list|set|dict)comp>|<genexpr>")
 """A separate function up to Python 3.11, and part of the surrounding one from 3.12 on."""
 
 
 def values(record: Record) -> Values:
     """Return the counts and places of a record, as a baseline entry holds them."""
+    counts = completed(
+        {
+            "graphs": {layer: count for layer, count in record.graphs.items() if count},
+            "recompiles": {layer: count for layer, count in record.recompiles.items() if count},
+            "ops": {layer: count for layer, count in record.ops.items() if count},
+            # Where runs were not counted, each graph is taken to run once.
+            "executions": record.executions,
+            "work": {layer: record.work.get(layer, 0) for layer in record.executions},
+        }
+    )
     return Values(
-        graphs={layer: count for layer, count in record.graphs.items() if count},
-        recompiles={layer: count for layer, count in record.recompiles.items() if count},
+        **counts,
         breaks=tuple(_place(item, item.id) for item in record.breaks),
         eager=tuple(_place(item, None) for item in record.eager),
-        executions={layer: count for layer, count in record.executions.items() if count},
         reads={layer: count for layer, count in record.reads.items() if count},
-        work={layer: count for layer, count in record.work.items() if count},
-        ops={layer: count for layer, count in record.ops.items() if count},
         causes=causes(record),
-        functions=_functions(record),
+        entries=_entries(record),
         lines=_lines(record),
     )
 
 
-def _functions(record: Record) -> dict[str, int]:
-    # Equal numbers are sorted by name, so that two runs write the same.
-    most = sorted(record.functions.items(), key=lambda item: (-item[1], item[0]))
-    named = [
-        (writable(name), count)
-        for name, count in most
-        if all(name.partition("::")) and not _COMPREHENSION.search(name)
-    ]
-    return dict(named[:MOST_FUNCTIONS])
+def _entries(record: Record) -> tuple[str, ...]:
+    """Return names in the order of the alphabet, so that two runs write the same."""
+    most = sorted(entries(record).items(), key=lambda item: (-item[1], item[0]))
+    names = [name for name, _ in most if not _COMPREHENSION.search(name)]
+    return tuple(sorted(names[:MOST_ENTRIES]))
 
 
 def _lines(record: Record) -> dict[str, int]:
-    """Return the lines of devices, which may lie deep in a model; tests call Dynamo's graphs."""
+    """Return the lines of devices, which may lie deep in a model; tests call Dynamo's graphs.
+
+    A layer whose graphs ran once each, and that read nothing, has none that need to be known.
+    """
+    layers = {
+        layer
+        for layer, count in record.executions.items()
+        if layer != PLACES_LAYER
+        and (count != record.graphs.get(layer, 0) or record.reads.get(layer, 0))
+    }
     found: Counter[str] = Counter()
     for item in (*record.execution_list, *record.read_list):
-        if item.layer != PLACES_LAYER and item.where != NOWHERE:
+        if item.layer in layers and item.where != NOWHERE:
             found[writable(item.line)] += item.count
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_LINES])
 
 
 def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:

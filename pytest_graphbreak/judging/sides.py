@@ -34,8 +34,7 @@ class Draft:
 class Sides:
     """Both sides, and the changes that were found so far.
 
-    ``functions`` says whether functions that hold operations can be compared. ``of_recompiled`` has
-    the changes of recompiles by the names of the graphs that they made.
+    ``of_recompiled`` has the changes of recompiles by the names of the graphs that they made.
     """
 
     before: Expected | None
@@ -43,7 +42,6 @@ class Sides:
     cap: Cap | None
     versions: Versions
     totals: list[Difference]
-    functions: bool = True
     drafts: list[Draft] = field(default_factory=list)
     of_break: dict[int, Draft] = field(default_factory=dict)
     of_recompiled: dict[str, Draft] = field(default_factory=dict)

@@ -72,9 +72,18 @@ def captured(
 
 
 def ran(
-    before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
+    before: Expected,
+    after: Record,
+    versions: Versions,
+    packages: Mapping[str, str],
+    *,
+    ops: bool,
 ) -> Iterator[Difference]:
-    """Yield the runs and reads that differ now, for layers where both sides have them."""
+    """Yield the runs and reads that differ now and, with ``ops``, fewer operations that ran.
+
+    Only layers are compared of which both sides have runs; operations only where ``captured`` ones
+    can be compared.
+    """
     for layer in before.judged(after.layers):
         if layer not in after.executions or not before.values.knows_runs(layer):
             continue
@@ -84,29 +93,10 @@ def ran(
         ):
             if was.get(layer, 0) != now.get(layer, 0):
                 yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
-        if after.executions[layer] < before.values.executions.get(layer, 0):
-            yield from _work(before, after, layer, versions, packages)
-
-
-def _work(
-    before: Expected, after: Record, layer: str, versions: Versions, packages: Mapping[str, str]
-) -> Iterator[Difference]:
-    """Yield the operations in fewer runs, where both sides have them, even if they are equal.
-
-    The same number of graphs may capture less for another reason (``captured``); then less runs.
-    """
-    was, now = before.values.work.get(layer), after.work.get(layer, 0)
-    if was is None or (after.executions[layer] and layer not in after.work):
-        return
-    captured_before, captured_now = before.values.ops.get(layer, 0), after.ops.get(layer, 0)
-    alike = before.values.graphs.get(layer) == after.graphs.get(layer)
-    recompiles = before.values.recompiles.get(layer, 0) - after.recompiles.get(layer, 0)
-    if before.values.executions[layer] - after.executions[layer] <= recompiles:
-        was = min(was, now)  # the calls that were recompiled are gone
-    if alike and 0 < captured_now < captured_before:
-        was = was * captured_now // captured_before
-    if before.counts_ops(layer, versions, packages):
-        yield _total("work", layer, was, now)
+        known = layer in after.work or not after.executions[layer]
+        work, now_ran = before.values.work.get(layer, 0), after.work.get(layer, 0)
+        if ops and known and now_ran < work and before.counts_ops(layer, versions, packages):
+            yield _total("work", layer, work, now_ran)
 
 
 def limits(cap: Cap, after: Record) -> Iterator[Difference]:

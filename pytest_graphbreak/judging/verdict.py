@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
-from pytest_graphbreak.judging.causes import is_lowered
+from pytest_graphbreak.judging.causes import is_lowered, name_of
 from pytest_graphbreak.judging.difference import NONE, diff
-from pytest_graphbreak.judging.functions import called_less
-from pytest_graphbreak.model.budget import PLACES_LAYER, Cap
+from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
-from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
+from pytest_graphbreak.model.layers import made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 
@@ -57,17 +57,6 @@ class Verdict:
         return self._totals("improved")
 
     @property
-    def swapped(self) -> tuple[Difference, ...]:
-        """The new places in a test of which no count grew."""
-        if self.name not in STRICT:
-            return ()
-        return tuple(
-            one
-            for one in self.changes
-            if one.is_new and one.verdict and one.parent is None and not one.unsure
-        )
-
-    @property
     def worse(self) -> tuple[Difference, ...]:
         """The numbers because of which a test failed."""
         return (*self.over, *self.lost)
@@ -98,29 +87,6 @@ class Verdict:
         )
 
     @property
-    def is_unclear(self) -> bool:
-        """Whether the counts mean a smaller program, or one of which a part runs uncompiled."""
-        lost = self.shrunk and any(one.layer == PLACES_LAYER for one in self.lost)
-        return lost or self.called_less or self.captures_less
-
-    @property
-    def captures_less(self) -> bool:
-        """Whether Dynamo captures fewer operations, of what seems to be a smaller program."""
-        return self.name == "changed" and any(
-            one.layer == PLACES_LAYER and one.growth < 0 for one in self.ops
-        )
-
-    @property
-    def called_less(self) -> bool:
-        """Whether compiled functions are called less often, and only recompiles are gone.
-
-        Either the test does less, or some calls run without the compiler.
-        """
-        return self.name == "improved" and any(
-            one.kind == "execution" and _is_called_less(one, self.changes) for one in self.changes
-        )
-
-    @property
     def emptied(self) -> bool:
         """Whether a layer that had graphs has none."""
         return any(one.kind == "graph" and not one.after for one in self.lost)
@@ -140,7 +106,7 @@ def judge(
     versions: Versions = UNKNOWN,
     packages: Map[str, str] = NONE,
     ops: float | None = OPS,
-    runs: bool = True,
+    runs: str = "report",
 ) -> Verdict:
     """Return the verdict on one record.
 
@@ -150,7 +116,7 @@ def judge(
     "2.9.1"}``): reasons are compared only with a baseline of the same minor version, since ids
     change their meaning. Captured operations may fall by ``ops`` percent (None: they are not
     compared), and are compared only with the same versions of the ``packages`` that own the code.
-    ``runs`` says whether executions and reads are compared with the baseline.
+    ``runs`` says what more executions or reads than in the baseline do (``config.ini.RUNS``).
     """
     if record.errors:
         return Verdict("error")
@@ -158,7 +124,10 @@ def judge(
         if gate and record.judged:
             return Verdict("new", diff(None, record))
         return Verdict("none")
-    changes = _changes(record, expected, cap, versions, packages, ops, runs)
+    compared = {"ops": ops is not None, "runs": runs != "off"}
+    found = diff(expected, record, cap, versions=versions, packages=packages, **compared)
+    rules = _Rules(found, record, expected, versions, ops or 0, fail_runs=runs == "fail")
+    changes = tuple(replace(one, verdict=rules.verdict(one)) for one in found)
     meant = {one.verdict for one in changes}
     name = next((name for name in MEANINGS if name in meant), "ok")
     return Verdict(
@@ -169,233 +138,116 @@ def judge(
     )
 
 
-def _changes(
-    record: Record,
-    expected: Expected | None,
-    cap: Cap | None,
-    versions: Versions,
-    packages: Map[str, str],
-    ops: float | None,
-    runs: bool = False,
-) -> tuple[Difference, ...]:
-    compared = {"ops": ops is not None, "runs": runs}
-    found = diff(expected, record, cap, versions=versions, packages=packages, **compared)
-    return tuple(_meaning(found, record, expected, versions, ops))
-
-
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
     of_baseline = () if expected is None else expected.unseen(record.layers)
     of_cap = () if cap is None else (one for one in cap.layers if one not in record.layers)
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 
 
-def _meaning(
-    changes: Sequence[Difference],
-    record: Record,
-    expected: Expected | None,
-    versions: Versions,
-    ops: float | None,
-) -> Iterator[Difference]:
-    """Yield the changes, each with the verdict that it leads to by itself."""
-    known = {} if expected is None else expected.causes_with
-    named = expected is not None and bool(expected.values.functions)
-    shrunk: set[str | None] = set()
-    for one in changes:
+@dataclass(frozen=True)
+class _Rules:
+    """The verdict that each of some changes leads to by itself.
+
+    These are the rules of docs/explanation/counting.md, "Verdicts". Operations may fall by
+    ``percent``; ``fail_runs`` says whether more runs or reads than in the baseline fail a test.
+    """
+
+    changes: Sequence[Difference]
+    record: Record
+    expected: Expected | None
+    versions: Versions
+    percent: float
+    fail_runs: bool
+
+    def verdict(self, one: Difference) -> str | None:
+        if not one.total:
+            return self._of_place(one)
         if one.kind == "ops":
-            graphs = record.graphs.get(one.layer or "", 0)
-            lost = ops is not None and _is_lost(one, changes, graphs, ops, named, record)
-            shrunk.update((one.layer,) if lost else ())
-            yield replace(one, verdict="lost" if lost else "changed")
-        elif one.kind in _RUNS and one.total and one.growth < 0 and one.layer in shrunk:
-            yield one  # less is captured, so less of it runs
-        elif one.total:
-            found = _of_total(one, changes, ops)
-            if found == "lost" and record.only_compiled and _runs_less(one, changes):
-                found = "changed"
-            if record.calls_plain and _is_called_less(one, changes):
-                found = "lost"
-            yield replace(one, verdict=found)
-        elif (
-            (one.kind in ("break", "eager") and one.before is not None)
-            or (one.kind == "function" and ops is not None)
-            or (
-                one.kind == "graph"
-                and one.before is not None
-                and one.layer is not None
-                and not _is_lowered(one, record)
-                and same_minor(made_by(one.layer, versions), known.get(one.layer))
-            )
-        ):
-            yield replace(one, verdict="changed")
-        else:
-            yield one
+            return "lost" if self._lost_ops(one) else "changed"
+        if one.kind == "work":
+            return "lost" if self._lost_work(one) else None
+        if one.kind in _RUNS:
+            return self._of_runs(one)
+        if one.growth > 0:
+            return "lost" if one.kind == "eager" else "over"
+        return "lost" if one.kind == "graph" and not one.after else "improved"
 
+    def _lost_ops(self, one: Difference) -> bool:
+        """Return whether code left the compiler, with operations that its graphs lack."""
+        gone = one.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
+        grown = self._grew(one.layer, "graph") > 0
+        return one.growth < 0 and (gone or (self._fell(one) and not grown))
 
-def _is_lowered(change: Difference, record: Record) -> bool:
-    found = change.found(record)
-    return bool(found) and all(isinstance(one, Graph) and is_lowered(one) for one in found)
+    def _lost_work(self, one: Difference) -> bool:
+        """Return whether code left the compiler, with operations that ran before.
 
+        Lazy tensors also note operations that only made a value to be read, such as a printed mean:
+        these go with a read, or with a graph.
+        """
+        fewer = any(self._grew(one.layer, kind) < 0 for kind in ("graph", "read"))
+        return self._fell(one) and not fewer
 
-def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None) -> str | None:
-    """Return the verdict that a number leads to, for all but captured operations."""
-    if one.kind in _RUNS and _follows(one, changes):
-        return None
-    if one.kind == "work":
-        return "lost" if _has_left(one, changes, ops) else None
-    if one.growth > 0:
-        return "lost" if one.kind == "eager" else "over"
-    if one.kind == "execution":
-        # Fewer runs are an improvement only if they do as much.
-        work = [item for item in changes if (item.kind, item.layer) == ("work", one.layer)]
-        if work and work[0].growth >= 0:
-            return "improved"
-        return "lost" if work and _has_left(work[0], changes, ops) else "changed"
-    return "lost" if one.kind == "graph" and not one.after else "improved"
+    def _of_runs(self, one: Difference) -> str | None:
+        """Return the verdict on executions or reads; None where other numbers explain them."""
+        graphs, layer = self._grew(one.layer, "graph"), one.layer
+        if one.growth > 0:
+            more = graphs > 0 or self._grew(None, "break") > 0 or self._grew(None, "eager") > 0
+            if one.by == "baseline" and more:
+                return None
+            return "over" if self.fail_runs or one.by != "baseline" else "changed"
+        if self._is_lost("ops", layer) or (graphs and not self.record.graphs.get(layer or "")):
+            return None
+        return "lost" if one.kind == "execution" and self._is_lost("work", layer) else "improved"
 
+    def _of_place(self, one: Difference) -> str | None:
+        if one.before is None or one.kind not in ("break", "eager", "graph"):
+            return None
+        if one.kind != "graph":
+            return "changed"
+        if self._is_gone_entry(one):
+            fell = any(item.kind == "ops" and item.growth < 0 for item in self._totals(one.layer))
+            return "lost" if fell else "changed"
+        known = {} if self.expected is None else self.expected.causes_with
+        layer = one.layer or ""
+        same = same_minor(made_by(layer, self.versions), known.get(layer))
+        items = [item for item in one.found(self.record) if isinstance(item, Graph)]
+        lowered = bool(items) and all(map(is_lowered, items))
+        return "changed" if same and not lowered else None
 
-def _has_left(work: Difference, changes: Sequence[Difference], percent: float | None) -> bool:
-    """Return whether code left the compiler, with operations that no longer run.
-
-    A graph of Dynamo runs completely or not at all. Lazy tensors also record operations that only
-    made a value to be read, such as a printed mean; these disappear with a read or with a graph. If
-    neither disappeared, the same percentage may be missing as of captured operations.
-    """
-    was = work.before or 0
-    if work.layer == PLACES_LAYER:
-        return work.after < was
-    fewer = any(
-        one.total and one.layer == work.layer and one.kind in ("graph", "read") and one.growth < 0
-        for one in changes
-    )
-    return not fewer and percent is not None and work.after < was - was * percent / 100
-
-
-def _is_lost(
-    one: Difference,
-    changes: Sequence[Difference],
-    graphs: int,
-    percent: float,
-    named: bool,
-    record: Record,
-) -> bool:
-    """Return whether code left the compiler, with the operations that its ``graphs`` lack.
-
-    ``named`` says whether the baseline names functions. If all of these are compiled, nothing new
-    broke, and they are called equally often or by compiled functions only, by the source of the
-    test (``only_compiled`` of the ``record``), the program became smaller; if unknown, ``percent``
-    may be missing.
-    """
-    was = _missed(one, changes, graphs)
-    if was is None or one.after >= was:
-        return False
-    if record.calls_plain:
-        return True
-    if named and _is_traced(one, changes):
-        functions = [item for item in changes if item.kind == "function"]
-        if any(_has_gone(item, functions, was - one.after) for item in functions):
-            return True
-        left = any(item.kind in ("break", "eager") and item.is_new for item in changes)
-        if not left and (record.only_compiled or not called_less(functions)):
+    def _is_gone_entry(self, one: Difference) -> bool:
+        """Return whether it is a recorded entry of which no graph is made any more."""
+        if one.total or one.kind != "graph" or one.after or self.expected is None:
             return False
-    return one.after < was - was * percent / 100
+        name = writable(name_of(one.where))
+        return name in self.expected.values.entries and name not in self._compiled
+
+    @cached_property
+    def _compiled(self) -> frozenset[str]:
+        graphs = (one for one in self.record.graph_list if one.layer == PLACES_LAYER)
+        return frozenset(writable(name_of(graph.where)) for graph in graphs)
+
+    def _totals(self, layer: str | None) -> Iterator[Difference]:
+        """Yield the totals of a layer that are compared with a baseline."""
+        return (
+            one for one in self.changes if one.total and one.layer == layer and one.by == "baseline"
+        )
+
+    def _grew(self, layer: str | None, kind: str) -> int:
+        """Return by how much a total grew; negative if it fell."""
+        return sum(one.growth for one in self._totals(layer) if one.kind == kind)
+
+    def _fell(self, one: Difference) -> bool:
+        was = one.before or 0
+        return one.after < was - was * self.percent / 100
+
+    def _is_lost(self, kind: str, layer: str | None) -> bool:
+        rule = self._lost_ops if kind == "ops" else self._lost_work
+        return any(rule(one) for one in self._totals(layer) if one.kind == kind)
 
 
-def _has_gone(function: Difference, others: Sequence[Difference], fall: float) -> bool:
-    """Return whether a function that is no longer reached took its operations with it.
-
-    If fewer than these are missing, its code moved into another function that is still compiled,
-    unless it was the outermost one, which holds what the others hold.
-    """
-    if function.after:
-        return False
-    held = function.before or 0
-    around = any(one.after and (one.before or 0) > held for one in others)
-    return fall >= held or not around
-
-
-def _missed(one: Difference, changes: Sequence[Difference], now: int) -> float | None:
-    """Return the expected number of operations, without those of graphs recompiled before.
-
-    Such a graph holds the same as the first one. There are ``now`` graphs; if they grew, return
-    None.
-    """
-    grown = sum(item.growth for item in _counts(changes, "graph") if item.layer == one.layer)
-    if grown > 0:
-        return None
-    gone = max((-item.growth for item in _counts(changes, "recompile")), default=0)
-    graphs = now - grown
-    return (one.before or 0) * max(graphs - max(gone, 0), 1) / max(graphs, 1)
-
-
-def _is_traced(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Return whether a layer lost what Dynamo captures less, whose functions are known."""
-    layer = one.layer
-    while layer is not None and layer != PLACES_LAYER:
-        layer = DESCRIPTIONS[layer].above
-    return layer is not None and any(
-        item.total and item.kind == "ops" and item.layer == layer and item.growth < 0
-        for item in changes
-    )
-
-
-_RUNS: Final = ("execution", "read", "work")
-
-
-def _runs_less(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Return whether it is about runs of which Dynamo counts fewer, too."""
-    return one.kind in _RUNS and any(
-        item.total and item.growth < 0 and (item.kind, item.layer) == (one.kind, PLACES_LAYER)
-        for item in changes
-    )
-
-
-def _is_called_less(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Return whether these are fewer runs of Dynamo's graphs, of which only recompiles are gone."""
-    if (one.kind, one.layer) != ("execution", PLACES_LAYER) or not one.total or one.growth >= 0:
-        return False
-    graphs = sum(each.growth for each in _counts(changes, "graph") if each.layer == one.layer)
-    recompiles = sum(each.growth for each in _counts(changes, "recompile"))
-    others = (*_counts(changes, "break"), *_counts(changes, "eager"))
-    return graphs == recompiles < 0 and not others
-
-
-def _follows(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Return whether runs or reads differ because of other graphs or breaks, which are reported."""
-    graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
-    if any(not item.after for item in graphs):
-        return True
-    more = (*graphs, *_counts(changes, "break"), *_counts(changes, "eager"))
-    return one.growth > 0 and any(item.growth > 0 for item in more)
-
-
-def _counts(changes: Sequence[Difference], kind: str) -> Iterator[Difference]:
-    """Return the totals of one kind that are compared with a baseline."""
-    return (one for one in changes if one.total and one.kind == kind and one.by == "baseline")
+_RUNS: Final = ("execution", "read")
 
 
 def verdict_of(test: TestReport) -> Verdict:
-    """Return the verdict on a test of a report, with its changes.
-
-    A report of an earlier version has no changes: they are computed here, without captured
-    operations, since it does not say whether those can be compared.
-    """
-    if test.changes is not None:
-        return Verdict(test.verdict, test.changes, test.unseen, test.foreign)
-    if test.verdict in ("error", "none"):
-        return Verdict(test.verdict)
-    changes = _changes(test.record, _expected(test), test.cap, UNKNOWN, NONE, None)
-    return Verdict(test.verdict, changes, test.unseen, test.foreign)
-
-
-def _expected(test: TestReport) -> Expected | None:
-    known = test.baseline
-    if known is None:
-        return None
-    own = test.foreign is None
-    return Expected(
-        known,
-        profile=known.profile or "",
-        versions={name: version for name, version in known.versions.items() if version},
-        recorded=own,
-        own=known.layers if own else frozenset(),
-    )
+    """Return the verdict on a test of a report, with its changes."""
+    return Verdict(test.verdict, test.changes or (), test.unseen, test.foreign)

@@ -10,10 +10,10 @@ window and taken out with the last.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -44,6 +44,19 @@ class Window(Protocol):
         If the window was isolated, what was compiled inside is forgotten after
         it, as if it had been compiled before the window opened.
         """
+
+
+T = TypeVar("T")
+
+
+def within(
+    events: Sequence[T], first: int, excluded: Iterable[tuple[int, int]], until: int
+) -> Iterator[T]:
+    """Yield the events from ``first`` on, without those in the ``excluded`` stretches."""
+    for left, back in excluded:
+        yield from events[first:left]
+        first = back
+    yield from events[first:until]
 
 
 class OneWindow(ABC):
@@ -109,6 +122,10 @@ class Observer(ABC):
         ``graph_budget`` calls it from the first test that asks for it on; the gate's own windows
         know anyway.
         """
+        return nullcontext()
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Leave sensors in between windows that open inside, where putting them in costs time."""
         return nullcontext()
 
     def joined(self, own: Record, others: Mapping[str, Record]) -> Record:

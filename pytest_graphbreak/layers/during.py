@@ -2,7 +2,7 @@
 
 Records pass through a view on their way to a window: it notes how much there was when a stretch
 begins and when it ends. What is new in between was compiled during it. So the sensors need not add
-anything, and a child process need not know.
+anything. What a child process compiles meanwhile has no label.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
 
-OWN: Final = ""
-"""The source of the records of this process."""
 MOST: Final = 200
 """The longest label, in characters; the rest is cut off."""
 
@@ -45,26 +43,20 @@ class Extent:
         return cls(listed, placed)
 
 
-NOTHING: Final = Extent({}, {})
-
-Extents = Mapping[str, Extent]
-"""Extents by source: this process, or the directory of a child."""
-
-
 class Viewer(Protocol):
     """An object that returns records with labels."""
 
     spans: Spans
 
-    def extents(self) -> Extents:
-        """Return how much each source has reported up to now. Does not raise."""
+    def extent(self) -> Extent:
+        """Return how much there is up to now. Does not raise."""
 
 
 @dataclass(eq=False, slots=True)
 class _Span:
     label: _Label
-    before: Extents
-    after: Extents | None = None
+    before: Extent
+    after: Extent | None = None
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -78,20 +70,17 @@ class Spans:
     def __init__(self) -> None:
         self._spans: list[_Span] = []
 
-    def begin(self, label: _Label, there: Extents) -> None:
+    def begin(self, label: _Label, there: Extent) -> None:
         self._spans.append(_Span(label, there))
 
-    def end(self, label: _Label, there: Extents) -> None:
+    def end(self, label: _Label, there: Extent) -> None:
         for span in self._spans:
             if span.label is label:
                 span.after = there
 
-    def named(self, source: str, record: Record) -> Record:
-        """Return all that ``source`` has reported, each part labelled with what was being done."""
-        spans = [
-            (span.label.text, span.before.get(source, NOTHING), _after(span, source))
-            for span in self._spans
-        ]
+    def named(self, record: Record) -> Record:
+        """Return what was seen, each part labelled with what was being done."""
+        spans = [(span.label.text, span.before, span.after) for span in self._spans]
         if not spans:
             return record
         return replace(
@@ -101,10 +90,6 @@ class Spans:
             breaks=tuple(_placed(record.breaks, spans)),
             eager=tuple(_placed(record.eager, spans)),
         )
-
-
-def _after(span: _Span, source: str) -> Extent | None:
-    return None if span.after is None else span.after.get(source, NOTHING)
 
 
 _Ends = list[tuple[str, Extent, Extent | None]]
@@ -122,7 +107,7 @@ def _listed(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
             if before.listed.get(key, 0) < number
             and (after is None or number <= after.listed.get(key, 0))
         ]
-        yield replace(item, during=_joined(labels, item.during)) if labels else item
+        yield replace(item, during=_joined(labels)) if labels else item
 
 
 def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
@@ -137,12 +122,12 @@ def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
         ]
         first = min((was for _, was in grown), default=0)
         labels = [text for text, was in grown if was == first]
-        yield replace(item, during=_joined(labels, item.during)) if labels else item
+        yield replace(item, during=_joined(labels)) if labels else item
 
 
-def _joined(labels: list[str], inner: str | None) -> str:
-    """Join labels, the outermost first; what the compiling process says itself comes last."""
-    return ", ".join(dict.fromkeys([*labels, *([inner] if inner else [])]))
+def _joined(labels: list[str]) -> str:
+    """Join labels, the outermost first."""
+    return ", ".join(dict.fromkeys(labels))
 
 
 _views: list[Viewer] = []
@@ -162,7 +147,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 def enter(view: Viewer) -> None:
     """Show stretches to ``view`` from now on, first those that are under way."""
     for label in _under_way:
-        view.spans.begin(label, view.extents())
+        view.spans.begin(label, view.extent())
     _views.append(view)
 
 
@@ -175,9 +160,9 @@ def leave(view: Viewer) -> None:
 def during(what: str) -> Iterator[None]:
     """Say what the program is doing: a request, a step, a phase of a test.
 
-    What is compiled inside is reported with it: in a failure, in the JSON report (``during``), in
-    ``seen.record``. So is what a child process compiles meanwhile, such as a server that gets a
-    request inside. It may nest; threads that say different things at the same time are both named.
+    What this process compiles inside is reported with it: in a failure, in the JSON report
+    (``during``), in ``seen.record``. It may nest; threads that say different things at the same
+    time are both named.
     Use it around calls, and not in a function that is compiled. Where nothing is measured it does
     nothing.
 
@@ -187,14 +172,14 @@ def during(what: str) -> Iterator[None]:
     label = _Label(str(what)[:MOST])
     _under_way.append(label)
     for view in [*_views]:
-        view.spans.begin(label, view.extents())
+        view.spans.begin(label, view.extent())
     try:
         yield
     finally:
         if label in _under_way:  # not in a process that was forked inside
             _under_way.remove(label)
         for view in [*_views]:
-            view.spans.end(label, view.extents())
+            view.spans.end(label, view.extent())
 
 
 during.__module__ = "pytest_graphbreak"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
@@ -25,7 +25,7 @@ Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
 Before = Callable[[tuple[Any, ...]], Any]
 """A function called with the positional arguments; what it returns is passed to ``After``."""
 
-After = Callable[[Any, Any], None]
+After = Callable[[Any, Any], object]
 """A function called with that token and the result, which is None also after an exception."""
 
 FRAMES: Final = 2
@@ -62,7 +62,7 @@ class Patch:
             return hook(original, *args, **kwargs)
 
         if of_torch or _DYNAMO in sys.modules:
-            _never_compiled(patched)
+            never_compiled(patched)
         self.patched = patched
         setattr(owner, attribute, patched)
 
@@ -127,14 +127,15 @@ def beside(before: Before, after: After = nothing) -> Hook:
             after(token, result)
             set_eval_frame(dynamo)
 
-    _never_compiled(hook)
+    never_compiled(hook)
     return hook
 
 
 def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
     """Return a function that calls ``called`` before each call of a compiled graph.
 
-    ``called`` must not raise, and neither it nor what it calls may be compiled.
+    ``called`` must not raise, and neither it nor what it calls may be compiled. All functions that
+    are returned share the code ``COUNTING``, which the caller marks once by ``never_compile``.
     """
 
     def counting(*args: Any) -> Any:
@@ -142,7 +143,6 @@ def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -
         called(token)
         return original(*args)
 
-    _never_compiled(counting)
     return counting
 
 
@@ -154,39 +154,16 @@ COUNTING: Final = next(
 """The code of the function that ``around_compiled`` returns. Code that Dynamo made calls it."""
 
 
-def around_kernel(
-    original: Hook,
-    before: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
-    after: After,
-) -> Hook:
-    """Return a kernel of an operator that reports its calls. ``before`` gets the arguments.
-
-    Neither may raise. A call for which ``before`` returns None is not passed to ``after``.
-    """
-    from torch._C._dynamo.eval_frame import set_eval_frame
-
-    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        dynamo = set_eval_frame(None)
-        token = before(args, kwargs)
-        set_eval_frame(dynamo)
-        if token is None:
-            return original(keys, *args, **kwargs)
-        try:
-            return original(keys, *args, **kwargs)
-        finally:
-            dynamo = set_eval_frame(None)
-            after(token, None)
-            set_eval_frame(dynamo)
-
-    _never_compiled(kernel)
-    return kernel
+def never_compiled(function: Any) -> None:
+    """Keep Dynamo from compiling a function of ours, wherever it meets it."""
+    never_compile(function.__code__)
 
 
-def _never_compiled(function: Any) -> None:
+def never_compile(code: CodeType) -> None:
+    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us."""
     from torch._dynamo.decorators import skip_code
 
-    skip_code(function.__code__)
+    skip_code(code)
 
 
 def locate(module: ModuleType, chain: str) -> tuple[Any, str]:

@@ -129,8 +129,8 @@ class Values(Data, frozen=True):
     """Counts by layer, and places. A missing count is zero.
 
     ``ops`` are captured operations; a layer missing from it was recorded without them. ``causes``
-    are the causes of all graphs except the plain ones (``judging.causes``); ``functions`` maps the
-    functions with the most operations, as ``file::qualified.name``, to their number of operations;
+    are the causes of all graphs except the plain ones (``judging.causes``); ``entries`` are at most
+    ``MOST_ENTRIES`` functions that were compiled as they were called, as ``file::qualified.name``;
     ``lines`` maps the lines that ran graphs on a device or read values, as named by
     ``LineRuns.line``, to how often they did.
     """
@@ -148,8 +148,8 @@ class Values(Data, frozen=True):
     ops: Annotated[Counts, OPTIONAL] = {}
     """Captured operations that were recorded, by layer."""
     causes: Annotated[tuple[Cause, ...], OPTIONAL] = ()
-    functions: Annotated[Functions, OPTIONAL] = {}
-    """How many operations functions held when it was recorded."""
+    entries: Annotated[tuple[Text, ...], OPTIONAL] = ()
+    """The functions that were compiled as they were called when it was recorded."""
     lines: Annotated[Functions, OPTIONAL] = {}
     """Which lines of a device's layer ran graphs or read, how often."""
 

@@ -84,7 +84,7 @@ LISTS: Final = {
 }
 """The list of a record that holds the items of a kind. A kind without a list has no items."""
 
-KINDS: Final = (*LISTS, "ops", "function", "work")
+KINDS: Final = (*LISTS, "ops", "work")
 
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
     id: Annotated[Text | None, OPTIONAL] = None
     """The GB id, where torch gives one."""
     was: Annotated[Text, OPTIONAL] = ""
-    """Before, where only that changed: the id or the reason of a break, the name of a function."""
+    """Before, where only that changed: the id or the reason of a break."""
     before: Count | None = None
     """How many; null where it is not known."""
     after: Count = 0

@@ -195,8 +195,6 @@ def _record_json(record: Record) -> Plain:
             if item.get("raised", item) == {}:
                 del item["raised"]
     for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
-        if graph.origin == NOWHERE:
-            del item["origin"]
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]
     for name in ("graphs", "recompiles"):

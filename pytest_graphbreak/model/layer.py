@@ -73,14 +73,6 @@ class GraphCause:
         return f"{count:,} {words if count == 1 else self.plural or f'{words}s'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How the line of a layer is drawn in a plot: its colour in CSS, and CSS for the line only."""
-
-    stroke: str = "var(--text)"
-    line: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """A place where graphs are counted.
@@ -115,7 +107,6 @@ class Layer:
     probe: str | None = None
     look_for: str = "what called it before"
     remedy: str = ""
-    style: Style = Style()
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

@@ -20,7 +20,6 @@ LAYERS: Final = (
     "xla",
     "tt",
     "jax",
-    "jax_host",
 )
 """The layers at which graphs are counted, from the user's code down to the device."""
 

@@ -52,7 +52,6 @@ LIBRARIES = frozenset(
 _SITE = re.compile(r".*/(?:site|dist)-packages/(?=.)")
 _HASH = re.compile(r"_?(?!\d+$)[0-9a-f]{12,64}")
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")
-_WORD = re.compile(r"\w+")
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """Separate functions until Python 3.11, and part of the surrounding function since then."""
 _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
@@ -146,19 +145,6 @@ class Places:
         if known is None:
             known = self._written[filename] = _is_user(filename)
         return known
-
-    def disabled(self, file: str, function: str) -> Frame | None:
-        """Return a decorator that disables a function, or a ``disable`` call with its name."""
-        lines, scope = self.lines(file), self._named(file, function)
-        decorators = range(scope.first, scope.line) if scope else ()
-        for number in decorators:
-            if "disable" in (text := lines[number - 1]):
-                return Frame(self.file(file), function, number, text.strip())
-        for number, text in enumerate(lines, 1):
-            words = _WORD.findall(text.partition("disable(")[2])
-            if function.rpartition(".")[2] in words and not text.lstrip().startswith("#"):
-                return self.frame(file, number)
-        return None
 
     def defined(self, file: str, function: str) -> Frame | None:
         """Return the place of the ``def`` of a function, given its qualified name."""

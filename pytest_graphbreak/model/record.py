@@ -7,7 +7,6 @@ description in the schema. Observers create these objects; verdicts and reports 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -30,7 +29,7 @@ from pytest_graphbreak.model.forms import (
     defined,
     says,
 )
-from pytest_graphbreak.model.layers import JUDGED, LAYERS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
 
 
 class Frame(Data, frozen=True):
@@ -98,7 +97,7 @@ class Break(_AtPlace, frozen=True):
     process: Process = None
     during: During = None
     disabled: Where = NOWHERE
-    """Where the function that is called was disabled: its decorator, or a call."""
+    """The definition of the disabled function that is called: its decorator, or its def."""
     raised: Annotated[Where, OPTIONAL] = NOWHERE
     """The line of torch that gave up; left out where it is not known."""
 
@@ -125,7 +124,7 @@ class Recompile(_Attributed, frozen=True):
     guard: Where = NOWHERE
     """The line that the guard comes from, where it is known."""
     origin: Where = NOWHERE
-    """The line that sets what the guard is about, where the source shows it."""
+    """The line that sets the attribute or global that the guard names, if only one line can."""
     process: Process = None
     during: During = None
 
@@ -169,22 +168,24 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     cached: Cached | None = None
     """Where its code came from: a compiler, a cache on disk, the memory of the process; null where
     the layer does not know."""
-    origin: Annotated[Where, OPTIONAL] = NOWHERE
-    """Outside of jit, the line that sets the function, where the source shows it."""
     during: During = None
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it is the same code compiled again."""
+        return DESCRIPTIONS[self.layer].cause(self.cause).kind == "repeat"
 
 
 class LineRuns(Data, frozen=True):
     """Runs of compiled graphs, or reads of values, caused by one line.
 
     ``cause`` says what caused them: ``call`` of a compiled function, ``sync``, ``access`` (a value
-    was read that was not computed yet), ``item`` and ``copy`` (reads), ``fallback`` (an operation
-    that ran on the host), ``other``.
+    was read that was not computed yet), ``item`` (a read), ``other``.
     """
 
     layer: LayerName
     cause: Text = "other"
-    """What asked: call, sync, access, item, copy, fallback, other."""
+    """What asked: call, sync, access, item, other."""
     graph: Text = ""
     """The name of the graph that ran, where it is known."""
     count: Times = 1
@@ -260,10 +261,6 @@ class Record(Data, frozen=True):
     """Which lines ran compiled graphs, and how often."""
     read_list: tuple[LineRuns, ...] = ()
     """Which lines read values back to the host, and how often."""
-    only_compiled: bool = False
-    """Whether the test's source shows that only compiled functions run its model."""
-    calls_plain: bool = False
-    """Whether it shows that code which is compiled, or was, is called without the compiler."""
     errors: tuple[Text, ...] = ()
     """Why the gate could not see; any of these makes the verdict error."""
     notes: tuple[Text, ...] = ()
@@ -303,11 +300,12 @@ class Record(Data, frozen=True):
     def ops(self) -> dict[str, int]:
         """The number of captured operations of all graphs, by layer.
 
-        Only layers of which every graph is known are included, since a partial sum is meaningless.
+        A graph that was compiled again holds what the first one holds, and is left out. Only layers
+        of which every graph is known are included, since a partial sum is meaningless.
         """
         known = {layer: [g for g in self.graph_list if g.layer == layer] for layer in self.graphs}
         return {
-            layer: sum(graph.ops or 0 for graph in known[layer])
+            layer: sum(graph.ops or 0 for graph in known[layer] if not graph.is_repeat)
             for layer in LAYERS
             if self.graphs.get(layer) == len(known.get(layer, ()))
             and any(graph.ops is not None for graph in known[layer])
@@ -326,14 +324,6 @@ class Record(Data, frozen=True):
             and all(item.ops is not None for item in ran)
             and sum(item.count for item in ran) == count
         }
-
-    @property
-    def functions(self) -> dict[str, int]:
-        """The number of captured operations of each function, in all dynamo graphs."""
-        found: Counter[str] = Counter()
-        for graph in self.graph_list:
-            found.update(graph.functions)
-        return dict(found)
 
     def is_explained(self, layer: str) -> bool:
         """Return whether each graph of a layer is known.

@@ -5,7 +5,7 @@
 writes them into the package. The schemas of the report and of a baseline file are derived
 completely: from ``model.report``, where the text below a field is its description, and from
 ``BASELINE``, which is loaded by name and not imported
-at the top. In the schema of a comparison, only the lists of layers and causes are derived.
+at the top.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _READING: Final = {
 
 
 def schema(name: str) -> Plain:
-    """Return the schema of ``report``, ``baseline`` or ``comparison``, for the existing layers."""
+    """Return the schema of ``report`` or ``baseline``, for the existing layers."""
     found: Plain = json.loads(derived(name))
     return found
 
@@ -73,15 +73,7 @@ def derived(name: str) -> str:
     """Return the derived text of a schema file."""
     if name == "report":
         return f"{_text(report())}\n"
-    if name == "baseline":
-        return f"{_text(import_module(BASELINE).schema())}\n"
-    text = (HOME / f"{name}.json").read_text(encoding="utf-8")
-    definitions = json.loads(text)["$defs"]
-    for one, words in LISTS.items():
-        if one in definitions:
-            written = json.dumps(definitions[one]["enum"])
-            text = text.replace(f'"enum": {written}', f'"enum": {json.dumps(words["enum"])}')
-    return text
+    return f"{_text(import_module(BASELINE).schema())}\n"
 
 
 def report() -> Plain:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 
 from pytest_graphbreak.repair import printed
+from pytest_graphbreak.repair.inputs import GRADIENTS
 
 Flat = list[tuple[str, Any]]
 """Each leaf of a value by its path: tensors on the CPU, numbers, texts, names of types."""
@@ -125,9 +126,10 @@ def results(
 
     ``objects`` is whether what the program holds at its end is compared as well. Where a patch put
     a function around what it compiles, that one is compared, with inputs of the original, in place
-    of the calls. For inputs that the original raises for, only that the other raises, too.
+    of the calls. For inputs that the original raises for, only that the other raises. Gradients
+    that the program does not ask for may be refused, but not be others.
     """
-    counts: dict[str, Any] = {"inputs": 0, "raised": 0, "kinds": []}
+    counts: dict[str, Any] = {"inputs": 0, "raised": 0, "kinds": [], "refused": []}
     calls = [item["calls"] for item in wanted if not other["moved"]] or [[]]
     own = other["calls"] if not other["moved"] else []
     if len(calls[0]) != len(own):
@@ -155,6 +157,9 @@ def _drawn(
     if isinstance(new, str):
         if raised:
             counts["raised"] += 1
+            return None
+        if kind.endswith(GRADIENTS):
+            counts["refused"].append(kind)
             return None
         return f"it {new} where the original does not"
     values = [old for old in olds if not isinstance(old, str)]

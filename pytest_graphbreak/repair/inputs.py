@@ -22,7 +22,8 @@ VALUES: Final = (OWN, "negated", "random", "zero", "large", "NaN", "padded")
 """Inputs of the same sizes, for the branches that the program did not take."""
 _BATCHES: Final = ("a batch of one", "a batch twice as large")
 _LENGTHS: Final = ("a shorter length", "a longer length")
-_GRADIENTS: Final = ("inputs that require gradients", "negated, with gradients")
+GRADIENTS: Final = ("inputs that require gradients", "negated, with gradients")
+"""Where the inputs of the program require none: a patched program may refuse these."""
 _DOUBLE: Final = "inputs of float64"
 
 Named = tuple[str, torch.Tensor]
@@ -46,7 +47,7 @@ class DrawnInputs:
         batches = _BATCHES if _batch(tensors) else ()
         lengths = _LENGTHS if self._lengths(tensors) else ()
         double = (_DOUBLE,) if any(leaf.dtype == torch.float32 for leaf in floats) else ()
-        gradients = _GRADIENTS if floats and grad else ()
+        gradients = GRADIENTS if floats and grad else ()
         return (*VALUES, *batches, *lengths, *gradients, *double)
 
     def draw(self, kind: str) -> tuple[Any, Any]:
@@ -62,7 +63,7 @@ class DrawnInputs:
             return others.get(id(leaf), leaf)
 
         changed: tuple[Any, Any] = tree_map(other, (self.args, self.kwargs))
-        for item in plain if kind in _GRADIENTS else ():
+        for item in plain if kind in GRADIENTS else ():
             item.requires_grad_()
         return changed
 
@@ -80,8 +81,8 @@ class DrawnInputs:
             return lambda name, leaf: _resized(leaf, dims.get(name, ()), step)
         if kind == _DOUBLE:
             return lambda _, leaf: leaf.double() if leaf.dtype == torch.float32 else leaf
-        if kind in _GRADIENTS:
-            return lambda _, leaf: leaf if kind == _GRADIENTS[0] else _varied(leaf, "negated")
+        if kind in GRADIENTS:
+            return lambda _, leaf: leaf if kind == GRADIENTS[0] else _varied(leaf, "negated")
         return lambda _, leaf: _varied(leaf, kind)
 
     def _lengths(self, tensors: Sequence[Named]) -> dict[str, Sequence[int]]:

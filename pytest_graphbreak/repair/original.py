@@ -26,6 +26,8 @@ class Comparison:
     inputs: int = 0
     kinds: Sequence[str] = ()
     raised: int = 0
+    refused: Sequence[str] = ()
+    """Inputs that require gradients, as those of the program do not, for which it raises."""
     unsteady: str = ""
 
 

@@ -67,6 +67,8 @@ class Proof:
             parts.append(f"{plural(drawn, 'call')} with drawn inputs")
         if comparison.raised:
             parts.append(f"{comparison.raised} more raised in both")
+        if comparison.refused:
+            parts.append("but gradients of the inputs are refused")
         trained = " and trained weights" if self.before.trained else ""
         return f"outputs, gradients{trained}, changes in place and lines: {', '.join(parts)}"
 
@@ -95,6 +97,7 @@ class Proof:
             "compared": comparison.inputs,
             "drawn": list(comparison.kinds),
             "raised": comparison.raised,
+            "refused": list(comparison.refused),
         }
 
 
@@ -144,7 +147,8 @@ def _joined(whole: Proof, sizes: Proof) -> Proof:
     one, other = whole.comparison, sizes.comparison
     kinds = [*one.kinds, *(kind for kind in other.kinds if kind not in one.kinds)]
     own = one.inputs - len(one.kinds)
-    joined = Comparison("", own + len(kinds), kinds, max(one.raised, other.raised))
+    raised = max(one.raised, other.raised)
+    joined = Comparison("", own + len(kinds), kinds, raised, other.refused)
     return Proof(whole.before, whole.after, joined)
 
 

@@ -173,7 +173,8 @@ def _compared(outcome: SearchResult, proof: Proof | None) -> str:
     gradients = ", gradients too" if outcome.last.trained else ""
     endless = len(outcome.first.endless)
     ends = f"; {endless} did not end without the compiler" if endless else ""
-    return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}"
+    refused = "; gradients of the inputs are refused" if outcome.comparison.refused else ""
+    return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}{refused}"
 
 
 def _time(proof: Proof | None) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
@@ -21,18 +22,11 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.report.behind import (
-    compiled_by,
-    in_source,
-    line_of_source,
-    outermost,
-    plain_call,
-    way,
-)
 from pytest_graphbreak.report.footer import NO_LINES, Context, SourceLines
 from pytest_graphbreak.report.lines import (
     at,
     calls,
+    code,
     detail,
     meanwhile,
     of_graph,
@@ -97,10 +91,7 @@ def compiled_still(record: Record, layer: str, most: int) -> Iterator[TextLine]:
 MOST_PLACES = 12
 """The number of places that a failure shows in full; the rest are counted."""
 MOST_FUNCTIONS = 8
-"""The number of functions that are named if operations are lost."""
-NOTHING = Record()
-MOST_NOWHERE = 3
-"""The number of functions that are named if nothing is compiled any more: the outermost ones."""
+"""The number of functions that are named with one that is compiled again."""
 
 
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
@@ -118,10 +109,6 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
-    defined = context.shown.defined(outermost(verdict))
-    yield from at(defined) if defined.line else ()
-    yield from way(verdict, record, context.shown)
-    yield from not_reached(verdict, most=MOST_NOWHERE)
     yield from to_try(words)
 
 
@@ -178,40 +165,6 @@ def _notes(record: Record) -> Iterator[TextLine]:
     yield from map(detail, record.notes)
 
 
-def not_reached(
-    verdict: Verdict,
-    record: Record = NOTHING,
-    shown: SourceLines = NO_LINES,
-    most: int = MOST_FUNCTIONS,
-) -> Iterator[TextLine]:
-    """Yield the functions that are no longer reached, or else those with fewer operations."""
-    functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
-    none = [one for one in functions if not one.after]
-    gone = functions or any(one.is_gone for one in verdict.changes)
-    if record.calls_plain or not gone:
-        for one in verdict.lost:
-            if one.kind == "execution":
-                yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
-                yield from compiled_by(shown)
-                yield from plain_call(shown)
-    if record.calls_plain:
-        return  # they hold less because a recompile is gone
-    for number, one in enumerate((none or functions)[:most]):
-        where, was = position(shown.defined(one.where)), plural(one.before or 0, "operation")
-        if none:
-            yield _lost(f"{where} is no longer reached ({was})")
-        else:
-            yield _lost(f"{where} holds {one.after} of {was}")
-        if none and not number:
-            yield from way(verdict, record, shown)
-            here = verdict.changes.index(one)
-            below = (other for other in verdict.changes if other.parent == here)
-            yield from _more_graphs([other for other in below if other.kind == "graph"])
-        elif not number:
-            yield from compiled_by(shown)
-            yield from plain_call(shown)
-
-
 def _lost(text: str) -> TextLine:
     return TextLine(text, "lost", 2, "- ")
 
@@ -227,8 +180,7 @@ def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> I
     """
     found = reported(verdict, record)
     advised = set[str]()
-    entries = ((*lines(one), *in_source(one, verdict, shown)) for one in found[:MOST_PLACES])
-    for line in chain.from_iterable(entries):
+    for line in chain.from_iterable(lines(one, shown=shown) for one in found[:MOST_PLACES]):
         if line.kind != "advice" or line.text not in advised:
             yield line
         advised |= {line.text} if line.kind == "advice" else set()
@@ -236,13 +188,13 @@ def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> I
         yield _rest(len(found) - MOST_PLACES, "more place")
 
 
-def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
+def lines(one: Occurrence, sign: str = "+", shown: SourceLines = NO_LINES) -> list[TextLine]:
     """Return the lines for one place: what changed, where, what led there, what to try."""
     if one.change.was:
         return _reworded(one)
     match one.items:
         case ():
-            return _gone(one)
+            return _gone(one, shown)
         case (Break() as item, *_):
             return break_lines(sign, item, one)
         case (Eager() as item, *_):
@@ -327,7 +279,6 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
         signed(sign, f"{item.reason}{source}{process(item)}", name),
         *of_graph(item, count),
         *at(item.where, count),
-        *line_of_source("by way of", item.origin, (item.where, *item.stack)),
         *to_try(advice.short(item)),
         *calls(item.stack[:-1]),
     ]
@@ -365,11 +316,18 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
 def _again(item: Recompile) -> Iterator[TextLine]:
     """Yield the line of the guard, the line that sets the guarded value, and the function."""
     yield from at(item.guard)
-    origin = line_of_source("set in", item.origin, (item.guard, item.where, *item.stack))
+    origin = _set_in(item.origin, (item.guard, item.where, *item.stack))
     if item.guard.file and item.where.file:
         yield from (*origin, detail(f"recompiles {position(item.where)}"))
     else:
         yield from (*at(item.where), *origin)
+
+
+def _set_in(origin: Frame, known: Sequence[Frame]) -> list[TextLine]:
+    """Return the line that sets what the guard is about, unless it is shown anyway."""
+    if not origin.file or origin in known:
+        return []
+    return [detail(f"set in {position(origin)}"), *code(origin)]
 
 
 def _callers(item: Recompile) -> Sequence[Frame]:
@@ -413,8 +371,15 @@ def eager_lines(sign: str, item: Eager) -> list[TextLine]:
     ]
 
 
-def _gone(one: Occurrence) -> list[TextLine]:
+def _gone(one: Occurrence, shown: SourceLines) -> list[TextLine]:
     change = one.change
+    if change.kind == "graph" and one.is_entry and change.layer == PLACES_LAYER:
+        below = (other.change for other in one.with_it("graph"))
+        return [
+            signed("-", f"{change.cause}   no longer compiled"),
+            *at(shown.defined(change.where)),
+            *_more_graphs([*below]),
+        ]
     if change.kind == "graph":
         times = f"   x{-change.growth}" if change.growth < -1 else ""
         return [signed("-", f"{change.cause}{times}   gone"), *at(change.where)]

@@ -29,7 +29,7 @@ from pytest_graphbreak.text.safe import cut
 MOST: Final = 10
 """The number of causes that are reported; the rest are counted."""
 UNREACHED: Final = f"look for {DESCRIPTIONS['dynamo'].look_for}"
-"""The advice for a function that is no longer reached."""
+"""The advice for a function that is no longer compiled."""
 _NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
 """Fields to clear in a cause of many tests: the process, and what one test was doing."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Expected
@@ -24,54 +24,21 @@ from pytest_graphbreak.report.root_causes import reported
 from pytest_graphbreak.text.output import Kind, TextLine
 
 
+class ChangedLine(NamedTuple):
+    """A line that changed since the baseline; ``deleted`` if it is not there any more."""
+
+    where: Frame
+    deleted: bool = False
+
+
 class SourceLines:
-    """Facts from the source of a test; this base class is for an unknown source."""
+    """Lines of a checkout; this base class is for no checkout."""
 
     def defined(self, function: Frame) -> Frame:
         """Return the same function, with the line where it begins if that is known."""
         return function
 
-    def uncompiled(self, function: Frame) -> Frame:
-        """Return the line because of which a function is not compiled: it disables or calls it."""
-        return NOWHERE
-
-    def compiles(self, function: Frame = NOWHERE) -> Sequence[Frame]:
-        """Return the lines that determine what the test compiles, or those of one function."""
-        return ()
-
-    def disables(self, place: Frame) -> Frame:
-        """Return the line that sets what a line calls to something that is not compiled."""
-        return NOWHERE
-
-    def uses(self, name: str) -> Sequence[Frame]:
-        """Return the lines that read a function or a setting by its name."""
-        return ()
-
-    def feeding(self, place: Frame) -> Sequence[Frame]:
-        """Return the lines further away that made what a line sets."""
-        return ()
-
-    def plain_call(self) -> Frame:
-        """Return a line that may run the model uncompiled, if there is one."""
-        return NOWHERE
-
-    def handed(self, place: Frame) -> Frame:
-        """Return the line that sets the function that a line calls by a variable."""
-        return NOWHERE
-
-    def resets(self) -> Frame:
-        """Return the line that makes Dynamo forget what it compiled, if there is one."""
-        return NOWHERE
-
-    def replaced(self, place: Frame) -> Frame:
-        """Return what replaced a removed line, or what sets the function that it calls."""
-        return NOWHERE
-
-    def repeated(self, place: Frame) -> Sequence[Frame]:
-        """Return the lines that determine how often a line runs."""
-        return ()
-
-    def changed(self, near: Sequence[Frame]) -> tuple[str, Sequence[Frame]]:
+    def changed(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
         """Return the commit of the baseline, and the lines of the test that changed since then.
 
         Lines in functions of the frames ``near`` come first.

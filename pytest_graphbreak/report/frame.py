@@ -14,7 +14,6 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.text.safe import html, script_json
 
@@ -25,7 +24,7 @@ def fill(name: str, title: str, data: Any) -> str:
     ``name`` is that of the HTML file and of its script, which are preceded by the common parts of
     all pages: ``frame.html`` and ``shared.js``.
     """
-    style = _asset("page.css").replace("{{layers}}", _lines())
+    style = _asset("page.css")
     script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset(f"{name}.js")}}})();\n'
     return (
         _asset("frame.html")
@@ -38,14 +37,6 @@ def fill(name: str, title: str, data: Any) -> str:
         # The data comes last, so that nothing in it is replaced.
         .replace("{{data}}", script_json(data))
     )
-
-
-def _lines() -> str:
-    """Return the CSS for the line of each layer in a plot."""
-    styles = [(layer.name, layer.style) for layer in DESCRIPTIONS.values()]
-    strokes = [f".plots .l-{name} {{ stroke: {style.stroke}; }}" for name, style in styles]
-    lines = [f".plots path.l-{name} {{ {style.line} }}" for name, style in styles if style.line]
-    return f"{' '.join(strokes)}\n{' '.join(lines)}"
 
 
 def _asset(name: str) -> str:

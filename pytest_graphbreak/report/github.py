@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, explained, markdown, swaps
+from pytest_graphbreak.report import accepting, explained, markdown, passing
 from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
@@ -53,12 +53,12 @@ def warnings(
     tests: Iterable[TestReport], root: Path, workspace: Path | None = None
 ) -> Iterator[str]:
     """Yield workflow commands for new places in passing tests."""
-    passing = dict(by_nodeid(tests))
+    named = dict(by_nodeid(tests))
     base = _below(root, workspace or root)
-    new = [one for one in swaps.swaps(passing.items()) if one.is_new]
+    new = [one for one in passing.changes(named.items()) if one.is_new]
     for one in new[:MOST]:
         cause = RootCause(one.found, tests=one.tests)
-        place = _place(cause, passing[one.tests[0]], root)
+        place = _place(cause, named[one.tests[0]], root)
         yield _command(base, place, *_of(cause), level="warning")
 
 

@@ -9,7 +9,7 @@ from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.findings import cached, cached_text, cause_words, decomposition
-from pytest_graphbreak.text.output import TextLine, noun, plural
+from pytest_graphbreak.text.output import TextLine, noun
 
 
 def headline(verdict: Verdict, record: Record) -> TextLine:
@@ -27,9 +27,6 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
         return f"no baseline for this test ({totals(record)})"
     if verdict.emptied:
         return _nothing_left(verdict, record)
-    if verdict.swapped:
-        new = plural(len(verdict.swapped), "new place")
-        return f"{new} and no count that grew ({totals(record)})"
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"{verdict.name}, {totals(record)}"

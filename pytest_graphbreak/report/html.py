@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.judging.attribution import Attribution, Key, key_of, kind_of
+from pytest_graphbreak.judging.attribution import Key, attributed, key_of, kind_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.forms import Plain
@@ -64,7 +64,6 @@ def page_data(
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
         "noVerdict": notes.no_verdict,
-        "base": _clean(notes.base),
         "beside": {
             "problems": [_clean(text) for text in notes.problems],
             "missing": [_clean(text) for text in notes.missing],
@@ -307,7 +306,7 @@ class _Places:
     def add_found(self, number: int, test: TestReport) -> None:
         """Add what was seen in this run."""
         record = test.record
-        self._names[number] = Attribution(record, record.layers).names
+        self._names[number] = attributed(record)
         graphs = filter(_is_cut, record.graph_list)
         items: tuple[_Seen, ...]
         items = (*record.breaks, *record.eager, *record.recompile_list, *graphs)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs, to_builtins
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.config.ini import RUNS, Rules
+from pytest_graphbreak.config.ini import Rules
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
@@ -99,7 +99,7 @@ def judgement(
 
 def _is_wrong(verdict: Verdict, rules: Rules) -> bool:
     strict = rules.strict and verdict.name in STRICT
-    return verdict.fails or strict or (rules.swaps == "fail" and bool(verdict.swapped))
+    return verdict.fails or strict
 
 
 def _writes(rules: Rules, verdict: Verdict) -> bool:
@@ -121,7 +121,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
         versions=case.versions,
         packages=case.packages,
         ops=rules.ops,
-        runs=rules.runs == RUNS[0],
+        runs=rules.runs,
     )
     if case.ungated is not None:
         return replace(verdict, name="none"), False

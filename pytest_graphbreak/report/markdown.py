@@ -13,7 +13,7 @@ from typing import Final
 from pytest_graphbreak.model.differences import ALL, FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import explained, findings, swaps
+from pytest_graphbreak.report import explained, findings, passing
 from pytest_graphbreak.report.findings import made_of
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
@@ -74,7 +74,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
         ("Cannot be judged", list(notes.problems)),
         ("Missing", list(notes.missing)),
         ("Unmeasured", [name for run in runs for name in run.unmeasured]),
-        (f"Taken out of the gate since {_code(notes.base)}", list(notes.loosened)),
+        ("Taken out of the gate", list(notes.loosened)),
         ("Not gated", [name for run in runs for name in run.ungated]),
         ("Stale baseline entries", [name for run in runs for name in run.stale]),
     ):
@@ -83,7 +83,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
             _listed(page, some, len(names), "", limit // 16)
     # The table may take half of the space; the rest is for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
-    page.add(_swapped(swaps.swaps((named(test, run, runs), test) for run, test in rows)))
+    page.add(_passing(passing.changes((named(test, run, runs), test) for run, test in rows)))
     firsts = set(found.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
@@ -167,9 +167,9 @@ def _causes(found: RootCauses, size: int) -> str:
     return f"**{headline(found)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
 
 
-def _swapped(found: list[swaps.Swap]) -> str:
+def _passing(found: list[passing.PassingChange]) -> str:
     """Return what changed in passing tests, each place once."""
-    rows = (wrapped(line.harmless(), _WIDE) for line in swaps.lines(found))
+    rows = (wrapped(line.harmless(), _WIDE) for line in passing.lines(found))
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
         return ""

@@ -29,7 +29,6 @@ from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.judgement import Judgement, judgement
-from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.output import TextLine
@@ -54,8 +53,7 @@ class Judge:
 
     With ``against``, the tests of another run by profile and node id, its counts are the budget; a
     test that it did not measure is judged by its baseline. ``run`` is the run of GitHub Actions
-    that made the reports, if known. ``disbelieved`` are the tests that a report calls ungated
-    although nothing in the checkout takes them out of the gate: they are judged.
+    that made the reports, if known.
     """
 
     def __init__(
@@ -67,8 +65,6 @@ class Judge:
         self.checkout = checkout
         self.run = run
         self.baselines = Baselines(checkout.directory)
-        self.disbelieved: list[SeenTest] = []
-        self._source = CheckoutMarks(checkout.root)
         self._against = against or {}
 
     def judge(self, seen: SeenTest) -> Judged | None:
@@ -92,7 +88,7 @@ class Judge:
             record,
             expected,
             _cap(seen.test),
-            ungated=self._ungated(seen, entry),
+            ungated=_ungated(seen, entry),
             # The gate fails a test inside its call, so an xfail mark covers that failure as well.
             excused=(*FAILING, *STRICT) if seen.test.outcome in ("xfailed", "xpassed") else (),
             versions=seen.report.versions,
@@ -100,16 +96,6 @@ class Judge:
         )
         judged = judgement(case, self.checkout, lambda: self._context(seen, baseline, line))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
-
-    def _ungated(self, seen: SeenTest, entry: Entry | None) -> str | None:
-        """Return why the test is not judged: its current baseline, or its marker in the run."""
-        if entry is not None and entry.ungated is not None:
-            return entry.ungated
-        reason = seen.test.ungated
-        if reason is not None and not self._source.may_ungate(seen.nodeid):
-            self.disbelieved.append(seen)
-            return None
-        return reason
 
     def _context(self, seen: SeenTest, baseline: str | None, line: int | None) -> Context:
         report, typed = shlex.quote(seen.report.given or seen.report.name), own()
@@ -122,6 +108,13 @@ class Judge:
             typed=typed,
             has_ids=False,
         )
+
+
+def _ungated(seen: SeenTest, entry: Entry | None) -> str | None:
+    """Return why the test is not judged: its current baseline, or its marker in the run."""
+    if entry is not None and entry.ungated is not None:
+        return entry.ungated
+    return seen.test.ungated
 
 
 def _judged_test(test: TestReport, judged: Judgement) -> TestReport:

@@ -195,10 +195,8 @@ def _causes(test: TestReport) -> dict[Hashable, RootCause]:
     found: dict[Hashable, RootCause] = {}
     for one in _new(verdict, record):
         found.setdefault(_key(one), RootCause(one))
-    if not found and verdict.name == "lost":
-        function = _unreached(verdict)
-        words = "no longer reached" if function.file and record.graph_list else ""
-        return _by_words(words or _counts_only(verdict, record), function)
+    if not found and verdict.name == "lost" and (gone := _gone_entry(verdict, record)).file:
+        return _by_words("no longer compiled", gone)
     return found or _by_words(_counts_only(verdict, record))
 
 
@@ -207,10 +205,10 @@ def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause
     return {key: RootCause(words=words, function=function)}
 
 
-def _unreached(verdict: Verdict) -> Frame:
-    """Return the function with the most operations among those that are not compiled any more."""
-    functions = (one for one in verdict.changes if one.kind == "function" and not one.after)
-    return next((one.where for one in functions), NOWHERE)
+def _gone_entry(verdict: Verdict, record: Record) -> Frame:
+    """Return the first function that was compiled when it was called, and is not any more."""
+    entries = (one for one in reported(verdict, record) if one.is_entry and not one.items)
+    return next((one.where for one in entries), NOWHERE)
 
 
 def _new(verdict: Verdict, record: Record) -> Iterator[Occurrence]:

@@ -13,7 +13,7 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import accepting, explained, findings, swaps
+from pytest_graphbreak.report import accepting, explained, findings, passing
 from pytest_graphbreak.report.footer import left_behind
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
@@ -67,7 +67,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the lines of the summary; none if there is nothing to report."""
     yield from explained.lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
-    yield from swaps.lines(swaps.swaps(by_nodeid(outcome.final)))
+    yield from passing.lines(passing.changes(by_nodeid(outcome.final)))
     yield from listed("unmeasured", outcome.unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from listed("stale", stale, MOST)
@@ -163,8 +163,8 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     settings = outcome.settings
     if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
         return
-    found = swaps.swaps(by_nodeid(outcome.final))
-    if len(found) > swaps.MOST:
+    found = passing.changes(by_nodeid(outcome.final))
+    if len(found) > passing.MOST:
         yield labelled("next", "read all changes in the JSON report before you accept them")
         return
     if in_ci():
@@ -172,10 +172,10 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
         return
     if settings.writes:
         return
-    yield from _writing(outcome, verdicts, swapped=any(one.is_new for one in found))
+    yield from _writing(outcome, verdicts, has_new=any(one.is_new for one in found))
 
 
-def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator[TextLine]:
+def _writing(outcome: Outcome, verdicts: set[str], *, has_new: bool) -> Iterator[TextLine]:
     """Yield the commands that write the baseline."""
     typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
@@ -188,7 +188,7 @@ def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
     if verdicts & {"new", REPORTED}:
         yield labelled("next", "record what is missing: ", record)
-    intended = "if what is new is intended, " if swapped else ""
+    intended = "if what is new is intended, " if has_new else ""
     if "improved" in verdicts:
         yield labelled("next", f"{intended}tighten the baseline: ", update)
     elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):

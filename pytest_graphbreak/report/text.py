@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.difference import observed
@@ -13,9 +12,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.behind import with_changed
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
-    is_less,
     lines,
-    not_reached,
     nowhere,
     places,
     shrunk,
@@ -79,10 +76,7 @@ def _causes(
 ) -> list[TextLine]:
     """Return new places, then what was lost because of them, then what is left."""
     found = list(places(verdict, record, shown))
-    functions = not_reached(verdict, record, shown) if is_less(verdict) else ()
-    is_new = any(line.kind == "new" for line in found)
-    both = (found, functions) if is_new else (functions, found)
-    lines = [*nowhere, *chain(*both), *shrunk(verdict, record)]
+    lines = [*nowhere, *found, *shrunk(verdict, record)]
     return with_changed(lines, verdict, record, shown)
 
 

@@ -226,15 +226,14 @@ class CheckNotes:
 
     ``no_verdict`` says why there is none, in words of this package; ``problems`` are those of
     reports, in anybody's words. ``missing`` was collected and ran nowhere. ``loosened`` is what the
-    gate no longer sees since ``base``. ``accept`` is the command that accepts the counts, if one
-    works in any checkout.
+    gate sees less of than in the run that it is compared with. ``accept`` is the command that
+    accepts the counts, if one works in any checkout.
     """
 
     no_verdict: str = ""
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     loosened: tuple[str, ...] = ()
-    base: str = ""
     accept: str = ""
 
 

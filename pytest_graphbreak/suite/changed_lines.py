@@ -2,20 +2,28 @@
 
 A red test may be due to an edit far from the place that it made worse: in a loader, a helper, a
 setting. Only git knows what was edited. Without git, without a commit of the baseline, or in a
-clone without history, nothing is known, and nothing is said.
+clone without history, nothing is known, and nothing is said. No verdict depends on it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_graphbreak.config.git import GitError, git
-from pytest_graphbreak.judging.edited import EditedLine
 from pytest_graphbreak.model.places import Places, places
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.report.footer import ChangedLine, SourceLines
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_graphbreak.config.settings import Settings
 
 _FILE: Final = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
 _HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -24,51 +32,105 @@ _LARGEST: Final = 2**22
 _DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
 
 
-class ChangedLines(NamedTuple):
-    """What changed since a commit: for each file, named from the root, the lines that are new.
+class CheckoutLines(SourceLines):
+    """The lines of this checkout that a failed test may be due to."""
 
-    The lines are 1-based; where lines were only deleted, the one above and the one below stand for
-    them.
-    """
+    def __init__(self, item: pytest.Item, settings: Settings, baseline: Path | None = None) -> None:
+        self._test = str(item.path)
+        self._root = settings.root
+        self._baseline = baseline
+        self._places = places(settings.root)
 
-    commit: str = ""
-    files: dict[str, tuple[int, ...]] = {}  # noqa: RUF012  # it is never changed
-    diff: str = ""
+    def defined(self, function: Frame) -> Frame:
+        found = self._places.defined(str(self._root / function.file), function.function)
+        return function if found is None else found
+
+    def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
+        if self._baseline is None:
+            return "", ()
+        commit, hunks = changed_since(self._root, self._baseline)
+        before = _Committed(self._root, commit)
+        wanted = [frame.file for frame in near] + [*map(self._places.file, self._files)]
+        lines = [
+            line
+            for file in dict.fromkeys(wanted)
+            for hunk in hunks.get(file, ())
+            for line in hunk.lines(str(self._root / file), before, self._places)
+        ]
+        lines.sort(key=self._order(near))
+        return commit, tuple(lines)
+
+    def _order(self, near: Sequence[Frame]) -> Callable[[ChangedLine], int]:
+        """Return the key by which changed lines are sorted; those of one rank stay as they are.
+
+        Functions of the frames ``near`` come first, then their files, then the other files of the
+        test, and last what stands in its file within other functions: mostly other tests.
+        """
+        functions = {frame.key[:2] for frame in near}
+        test = self._places.file(self._test)
+        files = {frame.file for frame in near} - {test}
+
+        def rank(line: ChangedLine) -> int:
+            where = line.where
+            if where.key[:2] in functions:
+                return 0
+            if where.file in files:
+                return 1
+            return 3 if where.file == test and where.function != "<module>" else 2
+
+        return rank
+
+    @cached_property
+    def _files(self) -> tuple[str, ...]:
+        """The file of the test, and those of the project's modules from which it takes names."""
+        modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
+        own = (one for one in modules if getattr(one, "__file__", None) == self._test)
+        values = [value for module in own for value in [*vars(module).values()]]
+        named = (sys.modules.get(getattr(value, "__module__", None) or "") for value in values)
+        taken = (one for one in (*named, *values) if isinstance(one, ModuleType))
+        files = (str(getattr(one, "__file__", None) or "") for one in taken)
+        return tuple(dict.fromkeys((self._test, *filter(self._places.is_written, files))))
+
+
+class Hunk(NamedTuple):
+    """A hunk of a diff without context: the first line before and after, and how many lines."""
+
+    old: int
+    gone: int
+    new: int
+    came: int
+
+    def lines(self, file: str, before: Places, now: Places) -> Iterator[ChangedLine]:
+        """Yield its new lines; if it has none, those that were deleted, without their numbers."""
+        for number in range(self.new, self.new + self.came):
+            frame = now.frame(file, number)
+            if frame.code:
+                yield ChangedLine(frame)
+        for number in range(self.old, self.old + self.gone) if not self.came else ():
+            frame = before.frame(file, number)
+            if frame.code:
+                yield ChangedLine(Frame(frame.file, frame.function, 0, frame.code), deleted=True)
 
 
 @lru_cache(8)
-def changed_since(root: Path, baseline: Path) -> ChangedLines:
-    """Return what changed in the Python files below ``root`` since ``baseline`` was committed.
+def changed_since(root: Path, baseline: Path) -> tuple[str, dict[str, tuple[Hunk, ...]]]:
+    """Return the commit of ``baseline``, and what changed since in Python files below ``root``.
 
-    Nothing is returned for a baseline that is not committed as it is.
+    The files are named from ``root``. Nothing is returned for a baseline that is not committed as
+    it is.
     """
     try:
         if git(root, "status", "--porcelain", "--", str(baseline)).strip():
-            return ChangedLines()
+            return "", {}
         commit = git(root, "log", "-1", "--format=%H", "--", str(baseline)).decode().strip()
         if not commit:
-            return ChangedLines()
+            return "", {}
         text = git(root, *_DIFF, "--relative", commit, "--", "*.py")
     except GitError:
-        return ChangedLines()
+        return "", {}
     if len(text) > _LARGEST:
-        return ChangedLines()
-    diff = text.decode("utf-8", "replace")
-    return ChangedLines(commit[:10], read(diff), diff)
-
-
-@lru_cache(8)
-def edited_since(root: Path, baseline: Path) -> tuple[EditedLine, ...]:
-    """Return the lines that were added or removed since ``baseline`` was committed."""
-    changed = changed_since(root, baseline)
-    before, now = _Committed(root, changed.commit), places(root)
-    found: list[EditedLine] = []
-    for one in _hunks(changed.diff):
-        file = str(root / one.file)
-        old, new = range(one.old, one.old + one.gone), range(one.new, one.new + one.came)
-        found += [EditedLine(before.frame(file, line), is_new=False) for line in old]
-        found += [EditedLine(now.frame(file, line), is_new=True) for line in new]
-    return tuple(found)
+        return "", {}
+    return commit[:10], read(text.decode("utf-8", "replace"))
 
 
 class _Committed(Places):
@@ -90,34 +152,17 @@ class _Committed(Places):
         return self._texts[file]
 
 
-class _Hunk(NamedTuple):
-    """A hunk of a diff without context: the first lines and their numbers, before and after."""
-
-    file: str
-    old: int
-    gone: int
-    new: int
-    came: int
-
-
-def _hunks(diff: str) -> Iterator[_Hunk]:
+def read(diff: str) -> dict[str, tuple[Hunk, ...]]:
+    """Return the hunks of each file of a diff without context."""
+    found: dict[str, tuple[Hunk, ...]] = {}
     file, skipped = "", 0
     for line in diff.split("\n"):
         if skipped and line[:1] in ("-", "+"):
             skipped -= 1
         elif hunk := _HUNK.match(line):
             old, gone, new, came = (1 if one is None else int(one) for one in hunk.groups())
-            yield _Hunk(file, old, gone, new, came)
+            found[file] = (*found.get(file, ()), Hunk(old, gone, new, came))
             skipped = gone + came
         elif (name := _FILE.fullmatch(line)) and name[1] != "/dev/null":
             file = name[1]
-
-
-def read(diff: str) -> dict[str, tuple[int, ...]]:
-    """Return the new lines of each file of a diff without context."""
-    found: dict[str, tuple[int, ...]] = {}
-    for one in _hunks(diff):
-        start = one.new
-        lines = range(start, start + one.came) if one.came else range(max(start, 1), start + 2)
-        found[one.file] = (*found.get(one.file, ()), *lines)
     return found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from pytest_graphbreak.report.footer import Context
     from pytest_graphbreak.report.judgement import Judgement
     from pytest_graphbreak.suite.gate import Gate
-    from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
 
 def judge(
@@ -60,31 +57,7 @@ def judge(
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
 
-    @cache
-    def lines() -> OwnSourceLines:  # read only for a failure, and once
-        from pytest_graphbreak.suite.source_lines import OwnSourceLines
-
-        return OwnSourceLines(item, settings, entry.path if entry else None)
-
-    judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures, lines()))
-    if judged.verdict.is_unclear and (known := _by_source(lines(), judged)):
-        case = dataclasses.replace(case, record=replace(record, **known))
-        judged = judgement(case, settings, lambda: _context(gate, item, entry, fixtures, lines()))
-    return judged
-
-
-def _by_source(lines: OwnSourceLines, judged: Judgement) -> dict[str, bool]:
-    """Return what the source of a test says of its record: the counts can mean two things."""
-    from pytest_graphbreak.judging.edited import is_inside, moved_out
-
-    if judged.verdict.called_less:
-        return {"calls_plain": True} if lines.calls_plain else {}
-    expected = judged.case.expected
-    compiled = (expected.values.functions if expected else {}, judged.case.record.functions)
-    if moved_out(lines.edited, *compiled):
-        return {"calls_plain": True}
-    smaller = judged.verdict.shrunk and (is_inside(lines.edited, *compiled) or lines.only_compiled)
-    return {"only_compiled": True} if smaller else {}
+    return judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
@@ -109,9 +82,9 @@ def _context(
     item: pytest.Item,
     entry: Entry | None,
     fixtures: Mapping[str, int],
-    lines: OwnSourceLines,
 ) -> Context:
     from pytest_graphbreak.report.footer import Context
+    from pytest_graphbreak.suite.changed_lines import CheckoutLines
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
@@ -126,7 +99,7 @@ def _context(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
-        shown=lines,
+        shown=CheckoutLines(item, settings, entry.path if entry else None),
     )
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_graphbreak.layers.left_threads import OwnThreads
 from pytest_graphbreak.suite import reports
 from pytest_graphbreak.suite import reports as entries
 from pytest_graphbreak.suite.gate import Gate
@@ -47,14 +46,21 @@ class Phases:
         self._window: TestWindow | None = None
         self._measured: pytest.Item | None = None
         self._leaks: Leaks | None = None
-        self._threads: OwnThreads | None = None
         self._fault = ""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Read the baseline of the test here, once, so that a forked child need not do it."""
+        """Read the baseline of the test here, once, so that a forked child need not do it.
+
+        Its set-up, call and tear-down are three windows with the same sensors.
+        """
         self._fault = self._gate.fault(item)
-        return (yield)
+        if not self._gate.measures(item):
+            return (yield)
+        from pytest_graphbreak.watching.measure import holding_sensors
+
+        with holding_sensors():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -85,21 +91,14 @@ class Phases:
     ) -> Generator[None, object, object]:
         """Follow a fixture; the first one of function scope opens the window of its test."""
         if request.scope == "function":
-            self._threads = self._threads or OwnThreads()
             if self._coming is not None and self._window is None:
                 self._open(self._coming)
             with self._fixture():
                 return (yield)
-        with self._threads.excluded() if self._threads else nullcontext():
-            if self._window is None:
-                return (yield)
-            with self._window.excluded(), self._fixture():
-                return (yield)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_call(self) -> None:
-        """Follow threads from the call of a test without fixtures, even if it is not measured."""
-        self._threads = self._threads or OwnThreads()
+        if self._window is None:
+            return (yield)
+        with self._window.excluded(), self._fixture():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -117,15 +116,9 @@ class Phases:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """Restore what the call left, after the tear-down and the hooks of all other plugins.
-
-        Threads that still run are left over from this test, which is noted if they compile.
-        """
+        """Restore what the call left, after the tear-down and the hooks of all other plugins."""
         if call.when != "teardown":
             return
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.end(canonical(item))
         if self._leaks is not None:
             left = self._leaks.settle()
             if left.notes:

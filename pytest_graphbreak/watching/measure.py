@@ -79,6 +79,15 @@ def keeping_history() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def holding_sensors() -> Iterator[None]:
+    """Leave sensors in between the windows that open inside."""
+    with ExitStack() as holds:
+        for observer in observers():
+            holds.enter_context(observer.hold())
+        yield
+
+
 def follow(root: Path) -> AbstractContextManager[None]:
     """Let windows that open inside follow processes that were started inside before them."""
     return kept(places(root))
@@ -105,7 +114,7 @@ class Measurement:
     def __init__(self, root: Path) -> None:
         named = places(root)
         self.spans = during.Spans()
-        self._children = Following(named, self.spans)
+        self._children = Following(named)
         self._windows: dict[str, Window] = {}
         self._record: Record | None = None
         for observer in observers():
@@ -116,7 +125,7 @@ class Measurement:
         """Return what was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        own = self.spans.named(during.OWN, self._own())
+        own = self.spans.named(self._own())
         return _whole(own, self._children.peek())
 
     @property
@@ -124,8 +133,8 @@ class Measurement:
         """Compilations that a process was killed in, or has not finished."""
         return self._children.unfinished
 
-    def extents(self) -> during.Extents:
-        return {during.OWN: during.Extent.of(self._own()), **self._children.extents()}
+    def extent(self) -> during.Extent:
+        return during.Extent.of(self._own())
 
     def _own(self) -> Record:
         """Return what this process did so far."""
@@ -146,7 +155,7 @@ class Measurement:
             # Last opened, first closed: so nested patches are removed in order.
             during.leave(self)
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            own = self.spans.named(during.OWN, _record(seen))
+            own = self.spans.named(_record(seen))
             self._record = _whole(own, self._children.close())
         return self._record
 

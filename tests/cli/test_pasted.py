@@ -20,8 +20,6 @@ import pytest
 pytest.importorskip("torch")
 
 from tests import terminal
-from tests.cli.versions.history import BROKEN, HEAD, Past
-from tests.cli.versions.wheels import wheel
 
 COLUMNS = (40, 60, 80, 120)
 BIN = Path(sys.executable).parent
@@ -35,7 +33,7 @@ STARTS = {
 }
 COMMAND = re.compile(
     r"(?:^ *|  |: )"
-    r"((?:uv run (?:\S+ )*?)?(?:pytest|graphbreak|git apply|python\S*(?: -m)?) [^ ,].*)$",
+    r"((?:uv run (?:\S+ )*?)?(?:pytest|graphbreak|python\S*(?: -m)?) [^ ,].*)$",
     re.M,
 )
 """A command in what went through a pipe, where no line is broken."""
@@ -44,7 +42,6 @@ TOOLS = {
     "module": ["python", "-m", "pytest_graphbreak"],
     "uv": [*STARTS["uv"][:-1], "graphbreak"],
 }
-PATCH = "patches_of_the_house/what_the_new_release_of_the_compiler_counts.patch"
 SOURCE = """
 import pytest
 import torch
@@ -77,7 +74,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     new = "\n\ndef test_new():\n    torch.compile(torch.sin, backend='eager')(torch.ones(3))\n"
     test.write_text(SOURCE.replace("BREAK", "torch._dynamo.graph_break()") + new)
     piped(["python", "-m", "pytest", "--graph-budget", "--graph-budget-report=graphs.json"], path)
-    (path / "expected.csv").write_text("name,accuracy,graph_breaks\nbert,pass,0\nrouter,pass,3\n")
     return path
 
 
@@ -181,8 +177,6 @@ def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str
         (["check", "graphs.json"], 3),
         (["explain", "graphs.json"], 1),
         (["explain", "no such reason"], 1),
-        (["compare", "before.json", "graphs.json", f"--patch={PATCH}"], 1),
-        (["import-csv", "expected.csv", "--profile=cpu", "--test=t.py::t[{name}]", "--dry-run"], 1),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -199,24 +193,6 @@ def test_what_a_command_prints_can_be_pasted(
 
 
 PROGRAM = "programs_of_the_house/encoders/transformer_encoder_with_its_head.py"
-NODEID = "tests/models_of_the_house/encoders/test_transformer_head.py::test_head[a-long-name]"
-LAYER = "act_of_the_house"
-"""A package whose release breaks the graph of the test; without it there is no break."""
-MODEL = """
-import pytest
-import torch
-from net.head import Head
-
-try:
-    from act_of_the_house import act
-except ImportError:
-    act = torch.cos
-
-
-@pytest.mark.parametrize("name", ["a-long-name"])
-def test_head(name):
-    torch.compile(lambda x: act(Head()(x)), backend="eager")(torch.ones(2))
-"""
 SCRIPT = """
 import torch
 
@@ -232,36 +208,21 @@ torch.compile(encode, backend="eager")(torch.ones(3))
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A repository whose last commit breaks the graph of a test, with its baselines; wheels."""
-    path = tmp_path_factory.mktemp("history") / "checkout"
-    past = Past(path)
-    file, _, name = NODEID.partition("::")
-    yaml = f"baselines/{file.replace('.py', '.yaml')}"
-    entry = f"version: 1\nprofile: cpu\ntests:\n  {name}:\n    graphs: {{dynamo: NUMBER}}\n"
-    start = {"pytest.ini": "[pytest]\npythonpath = .\n", file: MODEL, PROGRAM: SCRIPT}
-    start |= {"net/__init__.py": "", "net/head.py": HEAD, yaml: entry.replace("NUMBER", "1")}
-    past.commit("Record the baselines of the encoders", start)
-    changed = {"net/head.py": BROKEN, yaml: entry.replace("NUMBER", "2")}
-    past.commit("Clip what the head gives", changed)
-    past.made()
-    source = "def act(x):\n    print()\n    return x + 1\n"
-    wheel(path.parent / "wheels", LAYER, "2", {f"{LAYER}.py": source})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIP_NO_INDEX", "1")
-        patch.setenv("PIP_FIND_LINKS", str(path.parent / "wheels"))
-        yield path
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a program that breaks."""
+    path = tmp_path_factory.mktemp("checkout")
+    (path / "pytest.ini").write_text("[pytest]\n")
+    (path / PROGRAM).parent.mkdir(parents=True)
+    (path / PROGRAM).write_text(SCRIPT)
+    return path
 
 
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [
         (["doctor", "--graph-budget-dir=baselines_of_the_house"], 1),
-        (["history"], 0),
         (["fix", PROGRAM], 1),
         (["repro", PROGRAM, "--out", "scripts_of_the_house"], 0),
-        (["bisect", NODEID, "--good", "HEAD~1"], 0),
-        (["upgrade", f"{LAYER}==2"], 0),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -13,14 +13,11 @@ from tests.reports import a_report, a_test, over
 
 def test_all_pages_at_once(workspace: Workspace) -> None:
     workspace.report("one.json", a_report(over()))
-    said = workspace.run(
-        *("report", "one.json", "--markdown", "o/c.md", "--html", "o/p.html", "--junit", "o/j.xml")
-    )
+    said = workspace.run(*("report", "one.json", "--markdown", "o/c.md", "--html", "o/p.html"))
     assert said.code == 0
-    assert said.out == "Wrote o/c.md.\nWrote o/p.html.\nWrote o/j.xml.\n"
+    assert said.out == "Wrote o/c.md.\nWrote o/p.html.\n"
     assert (workspace.path / "o/c.md").read_text().startswith("<!-- pytest-graphbreak -->")
     assert (workspace.path / "o/p.html").read_text().startswith("<!doctype html>")
-    assert (workspace.path / "o/j.xml").read_text().startswith("<?xml")
 
 
 def test_without_a_page_it_tells_the_main_things(workspace: Workspace) -> None:
@@ -58,7 +55,7 @@ def test_what_is_no_test_is_shown_too(workspace: Workspace) -> None:
     """`graphbreak run` and `analyze` name scripts and logs by their paths."""
     workspace.report("run.json", a_report(a_test("/home/me/train.py", 3)))
     assert "1 test on cpu" in workspace.run("report", "run.json").out
-    assert workspace.run("report", "run.json", "--html", "p.html", "--junit", "j.xml").code == 0
+    assert workspace.run("report", "run.json", "--html", "p.html").code == 0
 
 
 def test_an_old_terminal_gets_what_it_can_show(workspace: Workspace) -> None:
@@ -75,10 +72,9 @@ def test_an_old_terminal_gets_what_it_can_show(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("report", "one.json", "--html", "p.html", "--markdown", "c.md", "--junit", "j.xml"),
+        ("report", "one.json", "--html", "p.html", "--markdown", "c.md"),
         ("check", "one.json"),
         ("accept", "one.json", "--yes"),
-        ("history",),
     ],
     ids=lambda command: command[0],
 )
@@ -95,4 +91,4 @@ def test_reports_are_read_without_torch_and_pytest(
         [sys.executable, "-c", script, *command], capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
-    assert done.returncode == {"report": 0, "check": 1, "accept": 0, "history": 2}[command[0]]
+    assert done.returncode == {"report": 0, "check": 1, "accept": 0}[command[0]]

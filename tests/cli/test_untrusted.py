@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
 
 import pytest
 
-from pytest_graphbreak.baseline.update import Change
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report import github, summary
-from pytest_graphbreak.report.comparison import commit
 from pytest_graphbreak.report.footer import measured_with
-from pytest_graphbreak.runs.compare import compare
-from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.text.output import plain
 from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_report, a_test, as_tests, over
@@ -61,15 +55,6 @@ def summed_up(text: str, workspace: Workspace) -> str:
     return plain((*summary.lines(outcome), *measured_with(Record(settings={text: text}))))
 
 
-def committed(text: str) -> str:
-    where = {"file": text, "function": text, "line": 1, "code": text}
-    name = f"t.py::{text[:3000]}"
-    mild, bad = a_test(name), a_test(name, breaks=[a_break(where, reason=text, id=text)])
-    found = compare([parse("a.json", a_report(mild))], [parse("b.json", a_report(bad))])
-    entry = Change("changed", name, Path("x.yaml"), "cpu", None, None)
-    return commit.message(found, [entry])
-
-
 LINES: Final[dict[str, Sink]] = {
     "check": prints("check", "bad.json"),
     "check --against": prints("check", "bad.json", "--against", "mild.json"),
@@ -89,7 +74,6 @@ PAGES: Final[dict[str, Sink]] = {
     "comment of a check": writes("c.md", "check", "bad.json", "--markdown"),
     "comment of a comparison": writes("c.md", "compare", "mild.json", "bad.json", "--markdown"),
     "page": writes("p.html", "report", "bad.json", "--html"),
-    "page of a comparison": writes("p.html", "compare", "mild.json", "bad.json", "--html"),
 }
 
 
@@ -129,22 +113,6 @@ def test_no_page_runs_it(text: str, workspace: Workspace) -> None:
         assert page.count("<script") == (2 if is_html else 0), name
         for evil in ("<img src=x", "<svg onload", *(() if is_html else ("@octocat", "${"))):
             assert evil not in page, name
-
-
-def test_no_line_of_a_commit_is_a_hunk_a_trailer_or_a_mention(text: str) -> None:
-    note = committed(text)
-    starts = ("  ", "+ ", "Graph ", "1 test ", "New:")
-    for line in note.rstrip("\n").split("\n"):
-        assert line.isprintable()
-        assert line.startswith(starts) or line in ("", "+")
-    assert "@octocat" not in note
-    assert "#123" not in note
-
-
-def test_junit_is_of_its_own_elements(text: str, workspace: Workspace) -> None:
-    root = ElementTree.fromstring(writes("j.xml", "report", "bad.json", "--junit")(text, workspace))
-    known = {"testsuites", "testsuite", "properties", "property", "testcase", "failure", "error"}
-    assert {element.tag for element in root.iter()} <= known
 
 
 def test_a_baseline_holds_it_as_text(text: str, workspace: Workspace) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.baseline import read, tree
-from pytest_graphbreak.cli import import_csv
 from pytest_graphbreak.config import git
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
@@ -28,8 +27,6 @@ MIB = 2**20
         ("reports in one directory or archive | {} |", incoming.MOST_FILES),
         ("values in one report | {} |", incoming.MOST_VALUES),
         ("tests in all reports of a command | {} |", incoming.MOST_TESTS),
-        ("`import-csv` | {} MiB", incoming.MOST_BYTES // MIB),
-        ("MiB, and {} rows", import_csv.MOST_ROWS),
         ("(node id, file) | {} characters", forms.LONGEST_NAME),
         ("a profile | {} characters", report.LONGEST_PROFILE),
         ("a version or a device in a report | {} characters", forms.LONGEST_FACT),

@@ -141,9 +141,6 @@ def _texts(one: Situation, top: Path) -> Iterator[tuple[str, str]]:
         yield "after.json", pretty(read_json(top / "after.json")) + "\n"
     yield "commands.txt", "\n".join(_commands(one, top))
     yield from _pages(top)
-    if one.is_compared:
-        typed(top, "compare", "before.json", "after.json", "--json", "compare.json")
-        yield "compare.json", pretty(read_json(top / "compare.json")) + "\n"
 
 
 def _commands(one: Situation, top: Path) -> Iterator[str]:
@@ -158,11 +155,10 @@ def _commands(one: Situation, top: Path) -> Iterator[str]:
 
 
 def _pages(top: Path) -> Iterator[tuple[str, str]]:
-    names = {"markdown": "comment.md", "html": "page.html", "junit": "junit.xml"}
+    names = {"markdown": "comment.md", "html": "page.html"}
     options = [word for option, name in names.items() for word in (f"--{option}", name)]
     typed(top, "report", "after.json", *options)
     yield "comment.md", (top / "comment.md").read_text()
-    yield "junit.xml", (top / "junit.xml").read_text().replace("><", ">\n<")
     yield "page.json", page_data(top / "page.html")
     lines = typed(top, "explain", "--json", "after.json").splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]

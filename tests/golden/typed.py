@@ -75,8 +75,8 @@ def _sides(before: str, after: str) -> tuple[tuple[str, Path], ...]:
 
 _RED: Final = ("over_item", "over_print", "over_recompile_shape", "lost_function", "new_test")
 _SHARDS: Final = " ".join(f"{name}.json" for name in _RED)
-_PAGES: Final = ("c.md", "p.html", "j.xml")
-_AS_PAGES: Final = "--markdown c.md --html p.html --junit j.xml"
+_PAGES: Final = ("c.md", "p.html")
+_AS_PAGES: Final = "--markdown c.md --html p.html"
 
 SESSIONS: Final = (
     Session(
@@ -98,8 +98,8 @@ SESSIONS: Final = (
     Session(
         "typed_compare_pages",
         _sides("over_one_gone_two_new/before.json", "over_one_gone_two_new/after.json"),
-        ("compare before.json after.json --markdown c.md --html p.html",),
-        ("c.md", "p.html"),
+        ("compare before.json after.json", "compare before.json after.json --markdown c.md"),
+        ("c.md",),
     ),
     Session(
         "typed_compare_other_programs",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.causes import causes, match
+from pytest_graphbreak.judging.causes import causes, entries, match
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
 from pytest_graphbreak.model.record import Frame, Frames, Graph, Recompile, Record
@@ -29,9 +28,12 @@ def seen(*graphs: Graph, **counts: int) -> Record:
     )
 
 
-def base(record: Record, functions: Mapping[str, int] | None = None) -> Expected:
+def base(record: Record, names: tuple[str, ...] | None = None) -> Expected:
     values = Values(
-        graphs=record.graphs, ops=record.ops, causes=causes(record), functions=functions or {}
+        graphs=record.graphs,
+        ops=record.ops,
+        causes=causes(record),
+        entries=tuple(entries(record)) if names is None else names,
     )
     return Expected(
         values,
@@ -94,22 +96,27 @@ def test_new_gone_and_known_in_numbers() -> None:
     assert moved.gone == ((Cause("xla", "access", "a.py::h", "def h(x):"), 0),)
 
 
-def test_the_only_entry_is_known_under_any_name() -> None:
-    moved = match(
-        seen(graph("dynamo", "entry", "g")), base(seen(graph("dynamo", "entry"))), "dynamo"
-    )
+def test_the_only_entry_is_known_by_its_name_if_the_baseline_has_it() -> None:
+    now, before = seen(graph("dynamo", "entry", "g")), seen(graph("dynamo", "entry"))
+    moved = match(now, base(before), "dynamo")
     assert moved is not None
-    assert (moved.added, moved.gone) == ((), ())
+    assert (moved.added, moved.gone) == (
+        now.graph_list,
+        ((Cause("dynamo", "entry", "a.py::f"), 0),),
+    )
+    unnamed = match(now, base(before, ()), "dynamo")
+    assert unnamed is not None
+    assert (unnamed.added, unnamed.gone) == ((), ())
 
 
-def test_which_of_two_functions_is_new_is_known_by_what_held_operations() -> None:
+def test_which_of_two_functions_is_new_is_known_by_the_recorded_entries() -> None:
     before = seen(graph("dynamo", "entry", "g"))
     now = seen(graph("dynamo", "entry", "f"), graph("dynamo", "entry", "g"))
-    moved = match(now, base(before, {"a.py::g": 2}), "dynamo")
+    moved = match(now, base(before), "dynamo")
     assert moved is not None
     assert [item.where.function for item in moved.added] == ["f"]
     assert not moved.unsure
-    unknown = match(now, base(before), "dynamo")
+    unknown = match(now, base(before, ()), "dynamo")
     assert unknown is not None
     assert unknown.unsure
     assert len(unknown.added) == 2
@@ -200,26 +207,6 @@ def test_an_entry_without_guards_is_judged_as_before() -> None:
     old = tuple(structs.replace(item, guard="", called="") for item in known.values.causes)
     known = replace(known, values=structs.replace(known.values, causes=old))
     assert judge(again((DTYPE, "run(x)")), known, versions=NOW).name == "ok"
-
-
-def test_an_older_baseline_knows_what_a_line_compiles_again() -> None:
-    """It has the graphs as what asked for them: a ``sync`` twice is a ``sync`` and a recompile."""
-    older = base(seen(graph("xla", "sync"), graph("xla", "sync")))
-    now = seen(graph("xla", "sync"), graph("xla", "recompile"))
-    now = structs.replace(now, recompiles={"xla": 1})
-    assert judge(now, older).name == "ok"
-    more = seen(graph("xla", "sync"), graph("xla", "recompile"), graph("xla", "recompile"))
-    more = structs.replace(more, recompiles={"xla": 2})
-    verdict = judge(more, older)
-    assert verdict.name == "over"
-    numbers = {one.kind: (one.before, one.after) for one in verdict.over}
-    assert numbers == {"graph": (2, 3), "recompile": (1, 2)}
-
-
-def test_a_recompile_at_another_place_is_new_to_an_older_baseline() -> None:
-    older = base(seen(graph("xla", "sync"), graph("xla", "sync")))
-    now = seen(graph("xla", "sync"), graph("xla", "recompile", "g"))
-    assert judge(structs.replace(now, recompiles={"xla": 1}), older).name == "over"
 
 
 def of_jax(*causes: str) -> Record:

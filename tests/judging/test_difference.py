@@ -258,41 +258,12 @@ def test_what_a_known_break_leaves_goes_with_the_new_recompile_of_its_function()
     assert [one.cause for one in found if not one.total and one.parent is None] == ["break"]
 
 
-def test_a_recompile_that_moved_to_what_is_compiled_now_goes_with_the_function_that_is_not() -> (
-    None
-):
-    def twice(where: Frame, ops: int, functions: dict[str, int]) -> Record:
-        graphs = [
-            Graph("dynamo", f"0/{number}", cause, ops, where=where, functions=functions)
-            for number, cause in enumerate(("entry", "recompile"))
-        ]
-        again = Recompile("dynamo", "0/1", "self.k == 1", where)
-        counts = {"dynamo": 2}, {"dynamo": 1}
-        return Record(("dynamo",), *counts, recompile_list=(again,), graph_list=tuple(graphs))
-
-    inner = {"a.py::inner": 3}
-    was, now = twice(OUTER, 5, inner | {"a.py::outer": 5}), twice(INNER, 3, inner)
-    found = diff(before(was), now, versions=VERSIONS)
-    (function,) = [n for n, one in enumerate(found) if one.kind == "function" and not one.after]
-    again = [one for one in found if one.parent == function]
-    assert [(one.where.function, one.kind, one.is_gone) for one in again] == [
-        ("inner", "recompile", False),
-        ("outer", "graph", True),
+def test_an_entry_that_is_compiled_no_more_is_a_change_of_its_own() -> None:
+    now = structs.replace(BROKEN, graph_list=(Graph("dynamo", "0/0", "entry", 3, where=INNER),))
+    now = structs.replace(now, graphs={"dynamo": 1}, breaks=())
+    was = structs.replace(now, graph_list=(Graph("dynamo", "0/0", "entry", 5, where=OUTER),))
+    found = [one for one in diff(before(was), now, versions=VERSIONS) if not one.total]
+    assert [(one.where.function, one.before, one.after) for one in found] == [
+        ("inner", 0, 1),
+        ("outer", 1, 0),
     ]
-    assert judge(now, before(was), versions=VERSIONS).name == "lost"
-
-
-def test_what_is_compiled_in_place_of_a_function_goes_with_it() -> None:
-    other = Frame("a.py", "other", 30, "def other(x):")
-
-    def record(where: Frame, functions: dict[str, int]) -> Record:
-        one = Graph("dynamo", "0/0", "entry", 5, where=where, functions=functions)
-        two = Graph("dynamo", "1/0", "entry", 2, where=other, functions={"a.py::other": 2})
-        return Record(("dynamo",), {"dynamo": 2}, graph_list=(one, two))
-
-    inner = {"a.py::inner": 4}
-    was = record(OUTER, inner | {"a.py::outer": 5})
-    now = structs.replace(record(INNER, inner), graphs={"dynamo": 2})
-    found = diff(before(was), now, versions=VERSIONS)
-    (lost,) = [n for n, one in enumerate(found) if one.kind == "function" and not one.after]
-    assert [one.parent for one in found if one.cause == "entry" and one.is_new] == [lost]

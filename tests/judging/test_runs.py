@@ -61,7 +61,8 @@ def against(before: Record, after: Record, **rules: Any) -> Verdict:
 
 
 def test_more_executions_are_over_with_the_line() -> None:
-    verdict = against(xla(3), xla(36))
+    assert against(xla(3), xla(36)).name == "changed"
+    verdict = against(xla(3), xla(36), runs="fail")
     assert verdict.name == "over"
     (total,) = verdict.over
     assert (total.kind, total.layer, total.before, total.after) == ("execution", "xla", 3, 36)
@@ -72,7 +73,7 @@ def test_more_executions_are_over_with_the_line() -> None:
 def test_lines_that_ran_as_often_before_are_left_out() -> None:
     other = replace(HERE, line=20, function="train")
     before, new = xla(3, where=other), merge([xla(3, where=other), replace(xla(33), graphs={})])
-    verdict = against(before, replace(new, graph_list=before.graph_list))
+    verdict = against(before, replace(new, graph_list=before.graph_list), runs="fail")
     assert verdict.name == "over"
     assert [one.where for one in verdict.changes if not one.total] == [HERE]
     more = against(before, xla(5, where=other))
@@ -80,8 +81,9 @@ def test_lines_that_ran_as_often_before_are_left_out() -> None:
 
 
 def test_more_reads_are_over_and_fewer_are_improved() -> None:
-    assert against(xla(3, 1), xla(3, 6)).name == "over"
-    assert against(xla(3, 0), xla(3, 5)).name == "over"
+    assert against(xla(3, 1), xla(3, 6), runs="fail").name == "over"
+    assert against(xla(3, 0), xla(3, 5), runs="fail").name == "over"
+    assert against(xla(3, 0), xla(3, 5)).name == "changed"
     assert against(xla(3, 6), xla(3, 1)).name == "improved"
 
 
@@ -91,9 +93,9 @@ def test_more_reads_are_over_and_fewer_are_improved() -> None:
         (dynamo(4), dynamo(1), "lost"),
         (dynamo(2, graphs=2), dynamo(2), "improved"),
         (dynamo(4), dynamo(4), "ok"),
-        (xla(36), xla(3), "changed"),
+        (xla(36), xla(3), "improved"),
         (xla(36, ops=132), xla(3, ops=132), "improved"),
-        (xla(36, ops=132), xla(3, ops=120), "changed"),
+        (xla(36, ops=132), xla(3, ops=120), "improved"),
         (xla(36, ops=132), xla(3, ops=60), "lost"),
         # The value that was read went with the read.
         (xla(6, 3, ops=24), xla(3, ops=18), "improved"),
@@ -112,7 +114,7 @@ def test_a_baseline_without_them_is_judged_as_before() -> None:
     known = Expected(plain, "cpu", VERSIONS, recorded=True, own=frozenset({"xla"}))
     assert judge(xla(36, 9), known, gate=True, versions=VERSIONS).name == "ok"
     assert against(xla(3), replace(xla(36), executions={}, reads={})).name == "ok"
-    assert against(xla(3), xla(36), runs=False).name == "ok"
+    assert against(xla(3), xla(36), runs="off").name == "ok"
 
 
 def test_limits_in_code_hold_every_layer_or_one() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from pytest_graphbreak import during, observe
+from pytest_graphbreak import during
 from pytest_graphbreak.layers.during import Extent, Spans, enter, leave
 from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
 
@@ -21,8 +18,8 @@ class Program:
         self.spans = Spans()
         self.record = Record()
 
-    def extents(self) -> dict[str, Extent]:
-        return {"": Extent.of(self.record)}
+    def extent(self) -> Extent:
+        return Extent.of(self.record)
 
     def compile(self, layer: str = "dynamo", broke: str = "") -> None:
         was = self.record
@@ -43,7 +40,7 @@ class Program:
         )
 
     def said(self) -> dict[str, str | None]:
-        named = self.spans.named("", self.record)
+        named = self.spans.named(self.record)
         assert [item.during for item in named.recompile_list if item.layer == "dynamo"] == [
             item.during for item in named.graph_list if item.layer == "dynamo"
         ]
@@ -89,7 +86,7 @@ def test_a_place_has_the_stretch_in_which_it_came_up(program: Program) -> None:
         program.compile(broke="two")
     with during("request 2"):
         program.compile(broke="two")
-    assert [item.during for item in program.spans.named("", program.record).breaks] == [
+    assert [item.during for item in program.spans.named(program.record).breaks] == [
         None,
         "request 1",
     ]
@@ -122,44 +119,3 @@ def test_a_long_label_is_cut(program: Program) -> None:
 def test_nothing_is_measured() -> None:
     with during("request 1"):
         pass
-
-
-def serve(pipe: Any) -> None:
-    import torch
-
-    def step(x: Any) -> Any:
-        y = x + 1
-        print("hello")
-        return y * 2
-
-    compiled = torch.compile(step, backend="eager", dynamic=False)
-    for size in iter(pipe.recv, 0):
-        with during(f"bucket {size}"):
-            compiled(torch.ones(size))
-        pipe.send("done")
-
-
-@pytest.mark.once
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_through_the_process_boundary() -> None:
-    """The test says which request, and the server, if it likes, which bucket."""
-    pytest.importorskip("torch")
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    with observe() as seen:
-        server = context.Process(target=serve, args=(theirs,), name="engine", daemon=True)
-        server.start()
-        for number, size in enumerate([3, 3, 5]):
-            with during(f"request {number}"):
-                ours.send(size)
-                ours.recv()
-        ours.send(0)
-        server.join()
-    said = [(item.process, item.during) for item in seen.record.recompile_list]
-    assert said == [("engine", "request 2, bucket 5")] * 2
-    assert [graph.during for graph in seen.record.graph_list] == [
-        *["request 0, bucket 3"] * 2,
-        *["request 2, bucket 5"] * 2,
-    ]
-    (broke,) = seen.record.breaks
-    assert (broke.process, broke.during) == ("engine", "request 0, bucket 3")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import random
 import re
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.tt.log import TTLines, Watcher, count
-from pytest_graphbreak.text.blocks import Source, cut
+from pytest_graphbreak.text.blocks import cut
 from pytest_graphbreak.text.scan import scan
 from tests.examples import examples
 from tests.logs import writer
@@ -376,16 +372,9 @@ TWO: Final = join([*Writer().graph(1), *Writer(clock=20).graph(2)])
     [
         TWO,
         gzip.compress(TWO),
-        bz2.compress(TWO),
-        lzma.compress(TWO),
-        bz2.compress(TWO[:5000]) + bz2.compress(TWO[5000:]),
-        lzma.compress(TWO[:5000]) + b"\0" * 8 + lzma.compress(TWO[5000:]) + b"\0" * 4,
-        TWO.decode().encode("utf-16"),
-        TWO.decode().encode("utf-16-be"),
-        TWO.decode().encode("utf-16-le"),
-        lzma.compress(("\u5b57\r\n" + TWO.decode()).encode("utf-16")),
+        gzip.compress(TWO[:5000]) + gzip.compress(TWO[5000:]),
     ],
-    ids=["plain", "gz", "bz2", "xz", "bz2 x2", "xz x2", "16", "16be", "16le", "xz of 16"],
+    ids=["plain", "gz", "gz x2"],
 )
 def test_files_packed_or_not(data: bytes, tmp_path: Path) -> None:
     """The name does not matter."""
@@ -394,17 +383,19 @@ def test_files_packed_or_not(data: bytes, tmp_path: Path) -> None:
     assert graphs(count(str(path))) == (2, 2)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_packed_file_that_is_cut_off(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_a_packed_file_that_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "half"
-    noise = random.Random(1).randbytes(2_000_000).hex().encode()  # more than one block of bzip2
-    path.write_bytes(pack(TWO + noise)[:-20])
+    noise = random.Random(1).randbytes(2_000_000).hex().encode()  # more than one part
+    path.write_bytes(gzip.compress(TWO + noise)[:-20])
     assert graphs(count(str(path))) == (2, 2)
 
 
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
+        (b"\xfd7zXZ\x00", "xz -dc FILE | graphbreak analyze -"),
+        (b"BZh9", "bzip2 -dc FILE | graphbreak analyze -"),
+        ("x".encode("utf-16"), "iconv -f utf-16 -t utf-8 FILE | graphbreak analyze -"),
         (b"\x28\xb5\x2f\xfd", "zstd -dc FILE | graphbreak analyze -"),
         (b"PK\x03\x04", "unzip -p FILE | graphbreak analyze -"),
     ],
@@ -414,20 +405,6 @@ def test_another_packing_is_refused(mark: bytes, said: str, tmp_path: Path) -> N
     path.write_bytes(mark + bytes(100))
     with pytest.raises(ValueError, match=re.escape(said)):
         count(str(path))
-
-
-def test_a_dictionary_of_gigabytes_is_not_allocated(tmp_path: Path) -> None:
-    path = tmp_path / "run.log.xz"
-    small = lzma.compress(TWO, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**20}])
-    # The properties of LZMA2 are one byte, 16 for 1 MiB; 37 is 1.5 GiB. Then the header's CRC32.
-    size = (small[12] + 1) * 4
-    block = bytearray(small[12 : 12 + size])
-    block[block.index(b"\x21\x01") + 2] = 37
-    block[-4:] = zlib.crc32(block[:-4]).to_bytes(4, "little")
-    path.write_bytes(small[:12] + block + small[12 + size :])
-    with Source(str(path)) as source:
-        assert list(source.blocks()) == []
-        assert "Memory usage limit" in (source.fault or "")
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:

@@ -248,8 +248,6 @@ def test_it_is_reported_as_text_markdown_and_html(runs: Runs) -> None:
     assert "toy 1 → 3" in markdown or "toy 1 -> 3" in markdown
     assert "say() is called with hello" in markdown
     page = (runs.copy.suite / "c.html").read_text()
-    assert ".plots .l-toy { stroke: teal; }" in page
-    assert ".plots path.l-toy { stroke-dasharray: 9 1; }" in page
     (data,) = [line for line in page.split("<script") if 'id="data"' in line]
     assert '"name":"toy"' in data.replace(": ", ":")
     assert "say() is called with hello" in data

@@ -88,13 +88,12 @@ def test_a_session_without_blocks_tells_no_child(suite: Suite, monkeypatch: Any)
 
 
 LAZY = """
-import multiprocessing, os, signal, time
+import multiprocessing
 
 def serve(pipe):
     import torch_xla, torch  # torch is imported by torch_xla, half-way
     for size in iter(pipe.recv, 0):
         pipe.send((torch.ones(size, device="xla") * 2).sum().item())
-    pipe.recv()
 
 class Server:
     def __init__(self):
@@ -109,37 +108,15 @@ class Server:
 
 def test_it(graph_budget):
     server = Server()
-    server.ask(3)
     with graph_budget() as warm:
         server.ask(3)
-        assert warm.graphs == 0
-    with graph_budget() as grown:
-        server.ask(7)
-        assert grown.graphs == 1  # read in the block, too
-    assert warm.graphs == 0
-    (graph,) = grown.record.graph_list
-    assert (graph.layer, graph.cause, graph.process) == ("xla", "recompile", "engine")
-    assert "device=\\"xla\\") * 2).sum().item()" in graph.where.code
-    server.process.kill()
-    server.process.join()
-
-def test_stopped(graph_budget, monkeypatch):
-    from pytest_graphbreak.layers.children import spool
-    monkeypatch.setattr(spool, "PATIENCE", 0.5)
-    server = Server()
-    with graph_budget() as warm:
-        server.ask(3)
-    with graph_budget() as seen:
-        server.ask(4)
-        os.kill(server.process.pid, signal.SIGSTOP)
-    server.process.kill()
-    server.process.join()
-    assert warm.graphs == 1
-    (error,) = seen.record.errors
-    assert error == (
-        "in the process engine: it did not answer for 0.5 s: "
-        "device graphs since its last report are not counted"
-    )
+    assert "it was still running: device graphs" in warm.record.note
+    with graph_budget() as last:
+        server.pipe.send(0)
+        server.process.join()
+    assert last.graphs == 1
+    (graph,) = last.record.graph_list
+    assert (graph.layer, graph.process) == ("xla", "engine")
 
 def test_killed(graph_budget):
     server = Server()
@@ -152,10 +129,10 @@ def test_killed(graph_budget):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
-def test_a_block_hears_of_device_graphs_that_no_hook_saw(suite: Suite) -> None:
-    """torch_xla compiles when a value is read, and calls nobody: the worker is asked."""
+def test_device_graphs_that_no_hook_saw_are_late_and_noted(suite: Suite) -> None:
+    """torch_xla compiles when a value is read, and calls nobody."""
     suite.write(LAZY)
-    suite.run().assert_outcomes(passed=3)
+    suite.run().assert_outcomes(passed=2)
 
 
 HURT = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.elsewhere import Terminated, cleared_up, exit_code
+from pytest_graphbreak.cli.interrupts import Terminated, cleared_up, exit_code
 from tests.layers.children.test_server import lives, soon
 
 PROGRAM = """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report.behind import with_changed
-from pytest_graphbreak.report.footer import SourceLines
+from pytest_graphbreak.report.footer import ChangedLine, SourceLines
 from pytest_graphbreak.text.output import TextLine
 
 EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
@@ -16,8 +16,8 @@ EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
 class OneEdit(SourceLines):
     """Source lines of a checkout where one line was edited."""
 
-    def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[Frame, ...]]:
-        return "1a2b3c4d5e", (EDITED,)
+    def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
+        return "1a2b3c4d5e", (ChangedLine(EDITED),)
 
 
 def entries(*lines: TextLine) -> list[str]:

@@ -8,12 +8,10 @@ from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import (
-    NOWHERE,
     Break,
     Eager,
     Frame,
     Graph,
-    LineRuns,
     Recompile,
     Record,
 )
@@ -62,112 +60,24 @@ def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
     assert "fix:" not in " ".join(map(str, causes.shrunk(broken, one)))
 
 
-def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
-    less = Difference("function", "dynamo", where=BODY, before=9, after=4)
-    gone = Difference("function", "dynamo", where=HEAD, before=1, after=0)
-    shown = [*map(str, causes.not_reached(lost(less)))]
-    assert "  - net.py:30 in Body.forward holds 4 of 9 operations" in shown
-    shown = [*map(str, causes.not_reached(lost(less, gone)))]
-    assert "  - net.py:40 in Head.forward is no longer reached (1 operation)" in shown
-    assert not any("holds" in line for line in shown)
-
-
-LINE = Frame("test_net.py", "test_it", 12, "run = model")
-
-
-class AllOnOneLine(SourceLines):
-    """A test of which one line answers each question."""
-
-    def uncompiled(self, function: Frame) -> Frame:
-        return LINE
+class Defined(SourceLines):
+    """Source lines of a checkout in which each function begins at line 7."""
 
     def defined(self, function: Frame) -> Frame:
-        return replace(function, line=7)
-
-    compiles = lambda self, function=NOWHERE: (LINE,)  # noqa: E731
-    replaced = uncompiled
-    repeated = lambda self, place: (LINE, HEAD)  # noqa: E731
+        return Frame(function.file, function.function, 7, "def forward(self, x):")
 
 
-ORIGINS = AllOnOneLine()
-
-
-def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_reported() -> None:
-    gone = [
-        Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
-    ]
-    assert [*map(str, causes.not_reached(lost(*gone), shown=ORIGINS))] == [
-        "  - net.py:7 in Body.forward is no longer reached (9 operations)",
-        "      without the compiler because of test_net.py:12 in test_it",
-        "          run = model",
-        "  - net.py:7 in Head.forward is no longer reached (9 operations)",
-    ]
-
-
-def test_of_functions_that_hold_less_the_line_that_compiles_is_reported() -> None:
-    less = [
-        Difference("function", "dynamo", where=where, before=9, after=4) for where in (BODY, HEAD)
-    ]
-    assert [*map(str, causes.not_reached(lost(*less), shown=ORIGINS))] == [
-        "  - net.py:7 in Body.forward holds 4 of 9 operations",
-        "      compiled by test_net.py:12 in test_it",
-        "          run = model",
-        "  - net.py:7 in Head.forward holds 4 of 9 operations",
-    ]
-
-
-def test_runs_that_are_missing_without_a_place_name_the_line_that_compiles() -> None:
-    fewer = (total("execution", before=12, after=9), total("work", before=60, after=45))
-    shown = [*map(str, causes.not_reached(Verdict("lost", fewer), shown=ORIGINS))]
-    assert shown == [
-        "  - 3 executions of 12 missing",
-        "      compiled by test_net.py:12 in test_it",
-        "          run = model",
-    ]
-    gone = Difference("graph", "dynamo", cause="entry", where=BODY, before=1)
-    assert not [*causes.not_reached(Verdict("lost", (*fewer, gone)), shown=ORIGINS)]
-
-
-def test_what_took_the_place_of_what_was_compiled_is_reported_where_it_is_lost() -> None:
-    gone = Difference("graph", "dynamo", cause="entry", where=BODY, before=1)
-    shown = [*map(str, causes.places(lost(gone), Record(), ORIGINS))]
-    assert shown[-2:] == [
-        "      without the compiler because of test_net.py:12 in test_it",
-        "          run = model",
-    ]
-    improved = Verdict("improved", (total("graph", before=2, after=1), gone))
-    assert not any("because" in str(line) for line in causes.places(improved, Record(), ORIGINS))
-
-
-def test_an_operation_outside_of_jit_names_its_function_where_a_compiled_one_is_gone() -> None:
-    graph = Graph("jax", "matmul/0", "eager", 1, where=HEAD)
-    new = Difference("graph", "jax", cause="eager", where=HEAD, before=0, after=1, items=(0,))
-    gone = Difference("graph", "jax", cause="jit", where=LINE, before=1)
-    record, words = (
-        Record(graph_list=(graph,)),
-        "      no longer compiled: net.py:7 in Head.forward",
-    )
-
-    def shown(*changes: Difference) -> list[str]:
-        return [*map(str, causes.places(Verdict("over", changes), record, ORIGINS))]
-
-    assert words in shown(new, gone)
-    assert words not in shown(new)
-    assert words not in shown(new, replace(gone, where=HEAD))
-
-
-def test_what_runs_more_often_names_its_loop() -> None:
-    ran = LineRuns("dynamo", "call", "0/0", 5, where=BODY)
-    more = Difference(
-        "execution", "dynamo", cause="call", where=BODY, before=3, after=5, items=(0,)
-    )
-    over = Verdict("over", (total("execution", before=3, after=5), more))
-    shown = [*map(str, causes.places(over, Record(execution_list=(ran,)), ORIGINS))]
-    assert shown[-4:] == [
-        "      repeated by test_net.py:12 in test_it",
-        "          run = model",
-        "      repeated by net.py:40 in Head.forward",
-        "          print(x)",
+def test_an_entry_that_is_gone_is_shown_where_it_is_defined_with_what_runs_in_its_place() -> None:
+    gone = Difference("graph", "dynamo", cause="entry", where=Frame("net.py", "f"), before=1)
+    lazy = Difference("graph", "xla", cause="sync", where=HERE, reason="a sync", after=1, parent=0)
+    record = Record(graph_list=(Graph("xla", "1", "sync", where=HERE),))
+    (one,) = occurrences((gone, replace(lazy, items=(0,))), record)
+    assert [str(line) for line in causes.lines(one, shown=Defined())] == [
+        "  - entry   no longer compiled",
+        "      net.py:7 in f",
+        "          def forward(self, x):",
+        "      and because of it:",
+        "        net.py:18 in Net.forward is a graph more: a sync",
     ]
 
 

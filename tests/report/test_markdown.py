@@ -120,7 +120,7 @@ def test_no_field_takes_the_place_of_the_marker_and_the_headline() -> None:
             report["session"] |= {"stale": [long[:4000]] * 50, "unmeasured": [long[:4000]] * 50}
             report["tests"][0] |= {"ungated": long}
             reports.append(incoming.parse(f"{number}.json", report))
-        notes = CheckNotes("nothing was judged", *[(long,) * 50] * 3, base=long)
+        notes = CheckNotes("nothing was judged", *[(long,) * 50] * 3)
         for limit in (4_000, markdown.COMMENT):
             text = markdown.render(runs(reports), limit, notes)
             assert text.startswith(f"{markdown.MARK}\n### Graph budget: no verdict, nothing was")

@@ -106,29 +106,28 @@ def test_what_no_place_explains_is_reported_by_what_is_known(test: Data, words: 
 
 
 def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
-    functions = {"m.py::M.forward": 12, "m.py::M.head": 8, "m.py::M.body": 8}
-    known = over()["baseline"] | {"functions": functions}
-    part = a_graph(ops=4) | {"functions": {"m.py::M.forward": 4}}
+    gone = {"kind": "graph", "layer": "dynamo", "cause": "entry", "before": 1, "after": 0}
+    where = {"file": "m.py", "function": "M.head"}
+    fell = {"kind": "ops", "layer": "dynamo", "total": True, "before": 12, "after": 4}
+    changes = [{**fell, "verdict": "lost"}, {**gone, "where": where, "verdict": "lost"}]
     tests = [
-        over(name, now=1, verdict="lost", breaks=[], baseline=known, graph_list=[part])
+        over(name, now=1, verdict="lost", breaks=[], changes=changes)
         for name in ("t.py::a", "t.py::b")
     ]
     (cause,) = causes(*tests).places
     assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ["t.py::a", "t.py::b"])
     assert list(map(str, explained.cause_lines(cause))) == [
-        "  - no longer reached",
+        "  - no longer compiled",
         "      m.py in M.head",
         f"      fix: {explained.UNREACHED}",
         "      in 2 tests; one of them:",
         "          t.py::a",
     ]
-    (gone,) = causes(LOST | {"baseline": known}).places
-    assert gone.where == Frame("m.py", "M.forward")
 
 
 def test_a_function_more_is_a_place() -> None:
     functions = [a_graph("0/0"), a_graph("1/0", where=ITEM)]
-    known_one = over()["baseline"] | {"ops": {"dynamo": 12}, "causes": [], "functions": {}}
+    known_one = over()["baseline"] | {"ops": {"dynamo": 12}, "causes": [], "entries": []}
     test = over(now=2, breaks=[], graph_list=functions[1:] * 2, baseline=known_one)
     (cause,) = causes(test).places
     assert cause.where.code == "x.item()"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pytest_graphbreak.model.forms import LONGEST_FACT, LONGEST_TEXT
 from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import LONGEST_MESSAGE, MOST_PACKAGES, MOST_SHARDS
-from pytest_graphbreak.report import html, junit, markdown
+from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.view import runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import ReportError, load, load_all, parse
@@ -251,7 +251,6 @@ def test_a_changed_report_is_refused_by_name_or_every_page_can_show_it(
     except ReportError:
         return
     assert html.render(found)
-    assert junit.render(found)
     assert markdown.render(found)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from pytest_graphbreak.suite.changed_lines import ChangedLines, changed_since, edited_since, read
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.suite.changed_lines import CheckoutLines, Hunk, changed_since, read
 
 DIFF = """diff --git model.py model.py
 index 1..2 100644
@@ -49,8 +53,11 @@ def commit(folder: Path) -> None:
     run(folder, "commit", "-q", "-m", "x")
 
 
-def test_new_lines_of_a_diff_and_those_around_what_was_deleted() -> None:
-    assert read(DIFF) == {"model.py": (3, 10, 11), "gone.py": (3, 4)}
+def test_hunks_of_a_diff() -> None:
+    assert read(DIFF) == {
+        "model.py": (Hunk(3, 1, 3, 1), Hunk(9, 0, 10, 2)),
+        "gone.py": (Hunk(4, 2, 3, 0),),
+    }
     assert read("") == {}
 
 
@@ -59,9 +66,9 @@ def test_lines_that_are_edited_or_committed_later(checkout: Path) -> None:
     commit(checkout)
     (checkout / "model.py").write_text("one\nTWO\nthree\nfour\n")
     (checkout / "notes.txt").write_text("two\n")
-    found = changed_since(checkout, checkout / "test.yaml")
-    assert found.files == {"model.py": (2, 4)}
-    assert len(found.commit) == 10
+    at, found = changed_since(checkout, checkout / "test.yaml")
+    assert found == {"model.py": (Hunk(2, 1, 2, 1), Hunk(3, 0, 4, 1))}
+    assert len(at) == 10
 
 
 def test_files_are_named_from_the_root_of_the_tests(checkout: Path) -> None:
@@ -71,30 +78,40 @@ def test_files_are_named_from_the_root_of_the_tests(checkout: Path) -> None:
     commit(checkout)
     (checkout / "below" / "part.py").write_text("two\n")
     (checkout / "model.py").write_text("two\n")
-    found = changed_since(checkout / "below", checkout / "below" / "test.yaml")
-    assert found.files == {"part.py": (1,)}
+    _, found = changed_since(checkout / "below", checkout / "below" / "test.yaml")
+    assert found == {"part.py": (Hunk(1, 1, 1, 1),)}
 
 
-def test_edited_lines_have_the_function_of_before_and_of_now(checkout: Path) -> None:
-    (checkout / "net.py").write_text("def f(x):\n    y = x\n    return -y\n")
+@dataclass
+class Item:
+    """What of a test is looked at."""
+
+    path: Path
+
+
+TEST = "import helper\n\ndef test_it():\n    run()\n\ndef test_other():\n    run()\n"
+
+
+def test_what_is_near_comes_first_and_a_deleted_line_is_shown_as_that(checkout: Path) -> None:
+    (checkout / "net.py").write_text("K = 1\n\ndef f(x):\n    y = x\n    return -y\n")
+    (checkout / "test_it.py").write_text(TEST)
     commit(checkout)
     (checkout / "test.yaml").write_text("version: 1\ntests:\n")
     commit(checkout)
-    (checkout / "net.py").write_text("import os\n\ndef g(x):\n    return -y\n\n--x")
-    (checkout / "model.py").unlink()
-    found = edited_since(checkout, checkout / "test.yaml")
-    lines = [(one.is_new, one.function, one.where.line, one.where.code) for one in found]
-    assert lines == [
-        (False, "model.py::<module>", 1, "one"),
-        (False, "model.py::<module>", 2, "two"),
-        (False, "model.py::<module>", 3, "three"),
-        (False, "net.py::f", 1, "def f(x):"),
-        (False, "net.py::f", 2, "y = x"),
-        (True, "net.py::<module>", 1, "import os"),
-        (True, "net.py::<module>", 2, ""),
-        (True, "net.py::g", 3, "def g(x):"),
-        (True, "net.py::<module>", 5, ""),
-        (True, "net.py::<module>", 6, "--x"),
+    (checkout / "net.py").write_text("K = 2\n\ndef f(x):\n    return -y\n")
+    (checkout / "test_it.py").write_text(TEST.replace("    run()", "    go()"))
+    (checkout / "model.py").write_text("changed, and of no test\n")
+    lines = CheckoutLines(
+        cast("Any", Item(checkout / "test_it.py")),
+        cast("Any", SimpleNamespace(root=checkout)),
+        checkout / "test.yaml",
+    )
+    _, found = lines.changed([Frame("net.py", "f", 3), Frame("test_it.py", "test_it", 4)])
+    assert [(one.deleted, one.where.function, one.where.line, one.where.code) for one in found] == [
+        (True, "f", 0, "y = x"),
+        (False, "test_it", 4, "go()"),
+        (False, "<module>", 1, "K = 2"),
+        (False, "test_other", 7, "go()"),
     ]
 
 
@@ -104,9 +121,9 @@ def test_a_baseline_that_is_not_committed_as_it_is_says_nothing(
 ) -> None:
     (checkout / edited).write_text("version: 1\ntests:\n")
     (checkout / "model.py").write_text("two\n")
-    assert changed_since(checkout, checkout / edited) == ChangedLines()
+    assert changed_since(checkout, checkout / edited) == ("", {})
 
 
 def test_without_a_repository_nothing_is_known(tmp_path: Path) -> None:
     changed_since.cache_clear()
-    assert changed_since(tmp_path, tmp_path / "test.yaml") == ChangedLines()
+    assert changed_since(tmp_path, tmp_path / "test.yaml") == ("", {})

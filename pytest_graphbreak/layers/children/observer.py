@@ -18,15 +18,11 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
-
-from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
-from pytest_graphbreak.layers.during import Extent, Spans
 from pytest_graphbreak.model.merging import numbered, of_process, since
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
@@ -176,10 +172,9 @@ def kept(places: Places) -> contextlib.AbstractContextManager[None]:
 class Following:
     """One stretch of time in which the children of this process are followed."""
 
-    def __init__(self, places: Places, spans: Spans) -> None:
-        """Begin to follow; ``spans`` are the stretches that records are named by."""
+    def __init__(self, places: Places) -> None:
+        """Begin to follow."""
         self._pid = os.getpid()
-        self._spans = spans
         self.unfinished: tuple[str, ...] = ()
         """Compilations that nobody knows the end of."""
         FAMILY.enter(places)
@@ -187,16 +182,8 @@ class Following:
         self._earlier: tuple[Record, ...] = ()
         self._begin()
 
-    def extents(self) -> dict[str, Extent]:
-        """Return how much each child has reported up to now, by its directory."""
-        if os.getpid() != self._pid:
-            return {}
-        spool.ask(FAMILY.spool)
-        return {child.node: Extent.of(child.record) for child in spool.read(FAMILY.spool)}
-
     def _begin(self) -> None:
         """Leave out what was reported up to now."""
-        spool.ask(FAMILY.spool)
         reports = spool.read(FAMILY.spool)
         self._before = {child.node: child.record for child in reports}
         self._over = {child.node for child in reports if not child.alive}
@@ -223,21 +210,16 @@ class Following:
         return self._seen
 
     def _records(self) -> tuple[Record, ...]:
-        silent = spool.ask(FAMILY.spool)
         reports = []
         for child in spool.read(FAMILY.spool):
             if child.node not in self._over:
-                named = self._spans.named(child.node, child.record)
-                new = since(named, self._before.get(child.node))
-                if new.active or new.errors or _note(child) or child.node in silent:
+                new = since(child.record, self._before.get(child.node))
+                if new.active or new.errors or _note(child):
                     reports.append((child, new))
         names = numbered((child.name for child, _ in reports), [new for _, new in reports])
         unfinished, records = [], []
         for (child, new), name in zip(reports, names, strict=True):
             record = of_process(new.noted(_note(child)), name)
-            if child.node in silent:
-                unanswered = _UNANSWERED.format(name=name, seconds=spool.PATIENCE)
-                record = replace(record, errors=(*record.errors, unanswered))
             if child.compiling and not child.unseen:
                 unfinished.append(f"in the process {name}: {_note(child)}")
             records.append(record)
@@ -253,15 +235,10 @@ def _note(child: ProcessRecord) -> str:
         if child.alive:
             return "it was still compiling when the test ended: the rest is not counted"
         return "it ended in the middle of a compilation, which is not counted"
-    if child.rest and not child.alive:
-        return "it was killed: device graphs since its last compilation may be missing"
+    if child.rest:
+        words = "it was still running" if child.alive else "it was killed"
+        return f"{words}: device graphs since its last compilation may be missing"
     return ""
-
-
-_UNANSWERED: Final = (
-    "in the process {name}: it did not answer for {seconds:g} s: "
-    "device graphs since its last report are not counted"
-)
 
 
 def _strip_path() -> None:

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import NOTIFIER, Listener, Observer, Window
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
@@ -39,9 +38,8 @@ class Child(Listener):
         self._lock = threading.Lock()
         self._count = threading.Lock()
         self._repeat = False
-        self._listens = False
-        self.spans = during.Spans()
         self._written: Record | None = None
+        self._silent = False
         self.about = About(self._node.path, about.root, about.owner, about.infra)
         """What the children of this process are told."""
         self._watched = [observer for observer in observers if _can_watch(observer, forked)]
@@ -49,9 +47,8 @@ class Child(Listener):
         os.environ[VARIABLE] = self.about.dump()
         NOTIFIER.listener = self
         self._at_exit()
-        during.enter(self)
         for observer in self._watched:
-            observer.when_silent(self._listen)
+            observer.when_silent(self._on_device)
 
     def begins(self) -> None:
         with self._count:
@@ -85,38 +82,26 @@ class Child(Listener):
         with self._lock:
             self._write(final=True)
 
-    def extents(self) -> during.Extents:
-        with contextlib.suppress(Exception):
-            return {during.OWN: during.Extent.of(self._seen())}
-        return {}
-
-    def _seen(self) -> Record:
-        seen = [window.peek() for window in self._windows]
+    def _seen(self, final: bool) -> Record:
+        seen = [window.close() if final else window.peek() for window in self._windows]
         return merge([item for item in seen if item is not None])
 
-    def asked(self) -> None:
-        """Report what was compiled up to now to a test that asks. Another thread may be writing."""
-        with self._lock:
-            self._write(final=False)
-
-    def _listen(self) -> None:
-        """Answer the test when it asks: from now on some compilations do not notify us."""
-        with contextlib.suppress(OSError, AttributeError):  # no pipes on Windows
-            self._node.listen(self.asked)
-            self._listens = True
-            self.asked()
+    def _on_device(self) -> None:
+        """Say that from now on some compilations do not notify us, so that the test can note it."""
+        self._silent = True
+        self.noted()
 
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child itself must not fail from this
-            record = self.spans.named(during.OWN, self._seen())
-            known = self._listens or self._written is not None
+            record = self._seen(final)
+            known = self._silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
             if not (record.active or ran or known) or not is_alive(self._about.owner):
                 return
             if record == self._written and not final:
                 return
             self._written = record
-            device = self._listens or any(observer.defers() for observer in self._watched)
+            device = self._silent or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=device)
 
     def _mark(self, compiling: bool) -> None:

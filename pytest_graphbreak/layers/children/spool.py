@@ -7,13 +7,10 @@ holds:
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way: the name of the process
 ``unseen``     why the process could not be watched
-``ask``        a pipe; a token written into it makes the process report what it compiled
-``answered``   the last such token, once ``record`` is up to date
 """
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import hashlib
 import json
@@ -23,8 +20,7 @@ import re
 import shutil
 import stat
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,13 +34,6 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
-_ASK, _ANSWERED = "ask", "answered"
-PATIENCE = 10.0
-"""Seconds within which a process has to answer when it is asked what it compiled."""
-_TOKEN = 16
-
-_silent: set[str] = set()
-"""Directories of processes that did not answer; the next wait for them is shorter."""
 
 
 class About(Data, frozen=True):
@@ -89,7 +78,7 @@ class ProcessRecord:
 
     ``compiling`` says that it was in the middle of a compilation at its last
     report, ``alive`` whether it still runs, ``rest`` whether more may have been
-    compiled than it reported: it ended without its last report, with a device open.
+    compiled than it reported: it has a device open, and its last report did not come.
     """
 
     node: str
@@ -156,24 +145,6 @@ class Node:
             json.dump(data, stream)
         os.replace(path, os.path.join(self.path, _RECORD))
 
-    def listen(self, answer: Callable[[], None]) -> None:
-        """Call ``answer`` whenever a test asks, from now on, in a thread that sleeps.
-
-        Raises ``OSError``. The thread is not one of ``threading``, which the user's code counts.
-        """
-        _make(self.path)
-        pipe = os.path.join(self.path, _ASK)
-        os.mkfifo(pipe, 0o600)
-        # Open for writing, too, so that it never comes to an end and reading waits.
-        _thread.start_new_thread(self._answer, (os.open(pipe, os.O_RDWR), answer))
-
-    def _answer(self, pipe: int, answer: Callable[[], None]) -> None:
-        with contextlib.suppress(Exception):  # the child itself must not fail from this
-            while token := os.read(pipe, _TOKEN):
-                answer()
-                with open(os.path.join(self.path, _ANSWERED), "wb") as stream:
-                    stream.write(token)
-
 
 def _make(path: str) -> None:
     """Make a directory and those above it, for the user only."""
@@ -183,54 +154,6 @@ def _make(path: str) -> None:
             _make(above)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-
-
-def ask(spool: str) -> set[str]:
-    """Have living processes report what they compiled, and return those that do not answer.
-
-    Waits for ``PATIENCE`` seconds at most.
-    """
-    token = os.urandom(_TOKEN // 2).hex().encode()
-    asked = {node for node in _listening(spool) if _send(node, token)}
-    begin = time.monotonic()
-    while asked:
-        asked = {node for node in asked if not _answered(node, token)}
-        if time.monotonic() > begin + (PATIENCE if asked - _silent else PATIENCE / 100):
-            break
-        time.sleep(0.001)
-    _silent.update(asked)
-    return asked
-
-
-def _listening(spool: str) -> Iterator[str]:
-    """Yield the directories of processes that live and can be asked."""
-    for node in _nodes(spool):
-        yield from _listening(node)
-        if os.path.exists(os.path.join(node, _ASK)) and is_alive(_process(node)):
-            yield node
-
-
-def _send(node: str, token: bytes) -> bool:
-    """Return whether somebody reads it. A full pipe belongs to a process that does not answer."""
-    try:
-        pipe = os.open(os.path.join(node, _ASK), os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        os.write(pipe, token)
-    except BlockingIOError:
-        pass
-    except OSError:
-        return False
-    finally:
-        os.close(pipe)
-    return True
-
-
-def _answered(node: str, token: bytes) -> bool:
-    """Return whether a process has answered, or never will since it is gone."""
-    answered = _text(Path(node, _ANSWERED))
-    return answered == token.decode() or not is_alive(_process(node))
 
 
 def _process(node: str) -> int:
@@ -263,7 +186,7 @@ def _read(spool: str) -> Iterator[ProcessRecord]:
         alive = is_alive(_process(path))
         yield ProcessRecord(
             node=path,
-            name=report.name or _text(node / _COMPILING) or "child",
+            name=_text(node / _COMPILING) or report.name or "child",
             record=report.record,
             compiling=compiling,
             alive=alive,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 LAYER = Layer(
     name="dynamo",
@@ -21,5 +21,4 @@ LAYER = Layer(
     look_for="a torch.compile that is gone or has less in it, torch.compiler.disable, "
     'set_stance("force_eager"), an exception that is caught',
     remedy="docs/reference/versions.md has the versions that are known to work",
-    style=Style("var(--graph-edge)", "stroke-dasharray: 5 3;"),
 )

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from traceback import walk_tb
+from inspect import getattr_static, unwrap
+from traceback import walk_stack, walk_tb
 from types import CodeType, TracebackType
-from typing import Any
+from typing import Any, Final
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
@@ -73,30 +74,35 @@ class BreakSensors:
         """Handle a call of ``log_graph_break(code_options, reason, ...)``."""
         attempt = self._local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
-        raised = NO_CODE
+        raised = disabled = NO_CODE
         fault = kwargs.get("exc") or self._unsupported_in(sys.exc_info()[1])
         if getattr(fault, "logged", False):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
         if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
             # Logged after a restart; the cause was met before it.
-            message, stack, raised = attempt.pending
+            message, stack, raised, disabled = attempt.pending
         elif fault is not None:
             root = self._root(fault)
-            said, root_stack, raised = _said(root)
+            said, root_stack, raised, disabled = _said(root)
             stack = root_stack or stack
             message = message if root is fault else said
             self._note(fault)
-        self.broke(attempt, message, stack, raised)
+        self.broke(attempt, message, stack, raised, disabled)
 
     def broke(
-        self, attempt: Attempt | None, message: str, stack: Any, raised: Line = NO_CODE
+        self,
+        attempt: Attempt | None,
+        message: str,
+        stack: Any,
+        raised: Line = NO_CODE,
+        disabled: Line = NO_CODE,
     ) -> None:
         """Note a break once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
         lines = _lines(stack or self._found[names.STACK]())
-        event = Broke(attempt, message, lines, raised=raised)
+        event = Broke(attempt, message, lines, raised=raised, disabled=disabled)
         if attempt is not None:
             key = (message, event.stack[-1:])
             if key in attempt.broke:
@@ -181,9 +187,13 @@ def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
 
 
 def _said(fault: Any) -> Said:
-    """Return the text of an ``Unsupported``, the user's stack, and the line of torch behind it."""
-    first = _raised_first(fault)
-    return say(fault), getattr(fault, "real_stack", None), _raised(first.__traceback__)
+    """Return what an ``Unsupported`` says: its text, the user's stack, where it was raised.
+
+    The last is the definition of the function that is disabled, if that is why.
+    """
+    trace = _raised_first(fault).__traceback__
+    stack = getattr(fault, "real_stack", None)
+    return say(fault), stack, _raised(trace), _disabled(trace)
 
 
 def _raised_first(fault: Any) -> Any:
@@ -203,3 +213,22 @@ def _raised(trace: TracebackType | None) -> Line:
             name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
             found = Line(code.co_filename, number, name)
     return found
+
+
+_REFUSING: Final = {"check_inlineable": ("func", "fn"), "call_function": ("self", "value")}
+"""The functions of Dynamo that refuse a disabled function, and where they have it: in an attribute
+of a local variable (``symbolic_convert.py``, ``variables/functions.py``)."""
+
+
+def _disabled(trace: TracebackType | None) -> Line:
+    """Return the definition of the disabled function that Dynamo did not call, or ``NO_CODE``.
+
+    An exception that was not raised yet has no traceback: then the frames that make it are used.
+    """
+    for frame, _ in [*walk_tb(trace)][::-1] or walk_stack(None):
+        variable, attribute = _REFUSING.get(frame.f_code.co_name, ("", ""))
+        function: Any = getattr(frame.f_locals.get(variable), attribute, None) if variable else None
+        if getattr_static(function, "_torchdynamo_disable", False):
+            code = getattr(unwrap(function), "__code__", None)
+            return NO_CODE if code is None else first_line(code)
+    return NO_CODE

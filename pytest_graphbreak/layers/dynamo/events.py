@@ -29,8 +29,9 @@ NO_CODE: Final = Line("", 0, "")
 MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
 """The file whose functions raise for their callers: a break was raised above them."""
 
-Said = tuple[str, Any, Line]
-"""The text of an ``Unsupported``, its stack of user frames, and the line of torch behind it."""
+Said = tuple[str, Any, Line, Line]
+"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, and the disabled
+function that it is about."""
 
 
 @dataclass(eq=False, slots=True)
@@ -76,8 +77,6 @@ class Attempt:
     began: float = 0.0
     within: float = 0.0
     """The time when it began, and the seconds of attempts in it."""
-    packaged: bool = False
-    """Whether a package of precompiled code brought what it made, instead of an attempt."""
 
     @property
     def why_broke(self) -> str:
@@ -138,7 +137,8 @@ class Broke:
     """A graph break, with the text and the stack of its root exception, outermost first.
 
     ``whole``: the stack begins where that of the attempt does, and not in its frame.
-    ``raised`` is the line of torch that raised it.
+    ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
+    that is disabled, if that is why.
     """
 
     attempt: Attempt | None
@@ -147,6 +147,7 @@ class Broke:
     whole: bool = False
     read: Reason | None = None
     raised: Line = NO_CODE
+    disabled: Line = NO_CODE
 
     @property
     def reason(self) -> Reason:
@@ -173,14 +174,6 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InPlace:
-    """A call of ``compile()`` of a module of torch's own; ``above`` is the stack that called it."""
-
-    module: str
-    above: tuple[Line, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Missed:
     """A number of graphs that Dynamo counted and no sensor saw."""
 
@@ -194,7 +187,7 @@ class NotObserved:
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | InPlace | Missed | NotObserved
+Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | NotObserved
 
 
 class Local(threading.local):
@@ -203,7 +196,7 @@ class Local(threading.local):
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
-        self.unsupported: Said = ("", None, NO_CODE)
+        self.unsupported: Said = ("", None, NO_CODE, NO_CODE)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
         self.made: Made | None = None

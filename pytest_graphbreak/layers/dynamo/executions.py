@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.events import Made
-from pytest_graphbreak.layers.hooks import around_compiled
+from pytest_graphbreak.layers.hooks import COUNTING, around_compiled, never_compile
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, LineRuns
 from pytest_graphbreak.model.stacks import line_of
@@ -68,11 +68,10 @@ class GraphRuns:
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        from torch._dynamo.decorators import skip_code
         from torch._dynamo.utils import CleanupManager
 
-        skip_code(GraphRuns._called.__code__)
-        skip_code(GraphRuns._is_torchs.__code__)
+        for code in (COUNTING, GraphRuns._called.__code__, GraphRuns._is_torchs.__code__):
+            never_compile(code)
         for hooks in [*CleanupManager.instance.values.values()]:
             for hook in hooks:
                 self.installed(hook.scope, hook.name, None)
@@ -126,11 +125,10 @@ class GraphRuns:
             yield LineRuns(LAYER, "call", name, times, ops, where)
 
 
-def since(after: Counted, before: Counted, threads: Iterable[int] = ()) -> Counted:
-    """Return the calls after a moment, without those in ``threads``."""
-    left = {*threads}
+def since(after: Counted, before: Counted) -> Counted:
+    """Return the calls after a moment."""
     return {
         key: count - before.get(key, 0)
         for key, count in after.items()
-        if count > before.get(key, 0) and key[1][2] not in left
+        if count > before.get(key, 0)
     }

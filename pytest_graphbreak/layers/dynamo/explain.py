@@ -19,7 +19,6 @@ from pytest_graphbreak.layers.dynamo.events import (
     Broke,
     Calls,
     Event,
-    InPlace,
     Made,
     Missed,
     NotObserved,
@@ -41,7 +40,6 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.stacks import Line
-from pytest_graphbreak.text.output import plural
 
 # The functions that the operations of an FX graph come from, by the stacks that Dynamo gave them.
 
@@ -96,14 +94,6 @@ def of_torch(line: Line) -> Frame:
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile, which is no loss."""
-_PACKAGED = (
-    "dynamo: {number} came with packages of precompiled code (TORCH_CACHING_PRECOMPILE), "
-    "which say nothing of graph breaks"
-)
-_IN_PLACE = (
-    "{module}.compile() compiles nothing in this torch, which skips the frames of its own modules: "
-    "torch.compile(model) compiles it ({where})"
-)
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
@@ -160,11 +150,14 @@ class EventReader:
         )
 
     def _origin(self, attempt: Attempt, guard: str) -> Frame:
-        """Return the line that sets what the guard is about, if the source says it."""
+        """Return the line that sets the attribute or global that the guard names, if only one can.
+
+        Dynamo writes a global as ``G['name']``, and a local variable as ``L['name']``.
+        """
+        subject = messages.subject(guard)
+        is_global = any(f"G['{subject}']" in text for text in (attempt.guards or ())[:1])
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
-        lines, subject = self._places.lines, messages.subject(guard)
-        found = origins.setting(messages.setters(guard), callers, lines)
-        found = found or origins.origin(subject, attempt.written, callers, lines)
+        found = origins.setter(subject, is_global, attempt.written, callers, self._places.lines)
         return self._places.frame(*found) if found else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:
@@ -190,18 +183,15 @@ class EventReader:
             explanation=why.explanation,
             hints=why.hints,
             stack=stack,
-            disabled=self._disabled(messages.disabled(why), (*above, *event.stack)),
+            disabled=self._disabled(event.disabled),
             raised=of_torch(event.raised),
             seconds=spent,
             owner=(event.attempt and event.attempt.owner) or None,
         )
 
-    def _disabled(self, function: str, stack: Sequence[Line]) -> Frame:
-        """Return where a function is disabled, in the nearest of these files that says so."""
-        files = dict.fromkeys(line.file for line in reversed(stack))
-        users = (file for file in files if self._places.is_user(file))
-        found = (self._places.disabled(file, function) for file in users if function)
-        return next(filter(None, found), NOWHERE)
+    def _disabled(self, function: Line) -> Frame:
+        """Return the first line of the user's function that is disabled: its decorator or def."""
+        return self._places.frame(*function) if self._places.is_user(function.file) else NOWHERE
 
     def eager(self, event: Event) -> Eager | None:
         """Return the code that an event says was left to eager, if it says so."""
@@ -318,11 +308,8 @@ class _Window(EventReader):
         return found
 
     def _notes(self) -> list[str]:
-        """Return the notes on precompiled graphs and on errors that the test saw."""
-        packaged = sum(attempt.packaged for attempt in self._attempts)
-        found = [_PACKAGED.format(number=plural(packaged, "graph"))] if packaged else []
-        if not any(isinstance(event, Made) for event in self._events):
-            found += [self._in_place(event) for event in self._events if isinstance(event, InPlace)]
+        """Return the notes on errors that the test saw."""
+        found = []
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
@@ -337,11 +324,6 @@ class _Window(EventReader):
                 f"({where.file}:{where.line}): {why}"
             )
         return found
-
-    def _in_place(self, event: InPlace) -> str:
-        stack = self._stack(event.above)
-        where = f"{stack[-1].file}:{stack[-1].line}" if stack else "?"
-        return _IN_PLACE.format(module=event.module, where=where)
 
     def _errors(self, missed: int) -> list[str]:
         found = [event.error for event in self._events if isinstance(event, NotObserved)]

@@ -1,33 +1,25 @@
 """Sensors of modules that torch may import only while a window is open.
 
-There are four: DDP, which cuts a graph into gradient buckets; exports that are stopped; packages of
-precompiled code; modules of torch's own that are compiled in place.
+There are two: DDP, which cuts a graph into gradient buckets, and exports that are stopped.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
-    Attempt,
-    Ended,
     Event,
-    InPlace,
     Local,
-    Made,
-    Started,
     Stopped,
     say,
     shape_of,
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
-from pytest_graphbreak.model.places import is_resume
-from pytest_graphbreak.model.stacks import Line, first_line, of_traceback
+from pytest_graphbreak.model.stacks import Line, of_traceback
 
 
 class LateSensor(LatePatch):
@@ -138,130 +130,9 @@ class ExportSensor(LateSensor):
             self._sensor_failed(error)
 
 
-class ModuleSensor(LateSensor):
-    """Notes ``nn.Linear(...).compile()``, which compiles nothing up to 2.14.
-
-    It hands ``Module._call_impl`` to Dynamo, which skips the frames of torch's own modules.
-    """
-
-    MODULE, FUNCTION = "torch._dynamo.eval_frame", "_TorchDynamoContext.__call__"
-    """Each ``torch.compile(function)`` calls it, after its own imports (2.6 to 2.15)."""
-    WHAT = "modules that are compiled in place"
-
-    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """Handle ``__call__(self, fn)``."""
-        __tracebackhide__ = True
-        try:
-            function: Any = args[1] if len(args) > 1 else kwargs.get("fn")
-            kind = type(getattr(function, "__self__", None))
-            if kind.__module__.startswith("torch.nn.") and function.__name__ == "_call_impl":
-                self._events.append(InPlace(kind.__name__, self._above()))
-        except Exception as fault:
-            self._sensor_failed(fault)
-        return original(*args, **kwargs)
-
-
 def _root_cause(fault: BaseException) -> BaseException:
     """Return the first of a chain of Dynamo's exceptions; the later ones are its consequences."""
     while hasattr(fault.__cause__, "real_stack"):
         assert fault.__cause__ is not None
         fault = fault.__cause__
     return fault
-
-
-# Packages of precompiled code: Dynamo's own cache on disk (``TORCH_CACHING_PRECOMPILE=1``).
-#
-# A package holds what Dynamo made of a function, guards and all: where one is loaded, Dynamo
-# attempts nothing, and ``torch._dynamo.reset()`` does not take it out. So what a window loads is
-# counted, and what was loaded before it, by a module or by a fixture, is an error: those graphs
-# are not seen. A package holds no reasons of breaks.
-#
-# Sources: ``CompilePackage.install`` and ``DiskDynamoCache.load`` of torch/_dynamo/package.py,
-# which ``torch.compile`` calls in ``_TorchDynamoContext.__call__``; torch 2.9 and 2.13. Where the
-# names are not there nothing can be loaded.
-
-PACKAGE_BEFORE_TEST: Final = (
-    "dynamo: a package of precompiled code was loaded before the test began "
-    "(TORCH_CACHING_PRECOMPILE), so its graphs cannot be counted: call torch.compile in the test, "
-    "or run the gate with TORCH_CACHING_PRECOMPILE=0"
-)
-
-
-class PackageLoads:
-    """The number of packages this process loaded, by Dynamo's own count, and of those unwatched."""
-
-    def __init__(self) -> None:
-        self._counted = 0
-        self._unwatched = 0
-
-    def begin(self, counters: Any) -> bool:
-        """Open a window, and return whether a package was ever loaded while none was open."""
-        self._unwatched += max(0, self._since(counters))
-        return self._unwatched > 0
-
-    def end(self, counters: Any) -> None:
-        """Close a window: what was loaded up to now was seen."""
-        self._since(counters)
-
-    def _since(self, counters: Any) -> int:
-        # counters is a defaultdict: indexing it would leave an entry behind.
-        box = dict.get(counters, "dynamo_cache") if counters is not None else None
-        now = 0 if box is None else int(box.get("dynamo_cache_hit", 0))
-        before, self._counted = self._counted, now
-        return now - before
-
-
-PACKAGE_LOADS: Final = PackageLoads()
-
-
-def package_loaded(events: Sequence[Event]) -> bool:
-    """Return whether a package was loaded among these events."""
-    return any(isinstance(event, Made) and event.attempt.packaged for event in events)
-
-
-class PackageSensor(LateSensor):
-    """Notes the graphs that packages bring."""
-
-    MODULE = "torch._dynamo.package"
-    FUNCTION = "CompilePackage.install"
-    WHAT = "packages of precompiled code"
-
-    def _gone(self, fault: AttributeError) -> None:
-        """Report that the name does not exist, unless packages are off: then nothing is lost."""
-        if getattr(sys.modules.get("torch._dynamo.config"), "caching_precompile", False):
-            self._sensor_failed(fault)
-
-    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """Handle ``install(self, backends)``."""
-        __tracebackhide__ = True
-        first = _frames()
-        result = original(*args, **kwargs)
-        try:
-            self._brought(args[0], first)
-        except Exception as fault:
-            self._sensor_failed(fault)
-        return result
-
-    def _brought(self, package: Any, first: int) -> None:
-        """Note the graphs of each function: one for each backend it calls, the first an entry."""
-        above = self._above()
-        main: Attempt | None = None
-        # CompilePackage._codes: code object to its entry (torch/_dynamo/package.py of 2.13).
-        for frame, (code, entry) in enumerate(package._codes.items()):
-            if entry.bypassed:
-                continue
-            for number, _ in enumerate(entry.backend_ids):
-                attempt = Attempt(f"{first + frame}/{number}", outcome="compiled", packaged=True)
-                attempt.code = attempt.written = first_line(code)
-                attempt.above = above
-                attempt.parent = main if is_resume(code.co_name) or main is not None else None
-                attempt.guards = () if number else None
-                attempt.graphs = attempt.calls = 1
-                main = main or attempt
-                made = Made(attempt, 0, cached="loaded")
-                self._events += [Started(attempt), made, Ended(attempt)]
-
-
-def _frames() -> int:
-    """Return how many frames Dynamo has numbered so far."""
-    return int(getattr(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COUNTER", 0))

@@ -46,17 +46,6 @@ _SUBJECT = re.compile(
     r"|___check_(?:obj|type)_id\((?P<identity>[\w.\[\]']{1,200}),"
     r"|(?P<value>[A-Za-z_][\w.\[\]']{0,200}) =="
 )
-_STATES = {
-    "grad_mode": ("set_grad_enabled", "no_grad", "enable_grad", "inference_mode"),
-    "autocast": ("autocast",),
-    "default_dtype": ("set_default_dtype",),
-    "deterministic_algorithms": ("use_deterministic_algorithms",),
-    "num_threads": ("set_num_threads",),
-}
-"""The functions that set the global state a guard is about, by the begin of Dynamo's word for it.
-
-``autocast_state`` up to torch 2.12, ``autocast(cpu)_enabled`` from 2.13 on.
-"""
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
@@ -100,18 +89,6 @@ def subject(guard: str) -> str:
     return f"{text}.{attribute}" if attribute else text
 
 
-def setters(guard: str) -> tuple[str, ...]:
-    """Return the functions of torch that set the global state that a guard is about."""
-    state = guard.partition("GLOBAL_STATE changed: ")[2].split()
-    return tuple(
-        name
-        for one in state
-        for begin, names in _STATES.items()
-        if one.startswith(begin)
-        for name in names
-    )
-
-
 def readable(text: str) -> str:
     """Return a guard with its variables as the user wrote them."""
     text = re.sub(r"L\['(\w+)'\]", r"\1", text)
@@ -135,14 +112,6 @@ def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
             code = "  # ".join(parts[:number]).strip()
             return (Line(found[1], int(found[2]), found[3], code),)
     return ()
-
-
-def disabled(why: Reason) -> str:
-    """Return the qualified name of the function whose disabling broke the graph; empty if none."""
-    if not _DISABLED.search(why.text):
-        return ""
-    found = _FUNCTION.search(why.explanation) or _FUNCTION.search(why.text)
-    return found[1] if found else ""
 
 
 def error(kind: str, message: str) -> str:

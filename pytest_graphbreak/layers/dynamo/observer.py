@@ -14,27 +14,25 @@ import importlib
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window
-from pytest_graphbreak.layers.dynamo import isolation, late
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
+from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
 from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 DYNAMO = "torch._dynamo"
-PATIENCE = 60.0
+PATIENCE = 5.0
 """Seconds that isolating a test waits for a thread of an earlier one to end its compilation.
 
 It is waited for once: until that thread has come to its end, later tests only look.
@@ -49,6 +47,7 @@ class DynamoObserver(Observer):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._windows: list[DynamoWindow] = []
+        self._holders = 0
         self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
         self._isolated: list[str] | None = None
@@ -100,16 +99,31 @@ class DynamoObserver(Observer):
             )
 
     def leave(self, window: DynamoWindow) -> None:
-        """Close a window; with the last one everything is put back."""
+        """Close a window; with the last one everything is put back, unless it is held."""
         with self._lock:
             if window in self._windows:
                 self._windows.remove(window)
-            if not self._windows:
-                self._stop_waiting()
-                if self._sensors is not None:
-                    late.PACKAGE_LOADS.end(self._sensors.counters)
-                    self._sensors.detach()
-                self._sensors = None
+            self._put_back()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        with self._lock:
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                self._put_back()
+
+    def _put_back(self) -> None:
+        """Take the sensors out if nobody needs them."""
+        if self._windows or self._holders:
+            return
+        self._stop_waiting()
+        if self._sensors is not None:
+            self._sensors.detach()
+        self._sensors = None
 
     def _in_child(self) -> None:
         """Replace the locks after a fork: another thread of the parent may have held them."""
@@ -155,7 +169,6 @@ class DynamoWindow(OneWindow):
         sensors.check()  # what nobody saw before belongs to earlier windows
         self._first = len(sensors.events)
         self._ran = sensors.ran()
-        self._left_threads = LeftThreads()
         self._last_read: tuple[int, Record] | None = None
 
     def begin(self) -> None:
@@ -163,8 +176,6 @@ class DynamoWindow(OneWindow):
         self._errors += self._sensors.blind()
         if reason := disabled():
             self.fail(reason)
-        if late.PACKAGE_LOADS.begin(self._sensors.counters):
-            self.fail(late.PACKAGE_BEFORE_TEST)
 
     def fail(self, error: str) -> None:
         """Add an error to what this window will have seen."""
@@ -184,8 +195,6 @@ class DynamoWindow(OneWindow):
             self._excluded.append((begin, len(self._sensors.events)))
             for key, count in since(self._sensors.ran(), ran).items():
                 self._ran[key] = self._ran.get(key, 0) + count
-            if late.package_loaded(self._sensors.events[begin:]):
-                self.fail(late.PACKAGE_BEFORE_TEST)
             try:
                 if mark is not None:
                     isolation.forget(mark)
@@ -207,15 +216,15 @@ class DynamoWindow(OneWindow):
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            within = list(events.within(self._first, self._excluded, until))
-            self._last_read = (until, self._read(within))
+            own = list(within(events, self._first, self._excluded, until))
+            self._last_read = (until, self._read(own))
         return self._with_runs(self._last_read[1])
 
     def _with_runs(self, record: Record) -> Record:
         executions = self._sensors.executions
         if executions is None:
             return record
-        ran = since(executions.counted(), self._ran, self._left_threads.by_ident)
+        ran = since(executions.counted(), self._ran)
         try:
             runs = tuple(executions.runs(ran, self._places))
         except Exception as fault:
@@ -224,35 +233,18 @@ class DynamoWindow(OneWindow):
         count = sum(run.count for run in runs)
         return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
 
-    def _read(self, within: Sequence[Event]) -> Record:
-        events = [event for event in within if self._left_thread(event) is None]
-        left: Counter[threading.Thread] = Counter()
-        for event in within:
-            if (thread := self._left_thread(event)) and isinstance(event, (Made, Missed)):
-                left[thread] += event.graphs if isinstance(event, Missed) else 1
+    def _read(self, events: Sequence[Event]) -> Record:
         not_isolated = tuple(self._isolated or ())
         errors = [*self._errors]
         if any(isinstance(event, (Started, Made, Missed)) for event in events):
             errors[:0] = not_isolated
             not_isolated = ()
         try:
-            return explained(events, self._places, errors).noted(
-                *not_isolated, *self._left_threads.notes("dynamo", left)
-            )
+            return explained(events, self._places, errors).noted(*not_isolated)
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
             return record_of("dynamo", graphs=made, errors=(*errors, error))
-
-    def _left_thread(self, event: Event) -> threading.Thread | None:
-        """Return the thread of an earlier test in which an event happened, or None.
-
-        What such a thread had begun before there were sensors is only in Dynamo's own counter.
-        """
-        if isinstance(event, Missed):
-            return self._left_threads.first
-        thread = self._sensors.events.thread(event)
-        return thread if thread in self._left_threads else None
 
 
 class _Busy(Exception):
@@ -288,14 +280,21 @@ _UNSEEN = (
 
 
 def disabled() -> str | None:
-    """Return why Dynamo compiles nothing at all in this process, or None if it does.
+    """Return why Dynamo compiles nothing that could be seen in this process, or None if it does.
 
     Sources: ``_optimize`` of torch/_dynamo/eval_frame.py, which reads the
-    variable at each ``torch.compile``; torch/_dynamo/config.py.
+    variable at each ``torch.compile``; torch/_dynamo/config.py. Where a package of precompiled
+    code is loaded (torch/_dynamo/package.py, from 2.9 on), Dynamo attempts nothing.
     """
+    config = sys.modules.get(f"{DYNAMO}.config")
+    if getattr(config, "caching_precompile", False):
+        return (
+            "dynamo: packages of precompiled code are on (TORCH_CACHING_PRECOMPILE), and their "
+            "graphs cannot be counted: run the gate with TORCH_CACHING_PRECOMPILE=0"
+        )
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         why = "the environment variable TORCHDYNAMO_DISABLE is 1"
-    elif getattr(sys.modules.get(f"{DYNAMO}.config"), "disable", False):
+    elif getattr(config, "disable", False):
         why = "torch._dynamo.config.disable is set"
         if os.environ.get("TORCH_COMPILE_DISABLE"):
             why += ", by the environment variable TORCH_COMPILE_DISABLE"

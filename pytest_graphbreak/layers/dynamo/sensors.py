@@ -55,13 +55,10 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
 from pytest_graphbreak.layers.dynamo.late import (
     BucketSensor,
     ExportSensor,
-    ModuleSensor,
-    PackageSensor,
 )
 from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
@@ -74,7 +71,7 @@ class DynamoSensors:
     """
 
     def __init__(self, runs: bool = True) -> None:
-        self.events: Events[Event] = Events()
+        self.events: list[Event] = []
         self.attached = False
         self._patches: list[Patch] = []
         self._local = Local()
@@ -85,8 +82,6 @@ class DynamoSensors:
         self._late = (
             ExportSensor(*noting),
             BucketSensor(self._local, *noting),
-            PackageSensor(*noting),
-            ModuleSensor(*noting),
         )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}

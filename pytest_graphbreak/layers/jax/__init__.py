@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 CAUSES = (
     GraphCause("jit", "plain", plural="jit"),
@@ -29,5 +29,4 @@ LAYER = Layer(
     probe="pytest_graphbreak.layers.jax.observer:JaxProbe",
     look_for=LOOK_FOR,
     remedy="install jax 0.7.1 or newer, with the jaxlib of the same version",
-    style=Style("var(--accent)", "stroke-dasharray: 1 3;"),
 )

@@ -14,7 +14,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from types import CodeType, FrameType, MethodType
 from typing import Any, Final
@@ -23,86 +23,6 @@ from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import Key
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
-
-# Calls of ``equinox.filter_jit``: the arguments that JAX gets there, named as the user wrote them.
-#
-# Equinox gives ``jax.jit`` a function of its own. What is no array, including the user's function,
-# is one static argument; the arrays are numbered leaves of the others. Here the parts get their own
-# names again: ``model.layers[0].weight``, ``model.scale``.
-
-_ARRAY: Final = re.compile(r"dynamic_(?:no)?donate\['(first|fun|rest)'\]\[(\d{1,9})\]")
-_EQUINOX: Final = "equinox/_jit.py"
-
-
-def unpacked(frame: FrameType | None, args: Sequence[Any], key: Key) -> tuple[Any, Key] | None:
-    """Return the user's function and its arguments; None if the caller is not equinox.
-
-    ``frame`` is the frame that called JAX, ``args`` are the arguments it passed.
-    """
-    if frame is None or not frame.f_code.co_filename.endswith(_EQUINOX):
-        return None
-    try:
-        # A field of equinox's _JitWrapper (equinox/_jit.py of 0.13).
-        signature = frame.f_locals["jit_wrapper"]._signature
-        fun, first, rest = args[2]
-        names = list(signature.parameters)
-        leaves = {
-            "first": list(_equinox_leaves(first, "first", names)),
-            "fun": list(_equinox_leaves(fun, "fun", names)),
-            "rest": list(_equinox_leaves(rest, "rest", names)),
-        }
-        found = fun[0][0] if len(fun[0]) == 1 and callable(fun[0][0]) else None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None
-    statics = [
-        leaf
-        for part in leaves
-        if part != "fun" or found is None
-        for leaf in leaves[part]
-        if leaf[1] is not None
-    ]
-    return found, replace(
-        key,
-        arguments=tuple((_named_leaf(name, leaves), aval) for name, aval in key.arguments),
-        tree=(first[1], rest[1]),
-        statics=tuple(statics),
-    )
-
-
-def _equinox_leaves(
-    given: tuple[Sequence[Any], Any], part: str, names: Sequence[str]
-) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each leaf; the value of an array is None."""
-    values, tree = given
-    jax: Any = sys.modules["jax"]
-    numbered = jax.tree_util.tree_unflatten(tree, range(len(values)))
-    for path, number in jax.tree_util.tree_flatten_with_path(numbered)[0]:
-        yield _leaf_path(path, part, names), values[number]
-
-
-def _leaf_path(path: Sequence[Any], part: str, names: Sequence[str]) -> str:
-    """Return ``model.scale``: the name of the parameter, and the path from it to the leaf."""
-    jax: Any = sys.modules["jax"]
-    if part == "first":
-        head = names[0] if names else "args[0]"
-    elif part == "fun":
-        head = "the function"
-    else:  # the other arguments by position, then those by keyword
-        which, entry, path = path[0].idx, path[1], path[2:]
-        if which:
-            head = str(entry.key)
-        else:
-            number = entry.idx + 1
-            head = names[number] if number < len(names) else f"args[{number}]"
-    return f"{head}{jax.tree_util.keystr(tuple(path))}"
-
-
-def _named_leaf(name: str, leaves: dict[str, list[tuple[str, Any]]]) -> str:
-    found = _ARRAY.match(name)
-    if found is None or int(found[2]) >= len(leaves[found[1]]):
-        return name
-    return leaves[found[1]][int(found[2])][0] + name[found.end() :]
-
 
 LIBRARIES: Final = re.compile(
     r"/site-packages/(?:equinox/(?:_|debug/|internal/)|jaxtyping/|beartype/|chex/_src/"
@@ -231,8 +151,6 @@ def call(frame: FrameType | None) -> JaxCall:
             found.fun = of.miss.get("fun")
             found.own = _is_own(found.fun, of.direct)
         found.key = _key(of.params, of.miss, jaxpr)
-        if (parts := unpacked(frame, of.miss.get("args", ()), found.key)) is not None:
-            found.fun, found.key = parts[0] or found.fun, parts[1]
     elif jaxpr is not None:
         found.own = found.source.rpartition(" at ")[2].startswith(home())
         found.key = Key(arguments=_named((), jaxpr.in_avals))

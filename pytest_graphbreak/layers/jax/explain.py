@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +10,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers import origins
 from pytest_graphbreak.layers.jax.calls import LIBRARIES, home, lines
 from pytest_graphbreak.layers.jax.events import (
     Event,
@@ -37,17 +35,6 @@ from pytest_graphbreak.model.stacks import Line, of_traceback, since_test, users
 
 MOST_NAMES: Final = 6
 """The most operations of one line that are named; the rest are counted."""
-
-
-_ABOUT: Final = re.compile(
-    r"(?:at |the static argument |arguments put together differently: )"
-    r"(?P<argument>args\[\d+\]|[A-Za-z_]\w*)"
-    r"|the setting (?P<setting>\w+)"
-    r"|(?P<cleared>nothing differs from before)"
-    r"|for (?P<device>\w+:\d+) before"
-    r"|(?P<function>the option \w+|\S+ is a (?:new function object|method of another))"
-)
-"""The parts of a reason of ``keys`` and ``programs`` that say what it is about."""
 
 
 def explained(
@@ -104,7 +91,6 @@ class _EventReader:
                     graph.reason,
                     graph.where,
                     graph.stack[:-1],
-                    origin=self._origin(event),
                     seconds=graph.seconds,
                 )
             )
@@ -124,38 +110,8 @@ class _EventReader:
             reason=self._reason(program),
             stack=stack,
             cached="compiled",
-            origin=self._way(program) if program.cause == "eager" else NOWHERE,
             seconds=rounded(program.seconds),
         )
-
-    def _origin(self, program: Executable) -> Frame:
-        """Return the line that sets what a function is compiled again for."""
-        found = _ABOUT.match(program.reason)
-        callers = _users(program.stack, self._places)
-        if found is None or not callers:
-            return NOWHERE
-        lines = self._places.lines
-        line = None
-        if found["argument"] and program.defined:
-            line = origins.origin(found["argument"], program.defined, callers, lines)
-        elif name := found["setting"]:
-            line = origins.setting((name, name.removeprefix("jax_")), callers, lines)
-        elif found["device"]:
-            line = origins.setting(("device_put", "default_device"), callers, lines)
-        elif found["cleared"]:
-            line = origins.setting(("clear_caches",), callers, lines)
-        elif found["function"]:
-            line = origins.called(callers[-1], lines)
-        return self._places.frame(*line) if line else NOWHERE
-
-    def _way(self, program: Executable) -> Frame:
-        """Return the line that sets the function that is called without ``jit``."""
-        callers = _users(program.stack, self._places)
-        for caller in callers[-2::-1]:
-            line = origins.called(caller, self._places.lines)
-            if line and "jit" not in (line.code or ""):
-                return self._places.frame(*line)
-        return NOWHERE
 
     def _reason(self, program: Executable) -> str:
         """Return why there is a program, and of which function it is."""
@@ -226,10 +182,6 @@ def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
 
 def _own(lines: Sequence[Line]) -> list[Line]:
     return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
-
-
-def _users(lines: Sequence[Line], places: Places) -> list[Line]:
-    return [line for line in _own(lines) if places.is_user(line.file)]
 
 
 def _loaded(layer: str, loaded: int, compiled: int) -> Iterable[str]:

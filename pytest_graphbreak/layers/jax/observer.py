@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.events import Event, Executable, is_on_device
+from pytest_graphbreak.layers.jax.events import Executable, is_on_device
 from pytest_graphbreak.layers.jax.explain import explained
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -88,18 +86,6 @@ def _forget_traces() -> None:
         clear()
 
 
-class HostObserver(JaxObserver):
-    """Watches what JAX compiles for other devices. It sees what the other observer sees."""
-
-    layer = "jax_host"
-
-    def forget(self) -> None:
-        """Do nothing: the layer of the device forgets for both."""
-
-    def is_here(self, program: Executable) -> bool:
-        return not is_on_device(program)
-
-
 class JaxWindow(OneWindow):
     """One stretch of time on one of the two layers."""
 
@@ -118,7 +104,6 @@ class JaxWindow(OneWindow):
         except Exception as fault:
             self._errors.append(f"the jax layer cannot be observed: {fault}")
         self._first = len(SENSORS.events)
-        self._left_threads = LeftThreads()
 
     def _look(self) -> Record | None:
         if not private.loaded():
@@ -150,10 +135,7 @@ class JaxWindow(OneWindow):
     def _observe(self) -> Record:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
-            events = list(SENSORS.events.within(self._first, self._excluded, until))
-            own = [
-                event for event in events if SENSORS.events.thread(event) not in self._left_threads
-            ]
+            own = list(within(SENSORS.events, self._first, self._excluded, until))
             errors = [*SENSORS.errors, *self._errors, *(self._not_isolated or ())]
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
@@ -165,18 +147,8 @@ class JaxWindow(OneWindow):
                 made = sum(isinstance(event, Executable) for event in own)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
                 seen = record_of(self._observer.layer, graphs=made, errors=(*errors, error))
-            self._last_read = (until, seen.noted(*self._left_out(events)))
+            self._last_read = (until, seen)
         return self._last_read[1]
-
-    def _left_out(self, events: Iterable[Event]) -> Iterator[str]:
-        """Yield the notes on programs of threads that an earlier test left."""
-        made = Counter(
-            thread
-            for event in events
-            if isinstance(event, Executable) and not event.loaded and self._observer.is_here(event)
-            if (thread := SENSORS.events.thread(event)) in self._left_threads and thread is not None
-        )
-        return self._left_threads.notes(self._observer.layer, made)
 
 
 DISABLED = "jax: JAX_DISABLE_JIT is set (or jax.disable_jit), so jax.jit compiles nothing"

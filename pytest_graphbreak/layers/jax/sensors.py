@@ -33,7 +33,6 @@ from pytest_graphbreak.layers.jax.events import (
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
 from pytest_graphbreak.layers.jax.traces import KeptTraces
-from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.output import raised
 
@@ -132,7 +131,7 @@ class JaxSensors:
     """The sensors of this process. ``events`` only grows while a window is open."""
 
     def __init__(self) -> None:
-        self.events: Events[Event] = Events()
+        self.events: list[Event] = []
         self.errors: list[str] = []
         self.ledger = FunctionLedger()
         self.kept = KeptExecutables()
@@ -150,7 +149,7 @@ class JaxSensors:
         with self._lock:
             self._windows += 1
             if self._windows == 1:
-                self.events = Events()
+                self.events = []
                 self.errors = []
                 if not private.loaded():
                     self._imports.attach()

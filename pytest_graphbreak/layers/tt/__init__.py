@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_graphbreak.layers.xla import CAUSES, LOOK_FOR
-from pytest_graphbreak.model.layer import Layer, Style
+from pytest_graphbreak.model.layer import Layer
 
 LAYER = Layer(
     name="tt",
@@ -15,8 +15,4 @@ LAYER = Layer(
     probe="pytest_graphbreak.layers.tt.observer:TTProbe",
     look_for=LOOK_FOR,
     remedy="docs/how-to/tt-hardware.md has the steps; graphbreak analyze reads its log",
-    style=Style(
-        "var(--again-edge)",
-        "stroke-dasharray: 1 2.5; stroke-linecap: round; stroke-width: 3;",
-    ),
 )

@@ -22,17 +22,14 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer, OneWindow
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, followed
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
@@ -226,7 +223,6 @@ class TTWindow(OneWindow):
 
     def __init__(self) -> None:
         self._files = LogFiles()
-        self._left_threads = LeftThreads()
 
     def excluded(self) -> contextlib.AbstractContextManager[None]:
         return self._files.excluded()
@@ -244,25 +240,13 @@ class TTWindow(OneWindow):
         if stopped := programs.failed + programs.unfinished:
             stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
             notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
-        own, left = self._own(programs.list)
         return record_of(
             LAYER,
-            graphs=programs.attempted - left.total(),
-            graph_list=map(_graph, own),
+            graphs=programs.attempted,
+            graph_list=map(_graph, programs.list),
             errors=errors,
-            notes=(*notes, *self._left_threads.notes(LAYER, left)),
+            notes=tuple(notes),
         )
-
-    def _own(self, programs: Sequence[Program]) -> tuple[list[Program], Counter[Thread]]:
-        """Return the programs of this window, and how many each thread of earlier tests made.
-
-        The log names a thread by the lower 32 bits of its identity, in hexadecimal digits.
-        """
-        threads = {
-            f"{ident & 0xFFFFFFFF:X}": of for ident, of in self._left_threads.by_ident.items()
-        }
-        left = Counter(threads[one.thread] for one in programs if one.thread in threads)
-        return [one for one in programs if one.thread not in threads], left
 
 
 def reconcile(tt: Record, xla: Record) -> Record:

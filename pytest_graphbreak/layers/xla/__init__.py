@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 CAUSES = (
     GraphCause("fx", "plain", plural="fx"),
@@ -37,5 +37,4 @@ LAYER = Layer(
     probe="pytest_graphbreak.layers.xla.observer:XlaProbe",
     look_for=LOOK_FOR,
     remedy="install torch and torch_xla of one version, or uninstall torch_xla",
-    style=Style("var(--accent)"),
 )

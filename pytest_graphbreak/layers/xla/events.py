@@ -41,9 +41,9 @@ CLEARED = (
 class Meter:
     """The count of this process. There is one for all windows, since there is one metric."""
 
-    def __init__(self, cleared: Callable[[], None] = lambda: None) -> None:
-        """Begin to count; ``cleared`` is called before the user's code clears the metrics."""
-        self._cleared = cleared
+    def __init__(self, clearing: Callable[[], None] = lambda: None) -> None:
+        """Begin to count; ``clearing`` is called before the user's code clears the metrics."""
+        self._clearing = clearing
         self._kept = 0
         self._own = 0
         self._seen = native.Compiles(0, ())
@@ -91,7 +91,7 @@ class Meter:
             self._patch = None
 
     def _keep(self) -> None:
-        self._cleared()
+        self._clearing()
         try:
             self.total()
         except Exception:  # the user's call must go through; the next total() reports it
@@ -147,8 +147,7 @@ class Event:
     ``backward`` is the stack that called ``backward()``, if that was running. An event without a
     report has the Python stack of its context, and ``off``: why nothing is reported, if nothing is.
     ``fallbacks`` are aten ops that ran on the CPU at about that time, and how often. ``lowering``
-    is the FX graph that Dynamo made last, for a log: there no context is known. ``pending`` is what
-    torch_xla printed of the graph that a sync had to compute, if it was asked.
+    is the FX graph that Dynamo made last, for a log: there no context is known.
     """
 
     report: CompileReport | None
@@ -159,7 +158,6 @@ class Event:
     resharded: bool = False
     off: str = ""
     lowering: FxGraph | None = None
-    pending: str = ""
     seconds: float | None = None
 
 
@@ -175,7 +173,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.executions = DeviceRuns()
-        self.meter = Meter(self.executions.keep)
+        self.meter = Meter(self.executions.clearing)
         self.debug = DebugFile()
         self.events: list[Event] = []
         self.errors: list[str] = []
@@ -188,6 +186,8 @@ class Recorder:
         self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
+        self._counted = 0
+        """The counters of compilations at the last ``drain``. They may be cleared in between."""
         self.loaded = 0
         """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
@@ -214,22 +214,29 @@ class Recorder:
         return None
 
     def drain(self, context: LoweringContext | None = None) -> None:
-        """Note what was compiled since the last call; it belongs to ``context``."""
+        """Note what was compiled since the last call; it belongs to ``context``.
+
+        A listener is told outside of the lock: it may look at all windows, and write a file.
+        """
         with self.lock:
+            before = len(self.events)
             self.guard(self._drain, context)
+            is_new = len(self.events) > before
+        if is_new:
+            NOTIFIER.listener.noted()
 
     def quick(self, context: LoweringContext | None = None) -> None:
-        """Call ``drain`` if something was reported, or if nothing ever is."""
-        if self.debug.off or self.debug.grown():
+        """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
+        if self.debug.grown() or (self.debug.off and native.compile_counters() != self._counted):
             self.drain(context)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
+        self.drain()
+        with self.meter.uncounted():
+            yield
         with self.lock:
-            self.drain()
-            with self.meter.uncounted():
-                yield
             self.debug.read()
             self.settle_counters()
 
@@ -243,6 +250,7 @@ class Recorder:
         self.loaded += _since(self._hits, hits)
         self._hits = hits
         self._queue += self.debug.read()
+        self._counted = native.compile_counters()
         total = self.meter.total()
         new, self.graphs = total - self.graphs, total
         if new <= 0:
@@ -273,7 +281,6 @@ class Recorder:
             self.events.append(event)
         for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
             event.seconds = took
-        NOTIFIER.listener.noted()
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer cannot be observed: {text}"

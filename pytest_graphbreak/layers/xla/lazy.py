@@ -84,6 +84,8 @@ class Lazy:
 
     def calling(self, args: tuple[Any, ...]) -> None:
         depth = self._depth.value = getattr(self._depth, "value", 0) + 1
+        if self._run is None and self._modules.get(args[1], self) is None:
+            return  # the bridge lowered it, or Dynamo did not make it
         frame = caller()
         while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
             frame = frame.f_back

@@ -9,17 +9,14 @@ going on, ``explain`` says of each graph why it exists.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Thread
 from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import MissingName, Observer, OneWindow
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
@@ -29,7 +26,7 @@ from pytest_graphbreak.layers.xla.repeats import explain
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.output import plural
 
 UNFOLLOWED = (
@@ -40,6 +37,11 @@ UNFOLLOWED = (
 LOADED: Final = (
     "torch_xla's persistent cache had {} of this test, and what is loaded cannot be counted: "
     "give xr.initialize_cache an empty directory for each gated run"
+)
+
+_AT_WORK: Final = (
+    f"the device was at work for more than {native.PATIENCE:g} s {{}} the test: "
+    "what runs that long is not counted"
 )
 
 _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
@@ -119,8 +121,7 @@ class _Isolation:
         self._test = test
         self._reasons = reasons
         self._cache_key: str | None = None
-        if native.loaded():
-            self._settle()
+        if native.loaded() and self._settle():
             self._push()
 
     @contextmanager
@@ -158,22 +159,28 @@ class _Isolation:
         if private.enabled():
             self._cache_key = _cache_keys.push(self._test)
 
-    def _settle(self, flush: bool = True) -> None:
-        """Compute what is pending, and wait until the devices are done."""
+    def _settle(self, flush: bool = True) -> bool:
+        """Compute what is pending, and wait for the devices; return False where they go on.
+
+        Then the C environment stays as it is: torch_xla's threads read it.
+        """
         # What is flushed may be the first compilation of the process: without sensors torch_xla
         # would never ask again where to report.
         _sensors.acquire(self._reasons)
         try:
-            if native.client_open():
+            if native.in_use():
                 if flush:
                     with _recorder.uncounted():
                         native.flush()
                         _recorder.executions.begin()
-                native.wait()
+                if not native.settle():
+                    self.not_isolated.append(_AT_WORK.format("before"))
+                    return False
         except Exception as error:
             self._unsettled(error)
         finally:
             _sensors.release(self._reasons)
+        return True
 
     def _unsettled(self, error: Exception) -> None:
         text = str(error).strip().split("\n")[0]
@@ -197,17 +204,35 @@ class XlaWindow(OneWindow):
         self._reasons = reasons
         self._isolation = isolation
         self._excluded: list[tuple[int, int, int]] = []
-        _sensors.acquire(reasons, runs)
+        _sensors.acquire(reasons, places if runs else None)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
+        self._late: list[str] = []
+        self._settle()
         self._ran = self._totals()
         self._loaded = _recorder.loaded
-        self._left_threads = LeftThreads()
+
+    def close(self) -> Record | None:
+        if self._is_open and not self._settle():
+            self._late.append(_AT_WORK.format("after"))
+        return super().close()
+
+    def _settle(self) -> bool:
+        """Wait until what was asked of the devices has run; return whether it has.
+
+        ``peek`` does not: a compilation may be the caller, in the middle of the user's code.
+        """
+        if not (self._runs and native.loaded()):
+            return True
+        with suppress(Exception):  # work that failed: the user's code is told by torch_xla, too
+            return native.settle()
+        return True
 
     def _look(self) -> Record | None:
         return self._observe() if native.loaded() else None
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
+        self._settle()
         graphs, events = self._drained()
         loaded, ran = _recorder.loaded, self._totals()
         try:
@@ -217,6 +242,7 @@ class XlaWindow(OneWindow):
             else:
                 yield
         finally:
+            self._settle()
             now, until = self._drained()
             self._excluded.append((now - graphs, events, until))
             self._loaded += _recorder.loaded - loaded
@@ -253,11 +279,8 @@ class XlaWindow(OneWindow):
     def _observe(self) -> Record:
         _recorder.drain()
         made, events = self._own()
-        left = {event: thread for event in events if (thread := self._left_thread(event))}
-        events = [event for event in events if event not in left]
-        made = max(0, made - len(left))
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        explained, made_by = seen or ([], {})
+        explained, repeated = seen or ([], set())
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolated(made, explained)
@@ -265,18 +288,16 @@ class XlaWindow(OneWindow):
         recompiles = [
             number
             for number, event in enumerate(events)
-            if is_recompile(event) or str(number) in made_by
+            if is_recompile(event) or str(number) in repeated
         ]
         record = record_of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
-            recompile_list=(
-                _recompile(explained[number], made_by) for number in recompiles if explained
-            ),
+            recompile_list=(_recompile(explained[number]) for number in recompiles if explained),
             graph_list=explained,
             errors=errors,
-            notes=(*notes, *self._left_threads.notes(LAYER, Counter(left.values()))),
+            notes=(*notes, *self._late),
         )
         if not self._runs:
             return record
@@ -303,10 +324,6 @@ class XlaWindow(OneWindow):
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
-    def _left_thread(self, event: Event) -> Thread | None:
-        """Return the thread of an earlier test that compiled, if torch_xla reports its frames."""
-        return self._left_threads.of(reversed(event.report.frames)) if event.report else None
-
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
         """Return the errors and the notes on the isolation of the test."""
         if self._isolation is None:
@@ -317,10 +334,9 @@ class XlaWindow(OneWindow):
         return errors, [*not_isolated, *_left_pending()]
 
 
-def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Recompile:
-    lines = made_by.get(graph.name, ())
+def _recompile(graph: Graph) -> Recompile:
     above, took = graph.stack[:-1], graph.seconds
-    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, *lines, seconds=took)
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, seconds=took)
 
 
 def _left_pending() -> list[str]:

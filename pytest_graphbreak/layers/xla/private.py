@@ -1,20 +1,23 @@
 """All private names of torch_xla that are called, and what each one is for.
 
-torch_xla is never imported from here: it is loaded once the user's code has imported it. None of
-these calls opens the PJRT client (``_xla_metrics_report`` would) or creates the computation cache
-(``_xla_get_num_cached_compilation_graph`` would, and is called only once there is one).
+torch_xla is never imported from here: it is loaded once the user's code has imported it. Counters
+and metrics are read at any time: that opens nothing. All else is asked only once the user's code
+has used a device (``in_use``): a question about one opens the PJRT client, or fixes whether tensors
+live on it or on SPMD's virtual device, and ``xr.use_spmd()`` comes too late then.
 
 Source: torch_xla/csrc/init_python_bindings.cpp of torch_xla 2.9.
 """
 
 from __future__ import annotations
 
+import _thread
 import hashlib
 import importlib.metadata
 import os
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +26,9 @@ from pytest_graphbreak.layers.base import MissingName
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
     "_clear_xla_metrics": "a count is kept over metrics that are cleared by it",
+    "_clear_xla_counters": "operations are counted before counters are cleared by it",
     "_xla_runtime_is_initialized": "it says whether there is a device",
+    "_xla_get_spmd_config_is_locked": "it says whether a device was used",
     "_xla_get_devices": "lazy work is looked for on each of them",
     "_check_device_tensor_need_materialization": "lazy work left pending is found by it",
     "_xla_sync_live_tensors": "lazy work left by an earlier test is computed by it",
@@ -107,13 +112,43 @@ def counter(name: str) -> int:
     return int(function("_xla_counter_value")(name) or 0)
 
 
+def counters(names: Iterable[str]) -> int:
+    """Return the sum of counters."""
+    value = function("_xla_counter_value")
+    return sum(value(name) or 0 for name in names)
+
+
+def lookups() -> tuple[int, int]:
+    """Return how many graphs about to run were found in the cache, and how many compiled.
+
+    Counters may be cleared: only whether they differ has a meaning.
+    """
+    value = function("_xla_counter_value")
+    return value("CachedCompile") or 0, value("UncachedCompile") or 0
+
+
+def compile_counters() -> int:
+    """Return a number that differs after each compilation, and after counters were cleared."""
+    return counters(("UncachedCompile", "ReplicateShardedData"))
+
+
 def client_open() -> bool:
     return bool(function("_xla_runtime_is_initialized")())
 
 
+def in_use() -> bool:
+    """Return whether the user's code has opened the PJRT client and used a device.
+
+    Both are only looked at. A program that just asks for the number of devices opens the client and
+    may still choose SPMD: ``spmd_config_is_locked`` of torch_xla/csrc/device.cpp is set by the
+    first question that depends on it.
+    """
+    return client_open() and bool(function("_xla_get_spmd_config_is_locked")())
+
+
 def has_compiled() -> bool:
     """Return whether a graph was looked up and compiled in this process, by any code."""
-    if not function("_xla_computation_cache_is_initialized")():
+    if not in_use() or not function("_xla_computation_cache_is_initialized")():
         return False
     return bool(function("_xla_get_num_cached_compilation_graph")())
 
@@ -135,8 +170,8 @@ _MOVES: Final = ("xla::_copy", "xla::_to_", "xla::_local_scalar", "xla::empty")
 def operations() -> int:
     """Return how many operations were noted for lazy tensors, since counters were cleared."""
     names = function("_xla_counter_names")()
-    return sum(
-        counter(name) for name in names if name.startswith("xla::") and not name.startswith(_MOVES)
+    return counters(
+        name for name in names if name.startswith("xla::") and not name.startswith(_MOVES)
     )
 
 
@@ -156,17 +191,19 @@ def cache_hits() -> int:
 
 def pending() -> int:
     """Return how many live tensors of all devices are still pending. Computes nothing."""
-    if not client_open():
+    if not in_use():
         return 0
     waiting = function("_check_device_tensor_need_materialization")
     return sum(map(bool, waiting("")))
 
 
 def flush() -> None:
-    """Compute what is pending on each device.
+    """Compute what is pending on each device, if anything is.
 
     It does not call ``torch_xla.sync``, which also advances the random seed of the device.
     """
+    if not pending():
+        return
     waiting = function("_check_device_tensor_need_materialization")
     for index in range(len(function("_xla_get_devices")())):
         device = f"xla:{index}"
@@ -174,9 +211,36 @@ def flush() -> None:
             function("_xla_sync_live_tensors")(device, [], True)
 
 
-def wait() -> None:
-    """Wait until every device is done."""
-    function("_xla_wait_device_ops")([])
+PATIENCE: Final = 5.0
+"""Seconds that devices are waited for: one may wait for another process that has ended."""
+
+
+def settle(patience: float = PATIENCE) -> bool:
+    """Wait until devices that are in use are done; return False if they are not in time.
+
+    A thread of its own waits, so that nothing of ours waits without an end. Raises what torch_xla
+    raises for work that failed.
+    """
+    if not in_use():
+        return True
+    wait, done = function("_xla_wait_device_ops"), threading.Lock()
+    faults: list[Exception] = []
+
+    def waiting() -> None:
+        try:
+            wait([])
+        except Exception as fault:
+            faults.append(fault)
+        finally:
+            done.release()
+
+    done.acquire()
+    _thread.start_new_thread(waiting, ())
+    if not done.acquire(timeout=patience):
+        return False
+    if faults:
+        raise faults[0]
+    return True
 
 
 # Keeping the computation cache of torch_xla apart for each test.

@@ -25,8 +25,7 @@ from pytest_graphbreak.layers.hooks import (
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
-from pytest_graphbreak.layers.xla.executions import DeviceRuns
-from pytest_graphbreak.layers.xla.repeats import StepGraphs
+from pytest_graphbreak.model.places import Places
 
 
 class Sensor(NamedTuple):
@@ -63,17 +62,21 @@ COMPILE = Sensor(
     "OutputGraph.compile_and_call_fx_graph",
     "device graphs are tied to Dynamo's there",
 )
-MARK = Sensor(
-    "_XLAC", "_xla_step_marker", "what differs between the graphs of a sync is seen there"
-)
+MARK = Sensor("_XLAC", "_xla_step_marker", "the lines that sync are seen there")
+CLEAR = Sensor("_XLAC", "_clear_xla_counters", "operations are counted before they are cleared")
 SENSORS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Sensor))
+RUNS: Final = (MARK, CACHED, CLEAR)
+"""The sensors that only runs and their operations need."""
 
 
-def _hooks(
-    bridge: Bridge, steps: StepGraphs, executions: DeviceRuns
-) -> dict[Sensor, tuple[Before, After]]:
+def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, After]]:
     """Return what is done before and after each function."""
-    lazy = bridge.lazy
+    lazy, executions = bridge.lazy, recorder.executions
+
+    def marked(before: tuple[int, int] | None, result: Any) -> None:
+        if executions.synced(before, result):
+            recorder.quick()
+
     syncs = executions.syncing, executions.synced
     lowers = executions.lowering, executions.lowered
     return {
@@ -88,7 +91,8 @@ def _hooks(
         INTERPRET: (lazy.interpreting, nothing),
         BACKWARD: (bridge.backward_begins, bridge.backward_ends),
         COMPILE: (bridge.compiling, bridge.compiled),
-        MARK: _both((steps.marking, steps.marked), syncs),
+        MARK: (executions.syncing, marked),
+        CLEAR: (executions.clearing_counters, nothing),
     }
 
 
@@ -112,20 +116,22 @@ class XlaSensors:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self._bridge = Bridge(self.recorder)
-        self._steps = StepGraphs(self.recorder)
-        self._hooks = _hooks(self._bridge, self._steps, self.recorder.executions)
+        self._hooks = _hooks(self._bridge, self.recorder)
         self._windows = 0
         self._reasons = 0
-        self._counts_runs = False
+        self._runs: Places | None = None
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
 
-    def acquire(self, reasons: bool, runs: bool = False) -> None:
-        """Count one more open window. Faults are kept in the recorder's ``errors``."""
+    def acquire(self, reasons: bool, runs: Places | None = None) -> None:
+        """Count one more open window. Faults are kept in the recorder's ``errors``.
+
+        ``runs`` names the user's frames where runs are counted.
+        """
         recorder = self.recorder
         with recorder.lock:
             self._windows += 1
-            self._counts_runs = self._counts_runs or runs
+            self._runs = runs or self._runs
             self._reasons += reasons
             if self._windows == 1:
                 recorder.errors.clear()
@@ -153,10 +159,11 @@ class XlaSensors:
             recorder.guard(recorder.begin)
         if self._reasons and recorder.debug.off:
             recorder.guard(recorder.debug.arm)
-        if self._counts_runs:
-            recorder.guard(recorder.executions.attach)
+        if self._runs is not None:
+            recorder.guard(recorder.executions.attach, self._runs)
         for sensor in SENSORS:
-            if sensor not in self._patches and sensor.module in sys.modules:
+            wanted = self._runs is not None or sensor not in RUNS
+            if wanted and sensor not in self._patches and sensor.module in sys.modules:
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
 
     def _patch(self, sensor: Sensor) -> Patch | None:
@@ -178,7 +185,7 @@ class XlaSensors:
         self._imports.detach()
         self.recorder.guard(self.recorder.meter.detach)
         self.recorder.guard(self.recorder.executions.detach)
-        self._counts_runs = False
+        self._runs = None
         copy = sys.modules.get(COPY)
         for patch in reversed(self._patches.values()):
             if patch is None:
@@ -188,7 +195,6 @@ class XlaSensors:
             patch.remove()
         self._patches.clear()
         self._bridge.forget()
-        self._steps.forget()
         self.recorder.backward.clear()
 
 

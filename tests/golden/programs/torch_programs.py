@@ -462,7 +462,7 @@ LOST: Final = (
         ),
     ),
     Situation(
-        "changed_smaller_program",
+        "lost_smaller_program",
         STEPS,
         (
             ("    return torch.cos(x) * 3", "    return x + 1"),

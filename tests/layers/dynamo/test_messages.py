@@ -10,7 +10,6 @@ import pytest
 
 from pytest_graphbreak.layers.dynamo.messages import (
     Reason,
-    disabled,
     error,
     guard,
     guard_lines,
@@ -206,14 +205,6 @@ def test_the_lines_of_a_guard() -> None:
     assert guard_lines(("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5",)) == ()
     assert guard_lines(("0/1: p == 0.2  # (unknown source p, please file a bug)",)) == ()
     assert guard_lines(()) == ()
-
-
-def test_the_function_that_is_disabled() -> None:
-    text = "Skip calling `torch.compiler.disable()`d function"
-    said = plain("Skip calling function `<function f.<locals>.g at 0x7f0>` since it was wrapped")
-    assert disabled(Reason(text, "GB0098", said)) == "f.<locals>.g"
-    assert disabled(Reason("call torch._dynamo.disable() wrapped function Net.pool")) == "Net.pool"
-    assert disabled(Reason("Failed to trace builtin operator", explanation=said)) == ""
 
 
 def test_no_guard() -> None:

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -18,49 +18,37 @@ pytest.importorskip("jax")
 
 from cases.jax_cases import CASES, MINOR, Case
 from pytest_graphbreak.layers.jax.events import VARIABLE
-from pytest_graphbreak.layers.jax.observer import HostObserver, JaxObserver
+from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
 
 ROOT = Path(__file__).parents[3]
 HERE = list(CASES.values())
-OBSERVERS = (JaxObserver(), HostObserver())
+OBSERVER = JaxObserver()
 PLACES = Places(ROOT)
 
 
-class Seen(NamedTuple):
-    device: Record
-    host: Record
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        return self.device.graphs.get("jax", 0), self.host.graphs.get("jax_host", 0)
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        return self.device.errors + self.host.errors
-
-
-def watch(case: Case, *, cold: bool = True) -> Seen:
-    """The case in windows of its own, from empty caches of JAX if they are to be cleared."""
+def watch(case: Case, *, cold: bool = True) -> Record:
+    """The case in a window of its own, from empty caches of JAX if they are to be cleared."""
     if cold:
-        for observer in OBSERVERS:
-            observer.isolate(case.name)
-    windows = [observer.open(PLACES) for observer in OBSERVERS]
+        OBSERVER.isolate(case.name)
+    window = OBSERVER.open(PLACES)
     try:
         case.run()
     finally:
-        seen = [window.close() for window in windows]
-    device, host = seen
-    assert device is not None
-    assert host is not None
-    return Seen(device, host)
+        seen = window.close()
+    assert seen is not None
+    return seen
+
+
+def programs(seen: Record) -> int:
+    return seen.graphs.get("jax", 0)
 
 
 @pytest.fixture(autouse=True)
 def _first_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the four virtual devices the first is the one to count for, the others are the host's."""
+    """Of the four virtual devices the first is the one to count for, the others are not counted."""
     monkeypatch.setenv(VARIABLE, "cpu:0")
 
 
@@ -78,20 +66,17 @@ def _quiet() -> Iterator[None]:
 def test_case(case: Case) -> None:
     seen = watch(case)
     assert seen.errors == ()
-    assert seen.counts == (case.programs, case.host)
-    for record, host in ((seen.device, False), (seen.host, True)):
-        expected = Counter[tuple[str, str]]()
-        for why in case.why:
-            if why.host == host:
-                expected[why.cause, why.code] += why.count
-        graphs = record.graph_list
-        assert Counter((graph.cause, _line(graph)) for graph in graphs) == expected
-        _is_whole(record)
-    for why in case.why:
+    assert programs(seen) == case.programs
+    here = [why for why in case.why if not why.host]
+    expected = Counter[tuple[str, str]]()
+    for why in here:
+        expected[why.cause, why.code] += why.count
+    graphs = seen.graph_list
+    assert Counter((graph.cause, _line(graph)) for graph in graphs) == expected
+    _is_whole(seen)
+    for why in here:
         reasons = [
-            graph.reason
-            for graph in (seen.host if why.host else seen.device).graph_list
-            if (graph.cause, _line(graph)) == (why.cause, why.code)
+            graph.reason for graph in graphs if (graph.cause, _line(graph)) == (why.cause, why.code)
         ]
         assert all(why.reason in reason for reason in reasons), (why.reason, reasons)
 
@@ -133,8 +118,8 @@ def test_order_changes_nothing() -> None:
     wrong = {}
     for case in order:
         seen = watch(case)
-        if seen.errors or seen.counts != (case.programs, case.host):
-            wrong[case.name] = (seen.counts, seen.errors)
+        if seen.errors or programs(seen) != case.programs:
+            wrong[case.name] = (programs(seen), seen.errors)
     assert wrong == {}
 
 
@@ -147,7 +132,7 @@ for case in here.HERE[int(sys.argv[1])::8]:
     if (child := os.fork()) == 0:
         os.dup2(2, 1)
         seen = here.watch(case, cold=False)
-        os.write(writer, json.dumps([*seen.counts, *seen.errors]).encode())
+        os.write(writer, json.dumps([here.programs(seen), *seen.errors]).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
@@ -172,4 +157,4 @@ def test_alone_in_a_process() -> None:
         env=os.environ | {VARIABLE: "cpu:0"},
     )
     found: dict[str, Any] = dict(json.loads(line) for line in done.stdout.splitlines())
-    assert found == {case.name: [case.programs, case.host] for case in HERE[first::8]}
+    assert found == {case.name: [case.programs] for case in HERE[first::8]}

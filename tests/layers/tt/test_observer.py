@@ -445,44 +445,6 @@ def test_a_log_that_is_renamed_where_only_some_tests_are_measured(
     assert "6 passed" in out
 
 
-THREAD = """
-import threading, time
-from pathlib import Path
-from tests.layers.tt.plugin import Plugin
-
-PLUGIN = Plugin(Path({library!r}))
-HERE = threading.Event()
-
-def later():
-    time.sleep(0.5)
-    PLUGIN.compile()
-    HERE.set()
-
-def test_leaves_a_thread():
-    threading.Thread(target=later).start()
-
-def test_after():
-    HERE.wait()
-    PLUGIN.compile()
-
-def test_own_thread():
-    thread = threading.Thread(target=PLUGIN.compile)
-    thread.start()
-    thread.join()
-"""
-
-
-@pytest.mark.once
-def test_a_thread_that_an_earlier_test_left_is_not_charged_to_a_later_one(
-    library: Path, tmp_path: Path, log: Path
-) -> None:
-    """The log says which thread printed."""
-    _, tests = run_suite(library, tmp_path, [], source=THREAD, code=0)
-    assert graphs(tests) == {"test_leaves_a_thread": 0, "test_after": 1, "test_own_thread": 1}
-    assert "tt: 1 graph of the thread" in tests["test_after"]["note"]
-    assert len(tests["test_after"]["graph_list"]) == 1
-
-
 def test_without_tt_nothing_is_set(suite: Suite) -> None:
     suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
     suite.run("--graph-budget-report=r.json").assert_outcomes(passed=1)

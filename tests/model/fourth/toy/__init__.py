@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import GraphCause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 LAYER = Layer(
     name="toy",
@@ -16,5 +16,4 @@ LAYER = Layer(
     breaks=True,
     probe="pytest_graphbreak.layers.toy.probe:ToyProbe",
     remedy="wind it up",
-    style=Style("teal", "stroke-dasharray: 9 1;"),
 )

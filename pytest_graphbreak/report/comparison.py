@@ -1,0 +1,186 @@
+"""What changed between two runs, each cause once: the differences that ``check --against`` judges.
+
+Tests are paired by profile and node id. The record of the earlier run is the budget of the later
+one (``rejudge.budget_of``), and ``judging.difference`` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.config.packages import owning
+from pytest_graphbreak.judging.difference import diff
+from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.report import causes
+from pytest_graphbreak.report.headline import NAMES
+from pytest_graphbreak.report.lines import detail
+from pytest_graphbreak.report.markdown import COMMENT, BoundedText
+from pytest_graphbreak.report.rejudge import budget_of
+from pytest_graphbreak.report.root_causes import Occurrence, occurrences
+from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union
+from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.output import BLANK, TextLine, labelled, plain, plural
+
+MOST: Final = 20
+"""The number of causes that are shown; the rest are counted."""
+NAMED: Final = 100
+"""The number of tests that are named in one list."""
+
+
+@dataclass(slots=True)
+class ChangedCause:
+    """A change at one place, and the ``tests`` that have it."""
+
+    occurrence: Occurrence
+    tests: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Two runs beside each other. ``moved`` maps a test to the totals that changed.
+
+    ``only_before`` and ``only_after`` are tests that one run has, ``unequal`` those that one of
+    the runs did not measure. ``settings`` are the settings of torch with which tests began that
+    were not the same.
+    """
+
+    compared: int = 0
+    causes: list[ChangedCause] = field(default_factory=list)
+    moved: dict[str, tuple[Difference, ...]] = field(default_factory=dict)
+    only_before: list[str] = field(default_factory=list)
+    only_after: list[str] = field(default_factory=list)
+    unequal: list[str] = field(default_factory=list)
+    settings: set[str] = field(default_factory=set)
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.causes or self.moved or self.only_before or self.only_after)
+
+
+def compare(before: Union, after: Union) -> Comparison:
+    """Return what differs in ``after``. Tests that cannot be compared are listed."""
+    result = Comparison()
+    profiles = _profiles(before, after)
+    earlier = {(profiles.get(key[0], key[0]), key[1]): key for key in before.seen}
+    by_cause: dict[Hashable, ChangedCause] = {}
+    for (profile, nodeid), seen in after.seen.items():
+        name = nodeid if len(after.profiles) == 1 else f"{nodeid}   on {profile}"
+        key = earlier.pop((profile, nodeid), None)
+        if key is None:
+            result.only_after.append(name)
+        elif before.seen[key].level == seen.level == MEASURED:
+            result.compared += 1
+            _compare_test(before.seen[key], seen, name, result, by_cause)
+        else:
+            result.unequal.append(f"{name}   {before.seen[key].test.outcome}, {seen.test.outcome}")
+    result.only_before = [nodeid for _, nodeid in earlier.values()]
+    result.causes = sorted(
+        by_cause.values(), key=lambda cause: (not cause.occurrence.items, -len(cause.tests))
+    )
+    return result
+
+
+def _profiles(before: Union, after: Union) -> Mapping[str, str]:
+    """Return the later profile of each earlier one: the same, or the only other on both sides."""
+    names = {profile: profile for profile in before.profiles if profile in after.profiles}
+    gone = [profile for profile in before.profiles if profile not in names]
+    new = [profile for profile in after.profiles if profile not in names]
+    return names | ({gone[0]: new[0]} if len(gone) == len(new) == 1 else {})
+
+
+def _compare_test(
+    before: SeenTest,
+    after: SeenTest,
+    name: str,
+    result: Comparison,
+    by_cause: dict[Hashable, ChangedCause],
+) -> None:
+    expected, record = budget_of(before, after.test.record)
+    packages = owning(after.test.record, after.report.environment.packages)
+    changes = diff(expected, record, versions=after.report.versions, packages=packages)
+    if totals := tuple(change for change in changes if change.total and change.growth):
+        result.moved[name] = totals
+    for occurrence in occurrences(changes, record):
+        change = occurrence.change
+        key = (change.kind, change.layer, change.cause, change.was, change.growth > 0)
+        cause = by_cause.setdefault((*key, change.where.key), ChangedCause(occurrence))
+        cause.tests.append(name)
+    was, now = before.test.record.settings, after.test.record.settings
+    result.settings |= {key for key in {*was, *now} if was.get(key) != now.get(key)}
+
+
+def lines(before: Union, after: Union, result: Comparison) -> Iterator[TextLine]:
+    """Yield the whole text: the causes first, then the tests."""
+    for word, union in (("before", before), ("after", after)):
+        yield labelled(word, _side(union), width=8)
+        for problem in (*map(str, union.contradictions), *union.incomplete):
+            yield labelled("note", f"{word}: {problem}", width=8)
+    yield from (BLANK, TextLine(_headline(result)))
+    if result.causes:
+        yield BLANK
+    for cause in result.causes[:MOST]:
+        yield from causes.lines(cause.occurrence)
+        several = len(cause.tests) > 1
+        yield detail(f"in {plural(len(cause.tests), 'test')}{'; one of them:' if several else ':'}")
+        yield detail(cause.tests[0], 4)
+    if len(result.causes) > MOST:
+        yield TextLine(f"... and {plural(len(result.causes) - MOST, 'more place')}", indent=2)
+    moved = [f"{', '.join(map(_total, result.moved[name]))}   {name}" for name in result.moved]
+    for title, names in (
+        ("tests with other counts", moved),
+        ("only before", result.only_before),
+        ("only after", result.only_after),
+        ("not compared, by their outcomes", result.unequal),
+        ("measured with other settings of torch; make them equal first", sorted(result.settings)),
+    ):
+        yield from _listed(title, names)
+
+
+def _side(union: Union) -> str:
+    environments = [seen.report for seen in union.seen.values()]
+    versions = dict.fromkeys(
+        f"{name} {version}" for report in environments for name, version in report.versions.items()
+    )
+    tests = f"{plural(len(union.seen), 'test')} on {', '.join(union.profiles) or 'no profile'}"
+    return "; ".join(filter(None, (tests, ", ".join(versions))))
+
+
+def _headline(result: Comparison) -> str:
+    parts = [f"{plural(result.compared, 'test')} compared"]
+    graphs = [
+        sum(total.growth for total in totals if total.kind == "graph")
+        for totals in result.moved.values()
+    ]
+    more, fewer = sum(count > 0 for count in graphs), sum(count < 0 for count in graphs)
+    parts += [f"{more} with more graphs"] if more else []
+    parts += [f"{fewer} with fewer"] if fewer else []
+    return ", ".join(parts) if result.differs else f"{parts[0]}, no difference"
+
+
+def _total(total: Difference) -> str:
+    name = {"graph": "", "ops": "captured operations"}.get(
+        total.kind, NAMES.get(total.kind, total.kind)
+    )
+    words = " ".join(filter(None, (total.layer, name)))
+    return f"{words} {total.before or 0} -> {total.after}"
+
+
+def _listed(title: str, names: list[str]) -> Iterator[TextLine]:
+    if not names:
+        return
+    yield from (BLANK, TextLine(f"{title}: {len(names):,}", "title"))
+    yield from (TextLine(name, indent=2) for name in names[:NAMED])
+    if len(names) > NAMED:
+        yield TextLine(f"... and {len(names) - NAMED:,} more", indent=2)
+
+
+def comment(before: Union, after: Union, result: Comparison) -> str:
+    """Return the same text as a comment in GitHub's markdown, as much of it as fits."""
+    text = BoundedText(COMMENT)
+    text.add(f"### Two runs: {_headline(result)}\n\n")
+    rows = plain(lines(before, after, result)).split("\n")
+    while not text.add(f"{safe.preformatted(chr(10).join(rows))}\n"):
+        rows = [*rows[: len(rows) * 3 // 4], "... (left out for its length)"]
+    return text.text

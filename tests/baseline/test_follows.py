@@ -1,0 +1,72 @@
+"""What follows from other numbers of an entry is not written, and read as if it were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.baseline.follows import completed, shortened
+from pytest_graphbreak.baseline.model import BaselineError
+from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.model.budget import Values
+
+TOP = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  test_a:\n    '
+
+
+def values(text: str) -> Values:
+    (entry,) = document(TOP + text, Path("test_a.yaml"), "test_a.py").entries()
+    assert entry.values is not None
+    return entry.values
+
+
+@pytest.mark.parametrize(
+    ("text", "executions", "work"),
+    [
+        ("graphs: {dynamo: 1, xla: 2}\n    ops: {dynamo: 7}", {"dynamo": 1}, {"dynamo": 7}),
+        ("graphs: {dynamo: 4}\n    ops: {dynamo: 12}", {"dynamo": 4}, {"dynamo": 12}),
+        (
+            "graphs: {dynamo: 2}\n    recompiles: {dynamo: 1}\n    ops: {dynamo: 6}",
+            {"dynamo": 2},
+            {"dynamo": 12},
+        ),
+        (
+            "graphs: {dynamo: 1}\n    ops: {dynamo: 6}\n    executions: {dynamo: 3}",
+            {"dynamo": 3},
+            {"dynamo": 18},
+        ),
+        ("graphs: {dynamo: 1}\n    ops: {dynamo: 6}\n    work: {dynamo: 0}", {"dynamo": 1}, {}),
+        ("graphs: {dynamo: 1}", {}, {}),
+    ],
+)
+def test_a_graph_runs_once_unless_the_entry_says_otherwise(
+    text: str, executions: dict[str, int], work: dict[str, int]
+) -> None:
+    found = values(text)
+    assert (found.executions, found.work) == (executions, work)
+
+
+def test_it_is_left_out_where_it_follows_and_zero_where_it_is_not_known() -> None:
+    plain = {"graphs": {"dynamo": 1}, "recompiles": {}, "ops": {"dynamo": 6}}
+    usual = {**plain, "executions": {"dynamo": 1}, "work": {"dynamo": 6}}
+    unknown = {**plain, "executions": {}, "work": {}}
+    assert shortened(usual) == {**plain, "executions": {}, "work": {}}
+    assert shortened(unknown) == {**plain, "executions": {"dynamo": 0}, "work": {}}
+    for found in (usual, {**usual, "work": {}}, {**usual, "executions": {"dynamo": 4}}):
+        again = completed({key: value for key, value in shortened(found).items() if value})
+        assert {key: again.get(key, {}) for key in found} == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("entries: f", "entries must be a list of texts, not text"),
+        ("entries: [3]", "an item of entries must be text, not a number"),
+        ('entries: ["a::f", "a::f"]', "entries has 'a::f' twice"),
+        (f"entries: [{', '.join(f'f{n}' for n in range(9))}]", "entries has 9 items; keep 8"),
+    ],
+)
+def test_a_list_of_entries_is_read_strictly(text: str, words: str) -> None:
+    with pytest.raises(BaselineError, match=r"test_a.yaml:6: ") as error:
+        values(text)
+    assert words in str(error.value)

@@ -1,0 +1,26 @@
+"""Threads that compile, run and read while windows open and close neither hang nor miscount.
+
+``benchmarks/threads.py`` has the programs, and does a hundred rounds of each.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.threads import ROOT, here
+
+
+@pytest.mark.parametrize("program", here())
+def test_a_program_of_threads(program: str) -> None:
+    options = ["--rounds=4", "--threads", "2", "8", "--limit=240"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.threads", program, *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
