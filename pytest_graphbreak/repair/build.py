@@ -98,11 +98,12 @@ def build(
             source = rewritten(source, edit)
         elif edit.helper:
             raise BuildError("what it calls is a function of the user's own file")
-        elif edit.decorator:
+        elif edit.decorator and "<locals>" not in edit.where.function:
             head.append(_decorated(other, edit.where.function, edit.decorator))
         else:
             texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
-            patched[other.module, edit.where.function] = other.path
+            outer = edit.where.function.partition(".<locals>")[0]  # its text holds the local one's
+            patched[other.module, outer] = other.path
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
@@ -171,7 +172,7 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
     patched = home(where)
     if patched is not None:
         return next(site for site in sites.values() if site.module == patched[0])
-    if where.file not in sites or "<locals>" in where.function:
+    if where.file not in sites:
         raise BuildError(f"{where.file}: {where.function} cannot be replaced from outside")
     return sites[where.file]
 

@@ -193,9 +193,8 @@ def _best(ran: Mapping[str, Way], varies: Variation) -> str:
         )
     marked = _calls(varies) if one.name == MARKED else one.name
     why = f"{one.graphs} in place of {_graphs(static)}{_not_all(dynamic, one)}"
-    if static is None or static.limited or static.graphs > FEW:
-        return f"{marked}: {why}"
-    if not static.call or not one.call:
+    few = static is not None and not static.limited and static.graphs <= FEW
+    if static is None or not few or not static.call or not one.call:
         return f"{marked}: {why}"
     ratio = one.call / static.call
     if ratio > _SLOWER:

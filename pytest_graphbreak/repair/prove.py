@@ -125,20 +125,12 @@ def prove(
     return whole if whole.comparison.words else _joined(whole, proof)
 
 
-def of(
-    original: Original,
-    patched: Target,
-    *,
-    dropped: bool = False,
-    alone: bool = False,
-    whole: bool = False,
-    replaced: tuple[str, str] | None = None,
-) -> Proof:
-    """Prove a patched program against an original that has run; see ``Original.patched``."""
+def of(original: Original, patched: Target, *, dropped: bool = False, **options: Any) -> Proof:
+    """Prove a patched program against an original that has run (``Original.patched``)."""
     before = original.first
     if before.error is not None or not graphs(before.record):
         return Proof(before, before, Comparison())
-    after = original.patched(patched, alone=alone, whole=whole, replaced=replaced)
+    after = original.patched(patched, **options)
     return Proof(before, after, original.comparison(after, dropped=dropped))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -43,16 +44,13 @@ def _reads(record: Record) -> Iterator[Break]:
 
     Values of device tensors are read there, or were pending; or the same place compiles again.
     """
-    counts: dict[tuple[str, ...], int] = {}
-    first: dict[tuple[str, ...], Graph] = {}
-    for graph in record.graph_list:
-        if graph.layer == "xla" and graph.cause in ("access", "pending", "recompile"):
-            key: tuple[str, ...] = (graph.cause, *graph.where.key)
-            first.setdefault(key, graph)
-            counts[key] = counts.get(key, 0) + 1
-    for key, graph in first.items():
-        reason = f"{graph.cause}: {graph.reason}"
-        yield Break("xla", reason, graph.where, count=counts[key])
+    causes = ("access", "pending", "recompile")
+    graphs = [one for one in record.graph_list if one.layer == "xla" and one.cause in causes]
+    counts = Counter((graph.cause, *graph.where.key) for graph in graphs)
+    first = {(graph.cause, *graph.where.key): graph for graph in reversed(graphs)}
+    for key, count in counts.items():
+        graph = first[key]
+        yield Break("xla", f"{graph.cause}: {graph.reason}", graph.where, count=count)
 
 
 def report(outcome: SearchResult, proof: Proof | None, width: int = 0) -> Iterator[TextLine]:
