@@ -15,6 +15,7 @@ from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import (
     check,
     cond,
+    constants,
     enable,
     later,
     numbers,
@@ -35,6 +36,7 @@ _FOR_BREAKS: Final = (
     op.propose,
     enable.propose,
     while_loop.propose,
+    constants.propose,
     enable.uncompiled,
 )
 _FOR_RECOMPILES: Final = (numbers.recompiles, sizes.recompiles)

@@ -45,6 +45,7 @@ from pytest_graphbreak.repair.rewrite.names import changing, computes, draws, im
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     Tree,
+    body,
     code,
     function,
     only,
@@ -147,6 +148,11 @@ def written(place: Place) -> Written:
         rest = [node.with_changes(body=cst.IndentedBlock(others))] if others else []
         if not any(_writes(one, place) for one in ours):
             raise UnfitError("it does more than write")
+    elif isinstance(node, cst.If) and isinstance(node.orelse, cst.Else):
+        ours = [*body(node.body), *body(node.orelse.body)]
+        if not all(_writes(one, place) for one in ours):
+            raise UnfitError("it does more than write")
+        line = node.with_changes(leading_lines=[])
     elif not _writes(node, place):
         raise UnfitError("it does more than write")
     if call := draws([line]):
@@ -215,7 +221,8 @@ def _given(parts: Sequence[cst.CSTNode], place: Place) -> tuple[dict[str, str], 
         if not name or _is_fixed(node, tree) or _is_own(tree.accesses[node], inside):
             continue
         held = isinstance(tree.parents[node], cst.Attribute)
-        given[name] = f"{name}.clone()" if changes and held else given.get(name, name)
+        copy = f"{name}.clone() if isinstance({name}, torch.Tensor) else {name}"
+        given[name] = copy if changes and held else given.get(name, name)
         numbers += [] if held else [name]
     sure = {
         n.value

@@ -30,7 +30,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.enable import decorated
 from pytest_graphbreak.repair.rewrite.helpers import helper
-from pytest_graphbreak.repair.rewrite.names import computes
+from pytest_graphbreak.repair.rewrite.names import computes, draws
 from pytest_graphbreak.repair.rewrite.reasons import inlined
 from pytest_graphbreak.repair.rewrite.tree import Tree, calls, parse, places
 from pytest_graphbreak.repair.trial import Trial
@@ -127,7 +127,7 @@ def _only_computes(node: cst.FunctionDef, tree: Tree) -> bool:
     """Return whether a function visibly reads only its arguments, and changes nothing."""
     bad = m.Global() | m.Nonlocal() | m.Yield() | m.AugAssign() | m.With() | m.Del() | m.Import()
     stores = m.AssignTarget(target=m.OneOf(m.Attribute(), m.Subscript()))
-    if m.findall(node.body, bad | stores):
+    if m.findall(node.body, bad | stores) or draws([node.body]):
         return False
     for call in calls(node.body):
         roots = {name.partition(".")[0] for name in tree.names_of(call.func)}

@@ -46,8 +46,9 @@ from libcst import matchers as m
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError, switch
 from pytest_graphbreak.repair.remedies.cond import operator, own, refuse, returned
-from pytest_graphbreak.repair.rewrite.conditions import READS, condition, is_number, tensor
+from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
 from pytest_graphbreak.repair.rewrite.helpers import helper
+from pytest_graphbreak.repair.rewrite.loop_numbers import numbers_of, tensors_of
 from pytest_graphbreak.repair.rewrite.names import after, before, bound, changed_after, read
 from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import (
@@ -71,13 +72,6 @@ _ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for e
 _RANGE: Final = m.Call(func=m.Name("range"), args=[m.Arg(star=""), m.AtMostN(m.Arg(star=""), n=1)])
 _LEAVES: Final = (cst.Break, cst.Continue, cst.Return)
 _CONSTANT: Final = m.OneOf(m.Integer(), m.Float(), m.Name("True"), m.Name("False"))
-_EXACT: Final = m.OneOf(m.Add(), m.Subtract(), m.Multiply())
-_SAFE: Final = m.OneOf(
-    *(m.Assign(), m.AssignTarget(), m.BooleanOperation(), m.If(), m.While(), m.Return()),
-    *(m.UnaryOperation(operator=m.Not()), m.Element(), m.Tuple()),
-    m.AugAssign(operator=m.OneOf(m.AddAssign(), m.SubtractAssign(), m.MultiplyAssign())),
-)
-"""Where a name may stand for a number of Python or for a tensor of its value alike."""
 _STOP: Final = "_stop"
 
 
@@ -113,13 +107,12 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     inside = body(node.body)
     _refuse(inside)
     head, tests, counter = _counted(node)
-    later = after(place) if node.orelse is None else []
-    loop = _Loop(place, [])
-    behind = _returned_in(inside)
-    used = [name for name in bound(place, [node]) if name in {*later, *read(place, behind)}]
-    test = [node.test] if isinstance(node, cst.While) else []
+    loop, later = _Loop(place, []), after(place)
+    behind = [x.value for x in walk(inside) if isinstance(x, cst.Return) and x.value is not None]
+    names, test = bound(place, [node]), [node.test] if isinstance(node, cst.While) else []
+    used = [name for name in names if name in {*later, *read(place, behind)}]
     known = before(place) | ({counter} if counter else set())
-    carried = [x for x in bound(place, [node]) if x in known and _reads_first(x, inside, place)]
+    carried = [x for x in names if x in known and _reads_first(x, inside, place)]
     carried += [counter] if counter and counter not in carried else []
     loop.state = [
         name for name in bound(place, [node]) if name in {*used, *carried, *read(place, test)}
@@ -136,21 +129,21 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     _check(used, loop, tests)
     both = tests[0] if len(tests) == 1 else f"torch.logical_and({tests[0]}, {tests[1]})"
     both = both if len(tests) < 3 else f"torch.logical_and({both}, {tests[2]})"
-    names = ", ".join(loop.state)
+    given = ", ".join(loop.state)
     ends = _behind(loop, counter if counter in used else "")
     used += [_STOP] if any(_STOP in code(one) for one in ends) else []
     values = ", ".join(f'"{x}": {x if x in known else None}' for x in loop.state)
     loose = [x for x in loop.state if x not in carried and x != _STOP]
-    numbers = sorted(_numbers(inside) & set(loop.state) | ({counter} if counter else set()))
-    tensors = sorted(_tensors(place, numbers) & set(loop.state))
+    numbers = sorted(numbers_of(inside) & set(loop.state) | ({counter} if counter else set()))
+    tensors = sorted(tensors_of(place, numbers) & set(loop.state))
     if mixed := set(tensors) & set(numbers):
         raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
     kinds = f"{used}, {loose}, {numbers}, {tensors}"
     call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {kinds})"
     return [
         *head,
-        function(f"_goes_on({names})", statements(f"return {both}")),
-        function(f"_body({names})", [*rounds, *statements(f"return ({names},)")]),
+        function(f"_goes_on({given})", statements(f"return {both}")),
+        function(f"_body({given})", [*rounds, *statements(f"return ({given},)")]),
         *statements(f"({', '.join(used)},) = {call}" if used else call),
         *ends,
     ]
@@ -199,47 +192,6 @@ def _reads_first(name: str, inside: Sequence[cst.BaseStatement], place: Place) -
         if isinstance(only(one), cst.Assign) and name in bound(place, [one]):
             return False
     return True
-
-
-def _numbers(inside: Sequence[cst.BaseStatement]) -> set[str]:
-    """Return the names that have to be numbers: ``n += 1``, ``e = x.max().item()``."""
-    found = set()
-    for one in walk(inside):
-        if isinstance(one, cst.AugAssign) and isinstance(one.target, cst.Name):
-            found.add(one.target.value)
-        elif isinstance(one, cst.Assign) and m.findall(one.value, READS):
-            found |= {x.target.value for x in one.targets if isinstance(x.target, cst.Name)}
-    return found
-
-
-def _tensors(place: Place, numbers: Sequence[str]) -> set[str]:
-    """Return the names that must not be numbers, since tensors of them may compute otherwise.
-
-    ``1 / n`` is a double for a number, and float32 for a tensor; so is ``x.max() * h`` not.
-    """
-    tree, varying, found = place.tree, set(bound(place, [place.node])), set[str]()
-    known = m.OneOf(m.Name("_"), *map(m.Name, numbers))
-    for node in walk([place.node]):
-        if not isinstance(node, cst.Name) or node.value not in varying or node not in tree.accesses:
-            continue
-        parent = tree.parents[node]
-        parent = tree.parents[parent] if isinstance(parent, cst.ComparisonTarget) else parent
-        if isinstance(parent, cst.Comparison):
-            sides = [parent.left, *(one.comparator for one in parent.comparisons)]
-            safe = all(
-                x is node or is_number(x) or not varying & {*read(place, [x])} for x in sides
-            )
-        elif isinstance(parent, cst.BinaryOperation) and m.matches(parent.operator, _EXACT):
-            other = parent.right if parent.left is node else parent.left
-            safe = is_number(other) or m.matches(other, known)
-        else:
-            safe = m.matches(parent, _SAFE)
-        found |= set() if safe else {node.value}
-    return found
-
-
-def _returned_in(inside: Sequence[cst.BaseStatement]) -> list[cst.CSTNode]:
-    return [x.value for x in walk(inside) if isinstance(x, cst.Return) and x.value is not None]
 
 
 def _rounds(

@@ -159,7 +159,7 @@ def rewriting(write: Writer, around: type | tuple[type, ...] = ()) -> Change:
         changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         for one in found:
             new = changes[one.node] = _fitted(one, write(one))
-            if isinstance(only(new[-1]), cst.Return):  # what is behind it never runs
+            if new and isinstance(only(new[-1]), cst.Return):  # what is behind it never runs
                 changes |= {gone: [] for gone in one.following}
         return found[0].tree.replaced(changes) if found else None
 
@@ -172,7 +172,8 @@ def _fitted(place: Place, new: Sequence[cst.BaseStatement]) -> list[cst.CSTNode]
     if isinstance(parent, cst.If) and parent.orelse is node:
         return [cst.Else(cst.IndentedBlock(list(new)))]
     if not new:
-        return [statements("pass")[0]]
+        alone = isinstance(parent, cst.IndentedBlock) and len(parent.body) == 1
+        return [statements("pass")[0]] if alone else []
     lines = [*node.leading_lines, *getattr(new[0], "leading_lines", ())]
     return [new[0].with_changes(leading_lines=lines), *new[1:]]
 
