@@ -102,13 +102,17 @@ def build(
             head.append(_decorated(other, edit.where.function, edit.decorator))
         else:
             texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
-            outer = edit.where.function.partition(".<locals>")[0]  # its text holds the local one's
-            patched[other.module, outer] = other.path
+            patched[other.module, _outer(edit.where)] = other.path
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
         head.append(_edited(module, name, text_of(path), texts[path]))
     return _with_head(source, "\n".join(head), header, test)
+
+
+def _outer(where: Frame) -> str:
+    """Return the outermost function of a place, whose text holds that of the local ones."""
+    return where.function.partition(".<locals>")[0]
 
 
 def _decorated(site: Site, name: str, decorator: str) -> str:

@@ -7,7 +7,6 @@ from a saved file.
 
 from __future__ import annotations
 
-import ast
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,8 +22,6 @@ Answer = dict[str, Any]
 
 _WHOLE: Final = "the whole program"
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
-MOST_WIDTH: Final = 60
-"""Arguments that are longer get a line each."""
 _LOAD: Final = '''
 class Loaded(BaseException):
     """Raised when the program first calls what it compiles: all of it is loaded then."""
@@ -189,12 +186,7 @@ class Writer:
             given += ', backend="eager"'
         yield f"{compiled} = torch.compile({what}{given})"
         yield f"with torch.set_grad_enabled({grad}):"
-        if len(call) > MOST_WIDTH:
-            yield f"    result = {compiled}("
-            yield from (f"        {one}," for one in _split(call))
-            yield "    )"
-        else:
-            yield f"    result = {compiled}({call})"
+        yield f"    result = {compiled}({call})"
         if self.device:
             yield "torch_xla.sync()"
         yield "return result"
@@ -257,15 +249,6 @@ def located(path: Path, script: Path) -> str:
 
 def _text(part: str) -> str:
     return f'"{part}"' if part.isprintable() and not set(part) & set('"\\') else repr(part)
-
-
-def _split(call: str) -> Iterator[str]:
-    """Yield the arguments of a call, one by one."""
-    parsed = ast.parse(f"f({call})", mode="eval").body
-    assert isinstance(parsed, ast.Call)
-    yield from map(ast.unparse, parsed.args)
-    for one in parsed.keywords:
-        yield f"{one.arg}={ast.unparse(one.value)}" if one.arg else f"**{ast.unparse(one.value)}"
 
 
 def _callee(module: str, method: str) -> str:

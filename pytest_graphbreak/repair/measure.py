@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     @contextmanager
     def around() -> Iterator[None]:
         steady.seed()
-        start, began, seen = _written(), time.perf_counter(), None
+        start, seen = _written(), None
         ended: Answer = {"error": None}
         try:
             with observe() as seen, steady.logged() as lines:
@@ -44,7 +43,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
                 steady.wait(pending=False)
         finally:
             if seen is not None:
-                answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
+                answer["record"] = seen.record.to_dict()
         answer.update(said=[start, _written()], logged=lines, **ended, **_calls(capture))
         if ended["error"] is None and order["results"]:
             answer.update(_results(order, capture))
@@ -104,8 +103,7 @@ def _results(order: Answer, capture: Capture) -> Answer:
     except Exception:  # inputs that cannot be saved, such as a local function
         torch.save(results | {"names": {}}, order["results"])
     endless = [kind for kind, value in results["drawn"].items() if value == ENDLESS]
-    state = bool(results["state"])
-    return {"warm": results["warm"], "trained": state, "endless": endless}
+    return {"trained": bool(results["state"]), "endless": endless}
 
 
 def _written() -> int:

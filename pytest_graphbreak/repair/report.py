@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Graph, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.gain import graphs
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
 from pytest_graphbreak.repair.prove import Proof
@@ -28,29 +27,15 @@ _SEEDS: Final = (
 def nothing(outcome: SearchResult) -> Iterator[TextLine]:
     """Yield what is said of a program without breaks and recompiles of Dynamo."""
     record, count = outcome.first.record, plural(outcome.before, "graph")
-    reads = list(_reads(record))
-    if not reads:
+    if all(graph.cause not in _CUTS for graph in record.graph_list):
         yield TextLine(f"Nothing to fix: {count}, no break, no recompile.")
         return
-    lazy = not record.graphs.get("dynamo")
-    what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
-    yield TextLine(f"No remedy for a program of {count}, {what}:")
-    for item in reads:
-        yield from _problem(Problem(item, outcome.before), record)
+    yield TextLine(f"No remedy for a program of {count} without breaks of Dynamo: {_READS}.")
 
 
-def _reads(record: Record) -> Iterator[Break]:
-    """Yield the places that make graphs without a break, each with one of its reasons.
-
-    Values of device tensors are read there, or were pending; or the same place compiles again.
-    """
-    causes = ("access", "pending", "recompile")
-    graphs = [one for one in record.graph_list if one.layer == "xla" and one.cause in causes]
-    counts = Counter((graph.cause, *graph.where.key) for graph in graphs)
-    first = {(graph.cause, *graph.where.key): graph for graph in reversed(graphs)}
-    for key, count in counts.items():
-        graph = first[key]
-        yield Break("xla", f"{graph.cause}: {graph.reason}", graph.where, count=count)
+_READS: Final = "values of the device are read, or one place compiles again"
+_CUTS: Final = ("access", "pending", "recompile")
+"""Causes of device graphs for which no remedy rewrites a line."""
 
 
 def report(outcome: SearchResult, proof: Proof | None, width: int = 0) -> Iterator[TextLine]:
@@ -124,7 +109,7 @@ def _state(word: str, text: str) -> TextLine:
 
 def _why(problem: Problem) -> str:
     """Return why a problem is open, and what is left to do by hand."""
-    words = _by_hand(problem.item) if problem.item is not None else None
+    words = advice.short(problem.item) if problem.item is not None else None
     titles = " ".join(attempt.patch.title for attempt in problem.tried)
     untried = [part for part in (words or "").split(", or ") if part and _last(part) not in titles]
     tail = f" By hand: {', or '.join(untried)}" if untried else ""
@@ -138,27 +123,19 @@ def _last(advice: str) -> str:
     return advice.partition(" = ")[0].rpartition(".")[2]
 
 
-def _by_hand(item: Break) -> str | None:
-    """Return the advice for a break, or for the graphs of a device at one place."""
-    if item.layer != "xla":
-        return advice.short(item)
-    cause, _, words = item.reason.partition(": ")
-    return advice.short(Graph("xla", cause=cause, where=item.where, reason=words))
-
-
 def _rows(outcome: SearchResult, proof: Proof | None) -> Iterator[tuple[str, ...]]:
     """Yield the cells of the table."""
-    yield ("break", "remedy", "graphs", "outputs equal", "time")
+    yield ("break", "remedy", "graphs", "outputs equal")
     for problem in outcome.problems:
         where = problem.item.where if problem.item is not None else None
         name = problem.title if where is None else f"{where.function}:{where.line}"
         moved = f"{problem.before} -> {problem.after}"
         for number, patch in enumerate(problem.kept):
-            yield (name if not number else "", patch.title, moved, "yes", "")
+            yield (name if not number else "", patch.title, moved, "yes")
         if not problem.kept:
-            yield (name, "fixed by another" if problem.fixed else "none", "", "", "")
+            yield (name, "fixed by another" if problem.fixed else "none", "", "")
     equal = _compared(outcome, proof) if outcome.kept else ""
-    yield ("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(proof))
+    yield ("all", "", f"{outcome.before} -> {outcome.after}", equal)
 
 
 def _compared(outcome: SearchResult, proof: Proof | None) -> str:
@@ -173,11 +150,3 @@ def _compared(outcome: SearchResult, proof: Proof | None) -> str:
     ends = f"; {endless} did not end without the compiler" if endless else ""
     refused = "; gradients of the inputs are refused" if outcome.comparison.refused else ""
     return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}{refused}"
-
-
-def _time(proof: Proof | None) -> str:
-    """Return the time of a warm call before and after."""
-    if proof is None or proof.before.warm is None or proof.after.warm is None:
-        return ""
-    old, new = (trial.warm * 1000 for trial in (proof.before, proof.after) if trial.warm)
-    return f"{old:.2f} ms -> {new:.2f} ms a call"

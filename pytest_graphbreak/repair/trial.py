@@ -25,9 +25,6 @@ class Trial:
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
     """The user's frames that led to the error (``failure.user_frames``)."""
-    seconds: float = 0.0
-    warm: float | None = None
-    """Seconds of a call once all is compiled; None if it cannot be repeated."""
     trained: bool = False
     fullgraph: bool = False
     inductor: bool = False
@@ -73,7 +70,7 @@ class Trial:
 
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SHARED: Final = (
-    *("error", "stack", "seconds", "warm", "trained", "fullgraph", "inductor", "lines"),
+    *("error", "stack", "trained", "fullgraph", "inductor", "lines"),
     *("endless", "varies", "numbers", "roots"),
 )
 """The keys that an answer and a trial have in common."""
