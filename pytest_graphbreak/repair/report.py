@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.repair.gain import graphs
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
 from pytest_graphbreak.repair.prove import Proof
@@ -27,15 +28,29 @@ _SEEDS: Final = (
 def nothing(outcome: SearchResult) -> Iterator[TextLine]:
     """Yield what is said of a program without breaks and recompiles of Dynamo."""
     record, count = outcome.first.record, plural(outcome.before, "graph")
-    if all(graph.cause not in _CUTS for graph in record.graph_list):
+    reads = list(_reads(record))
+    if not reads:
         yield TextLine(f"Nothing to fix: {count}, no break, no recompile.")
         return
-    yield TextLine(f"No remedy for a program of {count} without breaks of Dynamo: {_READS}.")
+    lazy = not record.graphs.get("dynamo")
+    what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
+    yield TextLine(f"No remedy for a program of {count}, {what}:")
+    for item in reads:
+        yield from _problem(Problem(item, outcome.before), record)
 
 
-_READS: Final = "values of the device are read, or one place compiles again"
-_CUTS: Final = ("access", "pending", "recompile")
-"""Causes of device graphs for which no remedy rewrites a line."""
+def _reads(record: Record) -> Iterator[Break]:
+    """Yield the places that make graphs without a break, each with one of its reasons.
+
+    Values of device tensors are read there, or were pending; or the same place compiles again.
+    """
+    causes = ("access", "pending", "recompile")
+    cut = [graph for graph in record.graph_list if graph.layer == "xla" and graph.cause in causes]
+    counts = Counter((graph.cause, *graph.where.key) for graph in cut)
+    first = {(graph.cause, *graph.where.key): graph for graph in reversed(cut)}
+    for key, count in counts.items():
+        graph = first[key]
+        yield Break("xla", f"{graph.cause}: {graph.reason}", graph.where, count=count)
 
 
 def report(outcome: SearchResult, proof: Proof | None, width: int = 0) -> Iterator[TextLine]:
@@ -109,7 +124,7 @@ def _state(word: str, text: str) -> TextLine:
 
 def _why(problem: Problem) -> str:
     """Return why a problem is open, and what is left to do by hand."""
-    words = advice.short(problem.item) if problem.item is not None else None
+    words = _by_hand(problem.item) if problem.item is not None else None
     titles = " ".join(attempt.patch.title for attempt in problem.tried)
     untried = [part for part in (words or "").split(", or ") if part and _last(part) not in titles]
     tail = f" By hand: {', or '.join(untried)}" if untried else ""
@@ -121,6 +136,14 @@ def _why(problem: Problem) -> str:
 def _last(advice: str) -> str:
     """Return the name in a piece of advice: of a setting without its module and value."""
     return advice.partition(" = ")[0].rpartition(".")[2]
+
+
+def _by_hand(item: Break) -> str | None:
+    """Return the advice for a break, or for the graphs of a device at one place."""
+    if item.layer != "xla":
+        return advice.short(item)
+    cause, _, words = item.reason.partition(": ")
+    return advice.short(Graph("xla", cause=cause, where=item.where, reason=words))
 
 
 def _rows(outcome: SearchResult, proof: Proof | None) -> Iterator[tuple[str, ...]]:

@@ -293,6 +293,42 @@ def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
     assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
 
 
+FIXTURES = """
+    import pytest
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.a(x)
+            print("hello")
+            return y + 1
+
+    @pytest.fixture(scope="{scope}")
+    def net():
+        return torch.compile(Net(), backend="eager")
+
+    @pytest.fixture
+    def x():
+        return torch.randn(2, 4)
+
+    def test_net(net, x):
+        assert net(x).shape == (2, 4)
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "module"])
+def test_a_test_whose_fixtures_make_weights_of_no_seed_is_fixed(scope: str, shop: Shop) -> None:
+    """The proof of the written file is a new Python, with another state of random numbers."""
+    shop.write("test_a.py", FIXTURES.format(scope=scope))
+    said = shop.run("fix", "test_a.py::test_net")
+    assert said.code == 0, said.out + said.err
+    assert "Wrote a_fixed.py" in said.out
+
+
 @pytest.mark.parametrize(
     ("source", "code", "words"),
     [
