@@ -21,7 +21,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from pytest_graphbreak.repair import objects, sizes
-from pytest_graphbreak.repair.compare import ENDLESS, Flat, Results, flatten
+from pytest_graphbreak.repair.compare import ENDLESS, Flat, flatten
 from pytest_graphbreak.repair.copies import kept, leaves_of, snapshot
 from pytest_graphbreak.repair.inputs import DrawnInputs
 from pytest_graphbreak.repair.limit import TooLongError, limited
@@ -189,12 +189,12 @@ class Capture:
         return sorted({str(getattr(function, "__qualname__", "")) for function in functions})
 
     def results(
-        self, space: dict[str, Any], original: Results | None, **options: Any
+        self, space: dict[str, Any], original: dict[str, Any] | None, **options: Any
     ) -> dict[str, Any]:
         """Return what the run gave (``compare.Results``).
 
-        ``space`` are the global variables of the program, ``original`` are the results of the
-        original, ``options`` those of ``_draw``.
+        ``space`` are the global variables of the program, ``original`` are the names that
+        hold what the original calls (``_names``), ``options`` those of ``_draw``.
         """
         calls = [_named_leaves(*call) for call in self._calls]
         ended = {"calls": calls, "state": self._state(), "objects": self._objects(space)}
@@ -218,14 +218,16 @@ class Capture:
                     names[name] = (number, entry.args, entry.kwargs)
         return names
 
-    def _outer_calls(self, space: dict[str, Any], original: Results) -> list[CompiledCall] | None:
+    def _outer_calls(
+        self, space: dict[str, Any], original: dict[str, Any]
+    ) -> list[CompiledCall] | None:
         """Return the calls of functions that a patch put around what it compiles, if it did.
 
         They have the names of what the original compiles: the inputs are those of the original.
         """
         compiled = [entry.compiled for entry in self.entries]
         calls: dict[int, CompiledCall] = {}
-        for name, (number, args, kwargs) in original["names"].items():
+        for name, (number, args, kwargs) in original.items():
             value, entries = space.get(name), self._called()
             if not callable(value) or number >= len(entries):
                 continue

@@ -21,6 +21,9 @@ from pytest_graphbreak.repair.failure import noted
 
 Answer = dict[str, Any]
 
+_INPUTS = ".inputs"
+"""The end of the name of the file with the inputs of what is called by a name."""
+
 
 def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     """Run the target, and save its results in ``order["results"]`` if it is not empty."""
@@ -93,15 +96,18 @@ def _results(order: Answer, capture: Capture) -> Answer:
     source = Path(order["path"]).read_text("utf-8", "replace")
     # Dynamo puts global variables of its own there, which the source does not name.
     space = {name: value for name, value in program.items() if name in source}
-    original = order["original"] and torch.load(order["original"], weights_only=False)
+    original = order["original"] and torch.load(f"{order['original']}{_INPUTS}", weights_only=False)
     options = {name: order[name] for name in ("eager", "values_only", "left_out")}
     results = capture.results(space, original or None, **options)
     if capture.options.get("backend", "") is None:
         results["objects"] = {}
+    # In a file of their own: what compares results may not know their device.
+    names, inputs = results.pop("names"), f"{order['results']}{_INPUTS}"
+    torch.save(results, order["results"])
     try:
-        torch.save(results, order["results"])
+        torch.save(names, inputs)
     except Exception:  # inputs that cannot be saved, such as a local function
-        torch.save(results | {"names": {}}, order["results"])
+        torch.save({}, inputs)
     endless = [kind for kind, value in results["drawn"].items() if value == ENDLESS]
     return {"trained": bool(results["state"]), "endless": endless}
 
