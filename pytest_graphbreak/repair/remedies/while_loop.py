@@ -48,7 +48,7 @@ from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError, swi
 from pytest_graphbreak.repair.remedies.cond import operator, own, refuse, returned
 from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
 from pytest_graphbreak.repair.rewrite.helpers import helper
-from pytest_graphbreak.repair.rewrite.loop_numbers import numbers_of, tensors_of
+from pytest_graphbreak.repair.rewrite.loop_numbers import made_tensors, numbers_of, tensors_of
 from pytest_graphbreak.repair.rewrite.names import after, before, bound, changed_after, read
 from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import (
@@ -107,19 +107,14 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     inside = body(node.body)
     _refuse(inside)
     head, tests, counter = _counted(node)
-    loop, later = _Loop(place, []), after(place)
     behind = [x.value for x in walk(inside) if isinstance(x, cst.Return) and x.value is not None]
     names, test = bound(place, [node]), [node.test] if isinstance(node, cst.While) else []
-    used = [name for name in names if name in {*later, *read(place, behind)}]
-    known = before(place) | ({counter} if counter else set())
-    carried = [x for x in names if x in known and _reads_first(x, inside, place)]
-    carried += [counter] if counter and counter not in carried else []
-    loop.state = [
-        name for name in bound(place, [node]) if name in {*used, *carried, *read(place, test)}
-    ]
+    used = [name for name in names if name in {*after(place), *read(place, behind)}]
+    known = before(place) | ({counter} - {""})
+    carried = [x for x in names if x in known and (x == counter or _reads_first(x, inside, place))]
+    loop = _Loop(place, [x for x in names if x in {*used, *carried, *read(place, test)}])
     rounds = _rounds(inside, loop, known | set(loop.state))
-    if counter:
-        rounds += statements(f"{counter} = {counter} + 1")
+    rounds += statements(f"{counter} = {counter} + 1") if counter else []
     tests += [condition(one, place) for one in test if not m.matches(one, m.Name("True"))]
     if loop.stops:
         head += statements(f"{_STOP} = torch.tensor(False)")
@@ -128,18 +123,11 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
         tests.append(f"torch.logical_not({_STOP})")
     _check(used, loop, tests)
     both = tests[0] if len(tests) == 1 else f"torch.logical_and({tests[0]}, {tests[1]})"
-    both = both if len(tests) < 3 else f"torch.logical_and({both}, {tests[2]})"
-    given = ", ".join(loop.state)
-    ends = _behind(loop, counter if counter in used else "")
+    given, ends = ", ".join(loop.state), _behind(loop, counter if counter in used else "")
     used += [_STOP] if any(_STOP in code(one) for one in ends) else []
     values = ", ".join(f'"{x}": {x if x in known else None}' for x in loop.state)
-    loose = [x for x in loop.state if x not in carried and x != _STOP]
-    numbers = sorted(numbers_of(inside) & set(loop.state) | ({counter} if counter else set()))
-    tensors = sorted(tensors_of(place, numbers) & set(loop.state))
-    if mixed := set(tensors) & set(numbers):
-        raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
-    kinds = f"{used}, {loose}, {numbers}, {tensors}"
-    call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {kinds})"
+    kinds = _kinds(loop, inside, used, [*carried, _STOP], {counter} - {""})
+    call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {used}, {kinds})"
     return [
         *head,
         function(f"_goes_on({given})", statements(f"return {both}")),
@@ -147,6 +135,23 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
         *statements(f"({', '.join(used)},) = {call}" if used else call),
         *ends,
     ]
+
+
+def _kinds(
+    loop: _Loop,
+    inside: Sequence[cst.BaseStatement],
+    used: Sequence[str],
+    carried: Sequence[str],
+    counter: set[str],
+) -> str:
+    """Return the names that are loose, those that have to be numbers, and those that must not."""
+    loose = [x for x in loop.state if x not in carried]
+    numbers = sorted(numbers_of(inside) & set(loop.state) | counter)
+    made = made_tensors(inside, numbers) & set(used)
+    tensors = sorted((tensors_of(loop.place, numbers) | made) & set(loop.state))
+    if mixed := set(tensors) & set(numbers):
+        raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
+    return f"{loose}, {numbers}, {tensors}"
 
 
 CHANGE: Final = rewriting(to_while_loop, around=(cst.While, cst.For))

@@ -17,6 +17,7 @@ from pytest_graphbreak.repair.rewrite.names import bound, read
 from pytest_graphbreak.repair.rewrite.tree import Place, walk
 
 _EXACT: Final = m.OneOf(m.Add(), m.Subtract(), m.Multiply())
+_NUMBER: Final = m.OneOf(m.Integer(), m.Float(), m.Name("True"), m.Name("False"))
 _SAFE: Final = m.OneOf(
     *(m.Assign(), m.AssignTarget(), m.BooleanOperation(), m.If(), m.While(), m.Return()),
     *(m.UnaryOperation(operator=m.Not()), m.Element(), m.Tuple()),
@@ -33,6 +34,18 @@ def numbers_of(inside: Sequence[cst.BaseStatement]) -> set[str]:
             found.add(one.target.value)
         elif isinstance(one, cst.Assign) and m.findall(one.value, READS):
             found |= {x.target.value for x in one.targets if isinstance(x.target, cst.Name)}
+    return found
+
+
+def made_tensors(inside: Sequence[cst.BaseStatement], numbers: Sequence[str]) -> set[str]:
+    """Return the names that a round may set to a tensor: behind the loop they are no numbers."""
+    number = m.OneOf(_NUMBER, m.Name("_"), *map(m.Name, numbers))
+    found = set()
+    for one in walk(inside):
+        if isinstance(one, cst.Assign) and not m.findall(one.value, READS):
+            operation = m.BinaryOperation(left=number, right=number)
+            if not m.matches(one.value, number | operation):
+                found |= {x.target.value for x in one.targets if isinstance(x.target, cst.Name)}
     return found
 
 
