@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TextIO
@@ -76,46 +76,28 @@ def _check_libcst() -> None:
 @contextmanager
 def _diff_stream(diff: bool) -> Iterator[TextIO]:
     """Yield standard output for a diff, and redirect all other output to standard error."""
-    if not diff:
-        yield sys.stdout
-        return
     out = sys.stdout
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr if diff else out):
         yield out
 
 
 def _check_writable(target: Target) -> None:
     """Raise ``UserError`` if the result cannot be written, before the program takes its time."""
     fixed = target.beside("_fixed")
-    if not files.is_free(fixed.path):
-        raise UserError(_not_ours(fixed))
     for path in (fixed.path, target.trial(99_999).path):
-        with _writing(path):
-            files.probe(path)
+        _write(path, lambda path: files.probe(path), ours=path == fixed.path)
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Raise ``UserError`` if a file cannot be written."""
+def _write(path: Path, write: Callable[[Path], None], *, ours: bool = True) -> None:
+    """Raise ``UserError`` if a file is not ours, or cannot be written."""
+    if ours and not files.is_free(path):
+        what = "a symlink" if path.is_symlink() else "not written by graphbreak"
+        words = f"{path} is {what}, and is left as it is; the result would go there"
+        raise UserError(f"{words}, so rename it or move it away")
     try:
-        yield
+        write(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {reason(error)}") from None
-
-
-def _put(fixed: Target, source: bytes) -> None:
-    if not files.is_free(fixed.path):  # created since the command began
-        raise UserError(_not_ours(fixed))
-    with _writing(fixed.path):
-        files.put(fixed.path, source)
-
-
-def _not_ours(fixed: Target) -> str:
-    what = "a symlink" if fixed.path.is_symlink() else "not written by graphbreak"
-    return (
-        f"{fixed.path} is {what}, and is left as it is; the result would go there, "
-        "so rename it or move it away"
-    )
 
 
 def _header(target: Target) -> str:
@@ -190,7 +172,8 @@ def _written(
     """
     outcome, fixed = search.outcome, target.beside("_fixed")
     assert outcome.source is not None
-    _put(fixed, outcome.source)
+    source = outcome.source
+    _write(fixed.path, lambda path: files.put(path, source))
     if stop is not None:
         return None, stop
     try:
@@ -211,7 +194,7 @@ def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof
         original = Original(bench, target, values_only=True)
     whole = outcome.first.fullgraph and not outcome.last.record.breaks
     dropped = any(patch.drops for patch in outcome.kept)
-    return prove.of(original, fixed, dropped=dropped, alone=True, whole=whole)
+    return prove.of(original, fixed, dropped=dropped, alone=True, allow_breaks=not whole)
 
 
 def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:

@@ -98,16 +98,21 @@ def build(
             source = rewritten(source, edit)
         elif edit.helper:
             raise BuildError("what it calls is a function of the user's own file")
-        elif edit.decorator:
+        elif edit.decorator and "<locals>" not in edit.where.function:
             head.append(_decorated(other, edit.where.function, edit.decorator))
         else:
             texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
-            patched[other.module, edit.where.function] = other.path
+            patched[other.module, _outer(edit.where)] = other.path
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
         head.append(_edited(module, name, text_of(path), texts[path]))
     return _with_head(source, "\n".join(head), header, test)
+
+
+def _outer(where: Frame) -> str:
+    """Return the outermost function of a place, whose text holds that of the local ones."""
+    return where.function.partition(".<locals>")[0]
 
 
 def _decorated(site: Site, name: str, decorator: str) -> str:
@@ -171,7 +176,7 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
     patched = home(where)
     if patched is not None:
         return next(site for site in sites.values() if site.module == patched[0])
-    if where.file not in sites or "<locals>" in where.function:
+    if where.file not in sites:
         raise BuildError(f"{where.file}: {where.function} cannot be replaced from outside")
     return sites[where.file]
 

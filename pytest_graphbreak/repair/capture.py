@@ -21,13 +21,13 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from pytest_graphbreak.repair import objects, sizes
-from pytest_graphbreak.repair.compare import ENDLESS, Flat, Results, flatten
-from pytest_graphbreak.repair.copies import copied, kept, leaves_of, snapshot
+from pytest_graphbreak.repair.compare import ENDLESS, Flat, flatten
+from pytest_graphbreak.repair.copies import kept, leaves_of, snapshot
 from pytest_graphbreak.repair.inputs import DrawnInputs
 from pytest_graphbreak.repair.limit import TooLongError, limited
 from pytest_graphbreak.repair.optimizers import restore
 from pytest_graphbreak.repair.printed import Lines
-from pytest_graphbreak.repair.steady import logged, seed, steady_random, wait
+from pytest_graphbreak.repair.steady import logged, seed, steady_random
 from pytest_graphbreak.text.output import raised
 
 MOST_CALLS: Final = 64
@@ -40,9 +40,6 @@ COMPILING: Final = 90.0
 """The same where inductor generates code for other inputs, which takes most of the time."""
 _IMPROVE: Final = " (Could this error message be improved?"
 """How the plea begins that ``torch._check`` adds to its errors."""
-_TIMED: Final = 4
-"""How often a call is repeated for its time. It is the same number for both sides: calls that
-change what a module holds change it alike."""
 
 
 @dataclass(slots=True)
@@ -192,22 +189,21 @@ class Capture:
         return sorted({str(getattr(function, "__qualname__", "")) for function in functions})
 
     def results(
-        self, space: dict[str, Any], original: Results | None, **options: Any
+        self, space: dict[str, Any], original: dict[str, Any] | None, **options: Any
     ) -> dict[str, Any]:
-        """Return what the run gave (``compare.Results``), and the time of a warm call.
+        """Return what the run gave (``compare.Results``).
 
-        ``space`` are the global variables of the program, ``original`` are the results of the
-        original, ``options`` those of ``_draw``.
+        ``space`` are the global variables of the program, ``original`` are the names that
+        hold what the original calls (``_names``), ``options`` those of ``_draw``.
         """
         calls = [_named_leaves(*call) for call in self._calls]
         ended = {"calls": calls, "state": self._state(), "objects": self._objects(space)}
-        warm = self._warm()
         names = self._names(space)
         outer = self._outer_calls(space, original) if original is not None else None
         drawn: dict[str, Flat | str] = {}
         for number, entry in enumerate(outer or self._called()):
             self._draw(number, entry, drawn, **options)
-        return {**ended, "drawn": drawn, "warm": warm, "moved": outer is not None, "names": names}
+        return {**ended, "drawn": drawn, "moved": outer is not None, "names": names}
 
     def _called(self) -> list[CompiledCall]:
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
@@ -222,14 +218,16 @@ class Capture:
                     names[name] = (number, entry.args, entry.kwargs)
         return names
 
-    def _outer_calls(self, space: dict[str, Any], original: Results) -> list[CompiledCall] | None:
+    def _outer_calls(
+        self, space: dict[str, Any], original: dict[str, Any]
+    ) -> list[CompiledCall] | None:
         """Return the calls of functions that a patch put around what it compiles, if it did.
 
         They have the names of what the original compiles: the inputs are those of the original.
         """
         compiled = [entry.compiled for entry in self.entries]
         calls: dict[int, CompiledCall] = {}
-        for name, (number, args, kwargs) in original["names"].items():
+        for name, (number, args, kwargs) in original.items():
             value, entries = space.get(name), self._called()
             if not callable(value) or number >= len(entries):
                 continue
@@ -314,27 +312,6 @@ class Capture:
             return f"raises {raised(error).partition(_IMPROVE)[0]}"
         finally:
             self._depth -= 1
-
-    def _warm(self) -> float | None:
-        """Return the shortest time in seconds of a call of the first callable, once compiled."""
-        entry = next(iter(self._called()), None)
-        if entry is None:
-            return None
-        times: list[float] = []
-        self._depth += 1
-        try:
-            with mode(entry), contextlib.redirect_stdout(io.StringIO()):
-                for _ in range(_TIMED):
-                    args, kwargs = copied((entry.args, entry.kwargs))
-                    began = time.perf_counter()
-                    entry.compiled(*args, **kwargs)
-                    wait()
-                    times.append(time.perf_counter() - began)
-        except Exception:  # the call cannot be repeated, for example with donated inputs
-            return None
-        finally:
-            self._depth -= 1
-        return min(times[1:])  # the first compiles for a copy: it is no view, as a gradient is
 
 
 def _named(option: Any) -> Any:

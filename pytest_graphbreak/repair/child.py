@@ -8,7 +8,7 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,9 @@ def _replace(old: str, new: str) -> None:
 
 def go(order: Answer, around: Callable[[], Any]) -> Answer | None:
     if order["test"]:
-        return _test(order, around)
+        from pytest_graphbreak.repair import tested
+
+        return tested.run(order, around)
     _script(order, around)
     return None
 
@@ -69,49 +71,3 @@ def _script(order: Answer, around: Callable[[], Any]) -> None:
     with around():
         code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
         exec(code, module.__dict__)
-
-
-def _test(order: Answer, around: Callable[[], Any]) -> Answer:
-    """Run one test with pytest, and measure its call phase."""
-    import pytest
-
-    from pytest_graphbreak.repair import steady
-
-    said: Answer = {"reports": []}
-
-    class Watch:
-        @pytest.hookimpl(wrapper=True, tryfirst=True)
-        def pytest_runtest_call(self, item: Any) -> Iterator[None]:
-            # A failure is not passed on: the question is what the test did.
-            with around():
-                yield
-            said["called"] = said.get("called", 0) + 1
-
-        def pytest_configure(self, config: Any) -> None:
-            paths = config.getini("pythonpath")
-            said["pythonpath"] = [os.path.realpath(config.rootpath / path) for path in paths]
-
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            if report.failed and report.when != "call":
-                said["reports"].append(f"{report.when}: {report.longreprtext.splitlines()[-1]}")
-            if report.skipped:
-                said["reports"].append("the test was skipped")
-
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_runtest_setup(self, item: Any) -> None:
-            steady.seed()  # for weights that a fixture makes, of whatever scope
-
-    nodeid = f"{order['path']}::{order['test']}"
-    # As if the file were run: a file that ``fix`` writes does nothing if it is imported.
-    program = sys.modules["__main__"] = types.ModuleType("__main__")
-    program.__file__ = os.path.abspath(order["path"])
-    sys.path.append(os.getcwd())  # last on the path, for modules only found there
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
-    code = pytest.main([*options, nodeid], plugins=[Watch()])
-    calls = said.get("called", 0)
-    if calls != 1:
-        why = "; ".join(said["reports"]) or f"pytest ended with {int(code)}"
-        if calls > 1:
-            why = f"{calls} tests have this id; give one of them, with its [parameters]"
-        return {"error": why, "unrun": True}
-    return {"pythonpath": said.get("pythonpath") or []}

@@ -69,13 +69,10 @@ class Way:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and times as plain data."""
+        counts = ("error", "graphs", "limited", "device_graphs", "recompiles")
         return {
             "way": self.name,
-            "error": self.error,
-            "graphs": self.graphs,
-            "limited": self.limited,
-            "device_graphs": self.device_graphs,
-            "recompiles": self.recompiles,
+            **{name: getattr(self, name) for name in counts},
             "first_seconds": self.first,
             "all_seconds": self.all,
             "call_seconds": self.call,
@@ -193,9 +190,8 @@ def _best(ran: Mapping[str, Way], varies: Variation) -> str:
         )
     marked = _calls(varies) if one.name == MARKED else one.name
     why = f"{one.graphs} in place of {_graphs(static)}{_not_all(dynamic, one)}"
-    if static is None or static.limited or static.graphs > FEW:
-        return f"{marked}: {why}"
-    if not static.call or not one.call:
+    few = static is not None and not static.limited and static.graphs <= FEW
+    if static is None or not few or not static.call or not one.call:
         return f"{marked}: {why}"
     ratio = one.call / static.call
     if ratio > _SLOWER:
@@ -210,9 +206,7 @@ def _not_all(dynamic: Way | None, one: Way) -> str:
     """Return why not ``dynamic=True``, where it makes as few graphs."""
     if dynamic is None or one is dynamic or dynamic.graphs > one.graphs:
         return ""
-    if dynamic.graphs < one.graphs:
-        return f" ({DYNAMIC}: {dynamic.graphs}, with numbers as inputs)"
-    return f" ({DYNAMIC} makes as few, with every size and number as an input)"
+    return f" ({DYNAMIC}: {dynamic.graphs}, with every size and number as an input)"
 
 
 def _calls(varies: Variation) -> str:

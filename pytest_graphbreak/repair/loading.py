@@ -7,8 +7,8 @@ from a saved file.
 
 from __future__ import annotations
 
-import ast
 import os
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +22,6 @@ Answer = dict[str, Any]
 
 _WHOLE: Final = "the whole program"
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
-MOST_WIDTH: Final = 60
-"""Arguments that are longer get a line each."""
 _LOAD: Final = '''
 class Loaded(BaseException):
     """Raised when the program first calls what it compiles: all of it is loaded then."""
@@ -120,34 +118,22 @@ class Writer:
 
     def whole(self, item: Break) -> str:
         """Return a script that runs the program as it is."""
-        lines = [*self._header(item, _WHOLE), ""]
-        path, home = (located(one, self.out) for one in (self.target.path, self.target.path.parent))
-        first = ["from pathlib import Path"] if "Path(" in path else []
-        body = [f"path = {path}"]
-        if self.target.test:
-            lines += [*first, "", "import pytest", "", "", "def main():"]
-            body += [
-                'options = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]',
-                f"pytest.main([*options, path + {f'::{self.target.test}'!r}])",
-            ]
-        else:
-            first += ["", "import pytest"] if self.as_test else []
-            lines += ["import runpy", "import sys", *first, "", "", "def main():"]
-            body += [
-                f"sys.argv = [{', '.join(['path', *map(repr, self.target.arguments)])}]",
-                f"sys.path.insert(0, {home})",
-                'runpy.run_path(path, run_name="__main__")',
-            ]
-        return "\n".join([*lines, *_indented(body), *self._end("main()", prints=False), ""])
+        program, path = self._program()
+        lines = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
+        body = [*lines, *textwrap.dedent(program).splitlines()]
+        return self._script(item, _WHOLE, body, prints=False)
 
     def _loader(self, number: int) -> str:
         """Return the function that loads what the program compiles with its first calls."""
-        program = self.target.path
-        path, home = located(program, self.out), located(program.parent, self.out)
-        run = _SCRIPT.format(arguments=list(self.target.arguments), home=home)
-        if self.target.test:
-            run = _TEST.format(test=f"::{self.target.test}")
+        run, path = self._program()
         return _LOAD.format(number=number, path=path, run=run).strip("\n")
+
+    def _program(self) -> tuple[str, str]:
+        """Return the lines that run the program, and the expression of its path."""
+        program, test = self.target.path, self.target.test
+        home = located(program.parent, self.out)
+        run = _SCRIPT.format(arguments=list(self.target.arguments), home=home)
+        return _TEST.format(test=f"::{test}") if test else run, located(program, self.out)
 
     def _call(
         self, inputs: Answer, what: str, data: str, grad: bool, *, module: bool = False
@@ -165,25 +151,29 @@ class Writer:
         yield from self._run("compiled", what, call, grad)
 
     def _script(
-        self, item: Break, what: str, body: list[str], loader: str, imports: Iterable[str] = ()
+        self,
+        item: Break,
+        what: str,
+        body: list[str],
+        loader: str = "",
+        imports: Iterable[str] = (),
+        *,
+        prints: bool = True,
     ) -> str:
         """Return a script with its imports in order, the path to the program's own modules too."""
-        text = "\n".join([*body, loader])
-        own = {} if loader else self.homes
-        homes = dict.fromkeys(located(Path(home), self.out) for home in own.values())
-        plain = [name for name in _STANDARD if f"{name}." in text]
-        imports = [*self._imports(bool(loader)), *imports]
-        lines = [f"import {name}" for name in plain]
-        lines += ["from pathlib import Path"] if "Path(" in text or homes else []
+        own = {} if loader or not prints else self.homes
+        homes = [located(Path(home), self.out) for home in dict.fromkeys(own.values())]
         inserts = [f"sys.path.insert(0, {home})" for home in reversed(homes)]
-        if inserts and "import sys" not in lines:
-            lines.insert(0, "import sys")
-        head = [*self._header(item, what), "", *lines, "", *inserts, *imports, "", ""]
-        parts = [*head, *([loader, "", ""] if loader else []), "def main():"]
-        set_up = ["torch.manual_seed(0)"]
-        if self.device == "TT":
+        text = "\n".join([*body, loader, *inserts])
+        lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
+        lines += ["from pathlib import Path"] if "Path(" in text else []
+        lines = [*lines, "", *inserts, *self._imports("pytest." in text), *imports, "", ""]
+        lines += [loader, "", ""] if loader else []
+        set_up = ["torch.manual_seed(0)"] if prints else []
+        if self.device == "TT" and prints:
             set_up.insert(0, 'xr.set_device_type("TT")')
-        return "\n".join([*parts, *_indented([*set_up, *body]), *self._end("main()"), ""])
+        main = ["def main():", *_indented([*set_up, *body]), *self._end("main()", prints=prints)]
+        return "\n".join([*self._header(item, what), "", *lines, *main, ""])
 
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
         """Yield the lines that compile, run, and wait for the device."""
@@ -196,12 +186,7 @@ class Writer:
             given += ', backend="eager"'
         yield f"{compiled} = torch.compile({what}{given})"
         yield f"with torch.set_grad_enabled({grad}):"
-        if len(call) > MOST_WIDTH:
-            yield f"    result = {compiled}("
-            yield from (f"        {one}," for one in _split(call))
-            yield "    )"
-        else:
-            yield f"    result = {compiled}({call})"
+        yield f"    result = {compiled}({call})"
         if self.device:
             yield "torch_xla.sync()"
         yield "return result"
@@ -219,8 +204,8 @@ class Writer:
                 yield f"    {_PRINTS}"
             yield f"    {call}"
 
-    def _imports(self, loads: bool) -> list[str]:
-        lines = ["import pytest"] if self.as_test or (loads and self.target.test) else []
+    def _imports(self, tests: bool) -> list[str]:
+        lines = ["import pytest"] if self.as_test or tests else []
         lines.append("import torch")
         if self.device:
             lines.append("import torch_xla")
@@ -264,15 +249,6 @@ def located(path: Path, script: Path) -> str:
 
 def _text(part: str) -> str:
     return f'"{part}"' if part.isprintable() and not set(part) & set('"\\') else repr(part)
-
-
-def _split(call: str) -> Iterator[str]:
-    """Yield the arguments of a call, one by one."""
-    parsed = ast.parse(f"f({call})", mode="eval").body
-    assert isinstance(parsed, ast.Call)
-    yield from map(ast.unparse, parsed.args)
-    for one in parsed.keywords:
-        yield f"{one.arg}={ast.unparse(one.value)}" if one.arg else f"**{ast.unparse(one.value)}"
 
 
 def _callee(module: str, method: str) -> str:

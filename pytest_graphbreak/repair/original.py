@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_graphbreak.repair import printed
 from pytest_graphbreak.repair.target import Target
@@ -42,31 +43,16 @@ class Original:
     def __init__(
         self, bench: Bench, target: Target, *, codegen: bool = True, values_only: bool = False
     ) -> None:
-        self.codegen = codegen
-        self.first = bench.measure(target, eager=True, codegen=codegen, values_only=values_only)
+        self._options: dict[str, Any] = {"codegen": codegen, "values_only": values_only}
+        self.first = bench.measure(target, eager=True, **self._options)
         self._bench = bench
         self._target = target
-        self._values_only = values_only
         self._again: Trial | None = None
 
-    def patched(
-        self,
-        target: Target,
-        *,
-        alone: bool = False,
-        whole: bool = False,
-        replaced: tuple[str, str] | None = None,
-    ) -> Trial:
-        """Run a patched program as the original was run; ``whole`` allows no break."""
-        return self._bench.measure(
-            target,
-            codegen=self.codegen,
-            values_only=self._values_only,
-            original=self.first,
-            allow_breaks=not whole,
-            alone=alone,
-            replaced=replaced,
-        )
+    def patched(self, target: Target, *, alone: bool = False, **options: Any) -> Trial:
+        """Run a patched program as the original was run."""
+        options |= self._options
+        return self._bench.measure(target, original=self.first, alone=alone, **options)
 
     def comparison(self, trial: Trial, *, dropped: bool = False) -> Comparison:
         """Compare a patched run; with ``dropped`` it may write and hold less than the original."""

@@ -73,7 +73,7 @@ class Proof:
         return f"outputs, gradients{trained}, changes in place and lines: {', '.join(parts)}"
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the counts and times of both, each with its name."""
+        """Yield the counts of both, each with its name."""
         before, after = self.before.record, self.after.record
         for name in ("graphs", "recompiles", "executions"):
             old, new = getattr(before, name), getattr(after, name)
@@ -83,8 +83,6 @@ class Proof:
         yield "graph breaks", str(len(before.breaks)), str(len(after.breaks))
         if before.eager or after.eager:
             yield "left to eager", str(len(before.eager)), str(len(after.eager))
-        if self.before.warm is not None and self.after.warm is not None:
-            yield "one call", _time(self.before.warm), _time(self.after.warm)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as plain data."""
@@ -125,20 +123,12 @@ def prove(
     return whole if whole.comparison.words else _joined(whole, proof)
 
 
-def of(
-    original: Original,
-    patched: Target,
-    *,
-    dropped: bool = False,
-    alone: bool = False,
-    whole: bool = False,
-    replaced: tuple[str, str] | None = None,
-) -> Proof:
-    """Prove a patched program against an original that has run; see ``Original.patched``."""
+def of(original: Original, patched: Target, *, dropped: bool = False, **options: Any) -> Proof:
+    """Prove a patched program against an original that has run (``Original.patched``)."""
     before = original.first
     if before.error is not None or not graphs(before.record):
         return Proof(before, before, Comparison())
-    after = original.patched(patched, alone=alone, whole=whole, replaced=replaced)
+    after = original.patched(patched, **options)
     return Proof(before, after, original.comparison(after, dropped=dropped))
 
 
@@ -161,9 +151,4 @@ def _counts(trial: Trial) -> dict[str, Any]:
         "recompiles": dict(record.recompiles),
         "executions": dict(record.executions),
         "eager": len(record.eager),
-        "call_seconds": trial.warm,
     }
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.2f} ms"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -43,16 +44,13 @@ def _reads(record: Record) -> Iterator[Break]:
 
     Values of device tensors are read there, or were pending; or the same place compiles again.
     """
-    counts: dict[tuple[str, ...], int] = {}
-    first: dict[tuple[str, ...], Graph] = {}
-    for graph in record.graph_list:
-        if graph.layer == "xla" and graph.cause in ("access", "pending", "recompile"):
-            key: tuple[str, ...] = (graph.cause, *graph.where.key)
-            first.setdefault(key, graph)
-            counts[key] = counts.get(key, 0) + 1
-    for key, graph in first.items():
-        reason = f"{graph.cause}: {graph.reason}"
-        yield Break("xla", reason, graph.where, count=counts[key])
+    causes = ("access", "pending", "recompile")
+    cut = [graph for graph in record.graph_list if graph.layer == "xla" and graph.cause in causes]
+    counts = Counter((graph.cause, *graph.where.key) for graph in cut)
+    first = {(graph.cause, *graph.where.key): graph for graph in reversed(cut)}
+    for key, count in counts.items():
+        graph = first[key]
+        yield Break("xla", f"{graph.cause}: {graph.reason}", graph.where, count=count)
 
 
 def report(outcome: SearchResult, proof: Proof | None, width: int = 0) -> Iterator[TextLine]:
@@ -150,17 +148,17 @@ def _by_hand(item: Break) -> str | None:
 
 def _rows(outcome: SearchResult, proof: Proof | None) -> Iterator[tuple[str, ...]]:
     """Yield the cells of the table."""
-    yield ("break", "remedy", "graphs", "outputs equal", "time")
+    yield ("break", "remedy", "graphs", "outputs equal")
     for problem in outcome.problems:
         where = problem.item.where if problem.item is not None else None
         name = problem.title if where is None else f"{where.function}:{where.line}"
         moved = f"{problem.before} -> {problem.after}"
         for number, patch in enumerate(problem.kept):
-            yield (name if not number else "", patch.title, moved, "yes", "")
+            yield (name if not number else "", patch.title, moved, "yes")
         if not problem.kept:
-            yield (name, "fixed by another" if problem.fixed else "none", "", "", "")
+            yield (name, "fixed by another" if problem.fixed else "none", "", "")
     equal = _compared(outcome, proof) if outcome.kept else ""
-    yield ("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(proof))
+    yield ("all", "", f"{outcome.before} -> {outcome.after}", equal)
 
 
 def _compared(outcome: SearchResult, proof: Proof | None) -> str:
@@ -175,11 +173,3 @@ def _compared(outcome: SearchResult, proof: Proof | None) -> str:
     ends = f"; {endless} did not end without the compiler" if endless else ""
     refused = "; gradients of the inputs are refused" if outcome.comparison.refused else ""
     return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}{refused}"
-
-
-def _time(proof: Proof | None) -> str:
-    """Return the time of a warm call before and after."""
-    if proof is None or proof.before.warm is None or proof.after.warm is None:
-        return ""
-    old, new = (trial.warm * 1000 for trial in (proof.before, proof.after) if trial.warm)
-    return f"{old:.2f} ms -> {new:.2f} ms a call"

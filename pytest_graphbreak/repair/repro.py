@@ -76,7 +76,7 @@ class Repro:
             answer.get("options") or {},
             as_test,
             out,
-            _homes(answer, out, as_test),
+            answer.get("homes") or {},
         )
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
@@ -204,15 +204,6 @@ def _directories(path: Path) -> list[Path]:
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     return made[::-1]
-
-
-def _homes(answer: Mapping[str, Any], out: Path, as_test: bool) -> dict[str, str]:
-    """Return the directories of modules that a script has to find; a test may have pytest's ini."""
-    homes: dict[str, str] = answer.get("homes") or {}
-    if not as_test or not out.resolve().is_relative_to(Path.cwd().resolve()):
-        return homes
-    known = answer.get("pythonpath") or []
-    return {name: home for name, home in homes.items() if home not in known}
 
 
 def _files(path: Path) -> list[Path]:

@@ -8,7 +8,7 @@ it, or as many with a break less, and does what the original does (``original``)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -112,45 +112,40 @@ class Search:
     def _settings(self) -> None:
         """Try all settings in one run; then take each back without which it is as good."""
         out = self.outcome
-        patches = [
-            patch
-            for patch in remedies.for_settings(self._placed(out.last))
-            if not self._refused(patch)
-        ]
-        if not patches or not (out.last.record.breaks or recompiled(out.last.record)):
+        offered = remedies.for_settings(self._placed(out.last))
+        patches = [patch for patch in offered if not self._refused(patch)]
+        if not patches:
             return
         before = out.last.record
         ran = self._run([*out.kept, *patches], "all settings together")
-        if isinstance(ran, str) or not (better(before, ran[0].record)):
+        if isinstance(ran, str) or not better(before, ran[0].record):
             return
+        without: dict[SourcePatch, Record] = {}
         for patch in list(patches):
             rest = [one for one in patches if one is not patch]
-            fewer = self._run([*out.kept, *rest], f"without {patch.title}")
-            if not isinstance(fewer, str) and _as_good(ran[0].record, fewer[0].record):
-                patches, ran = rest, fewer
-        self._credit(patches, *ran)
+            less = self._run([*out.kept, *rest], f"without {patch.title}") if rest else ""
+            if not isinstance(less, str) and _as_good(ran[0].record, less[0].record):
+                patches, ran = rest, less
+            else:
+                without[patch] = before if isinstance(less, str) else less[0].record
+        self._credit(without, *ran)
 
-    def _credit(self, patches: Sequence[SourcePatch], trial: Trial, proof: Comparison) -> None:
+    def _credit(
+        self, without: Mapping[SourcePatch, Record], trial: Trial, proof: Comparison
+    ) -> None:
         """Keep settings, each for the breaks that are there without it."""
-        out = self.outcome
-        keys = {self._names.key(item) for item in places(trial.record)}
-        gone = [item for item in places(out.last.record) if self._names.key(item) not in keys]
-        problems = [Problem(self._placed_break(item), out.after) for item in gone]
-        if recompiled(out.last.record) and not recompiled(trial.record):
-            problems.append(Problem(None, out.after))
-        for patch in patches:
-            rest = [one for one in patches if one is not patch]
-            ran = self._run([*out.kept, *rest], "") if rest else (out.last, proof)
-            record = out.last.record if isinstance(ran, str) else ran[0].record
+        out, count = self.outcome, graphs(trial.record)
+        items: list[Break | None] = [*map(self._placed_break, places(out.last.record))]
+        items += [None] if recompiled(out.last.record) else []
+        problems = [Problem(item, out.after, count) for item in items]
+        problems = [problem for problem in problems if self._gone(problem, trial.record)]
+        for patch, record in without.items():
             needs = [one for one in problems if not self._gone(one, record)] or problems[:1]
             for problem in needs:
                 problem.kept.append(patch)
-        for problem in problems:
-            problem.after = graphs(trial.record)
+            self._say(f"kept: {patch.title} ({out.after} -> {count})")
         out.problems += problems
-        for patch in patches:
-            out.kept.append(patch)
-            self._say(f"kept: {patch.title} ({graphs(out.last.record)} -> {graphs(trial.record)})")
+        out.kept += without
         self._accept(trial, proof)
 
     def _breaks(self) -> None:

@@ -25,9 +25,6 @@ class Trial:
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
     """The user's frames that led to the error (``failure.user_frames``)."""
-    seconds: float = 0.0
-    warm: float | None = None
-    """Seconds of a call once all is compiled; None if it cannot be repeated."""
     trained: bool = False
     fullgraph: bool = False
     inductor: bool = False
@@ -73,10 +70,17 @@ class Trial:
 
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SHARED: Final = (
-    *("error", "stack", "seconds", "warm", "trained", "fullgraph", "inductor", "lines"),
+    *("error", "stack", "trained", "fullgraph", "inductor", "lines"),
     *("endless", "varies", "numbers", "roots"),
 )
 """The keys that an answer and a trial have in common."""
+_OPTIONS: Final = {
+    "eager": False,  # drawn inputs are computed without the compiler
+    "values_only": False,  # and have the sizes of the program's own
+    "codegen": True,  # inductor generates code
+    "allow_breaks": True,  # also with fullgraph=True
+    "replaced": None,  # a file that is imported, and another that is read for it
+}
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
 """The beginning of the last line of a copy, where it does not move any line of the program."""
 
@@ -95,34 +99,19 @@ class Bench:
         target: Target,
         *,
         outputs: bool = True,
-        eager: bool = False,
-        values_only: bool = False,
         original: Trial | None = None,
-        codegen: bool = True,
-        allow_breaks: bool = True,
         alone: bool = False,
-        replaced: tuple[str, str] | None = None,
+        **options: Any,
     ) -> Trial:
         """Count the target's graphs, and keep its ``outputs`` and those for drawn inputs.
 
-        The latter are computed without the compiler if ``eager``; with ``values_only`` they have
-        the sizes of the program's own. ``original`` is the run that this is compared with. Without
-        ``codegen`` inductor generates no code. ``replaced`` is a file that is imported, and
-        another that is read for it.
+        ``original`` is the run that this is compared with; ``options`` are those of ``_OPTIONS``.
         """
         results = self.directory / f"results{self.runs + 1}.pt" if outputs else None
-        order = {
-            "kind": "measure",
-            "eager": eager,
-            "values_only": values_only,
-            "left_out": list(original.endless) if original is not None else [],
-            "original": str(original.results) if original is not None else "",
-            "codegen": codegen,
-            "allow_breaks": allow_breaks,
-            "results": str(results or ""),
-            "replaced": replaced,
-        }
-        answer, out = self.run(target, order, alone=alone)
+        order = {"kind": "measure", "results": str(results or ""), "original": "", "left_out": []}
+        if original is not None:
+            order |= {"original": str(original.results), "left_out": list(original.endless)}
+        answer, out = self.run(target, {**order, **_OPTIONS, **options}, alone=alone)
         sites = answer.get("sites") or {}
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),

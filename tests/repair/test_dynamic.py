@@ -56,7 +56,7 @@ def test_it_says_what_varies_and_what_to_take(shop: Shop) -> None:
     assert varies == "sizes that vary: x in dimension 0"
     assert take == (
         "take torch._dynamo.mark_dynamic(x, 0): 1 in place of 7 graphs "
-        "(dynamic=True makes as few, with every size and number as an input)"
+        "(dynamic=True: 1, with every size and number as an input)"
     )
 
 
