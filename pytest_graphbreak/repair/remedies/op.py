@@ -71,10 +71,9 @@ def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         module = full.rpartition(".")[0]
         load = Preamble(f"import {module}")
         if full in _CONSTANT:
-            short = f"_graphbreak_{full.replace('.', '_')}"
-            text = f"def {short}(*args, _call={full}):\n    return _call(*args)"
-            line = Preamble(f"{full} = torch._dynamo.assume_constant_result({short})")
-            yield SourcePatch(f"{full} of constants is a constant", (load, Preamble(text), line))
+            call = f"lambda *args, _call={full}: _call(*args)"
+            line = Preamble(f"{full} = torch._dynamo.assume_constant_result({call})")
+            yield SourcePatch(f"{full} of constants is a constant", (load, line))
         elif module and module.partition(".")[0] not in _SYSTEM and module != "numpy.random":
             for made in _RESULTS:
                 wrap = Preamble(f"{full} = {made}({full})")

@@ -39,7 +39,6 @@ _OBLIVIOUS: Final = (
     Preamble("import torch.fx.experimental._config"),
     switch("backed_size_oblivious", home="torch.fx.experimental._config"),
 )
-_SIZES: Final = {"size", "zero-one", "shape-branch", "stride", "value", "scalar", "attribute", ""}
 _COMPILE: Final = "torch.compile"
 
 

@@ -48,8 +48,20 @@ from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError, swi
 from pytest_graphbreak.repair.remedies.cond import operator, own, refuse, returned
 from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
 from pytest_graphbreak.repair.rewrite.helpers import helper
-from pytest_graphbreak.repair.rewrite.loop_numbers import made_tensors, numbers_of, tensors_of
-from pytest_graphbreak.repair.rewrite.names import after, before, bound, changed_after, read
+from pytest_graphbreak.repair.rewrite.loop_numbers import (
+    CONSTANT,
+    made_tensors,
+    numbers_of,
+    tensors_of,
+)
+from pytest_graphbreak.repair.rewrite.names import (
+    after,
+    before,
+    bound,
+    changed_after,
+    read,
+    reads_first,
+)
 from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
@@ -71,7 +83,6 @@ if TYPE_CHECKING:
 _ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for each round"
 _RANGE: Final = m.Call(func=m.Name("range"), args=[m.Arg(star=""), m.AtMostN(m.Arg(star=""), n=1)])
 _LEAVES: Final = (cst.Break, cst.Continue, cst.Return)
-_CONSTANT: Final = m.OneOf(m.Integer(), m.Float(), m.Name("True"), m.Name("False"))
 _STOP: Final = "_stop"
 
 
@@ -111,7 +122,7 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     names, test = bound(place, [node]), [node.test] if isinstance(node, cst.While) else []
     used = [name for name in names if name in {*after(place), *read(place, behind)}]
     known = before(place) | ({counter} - {""})
-    carried = [x for x in names if x in known and (x == counter or _reads_first(x, inside, place))]
+    carried = [x for x in names if x in known and (x == counter or reads_first(place, x, inside))]
     loop = _Loop(place, [x for x in names if x in {*used, *carried, *read(place, test)}])
     rounds = _rounds(inside, loop, known | set(loop.state))
     rounds += statements(f"{counter} = {counter} + 1") if counter else []
@@ -189,16 +200,6 @@ def _counted(
     return statements(f"{name} = {first}\n_end = {args[-1]}"), [f"{name} < _end"], name
 
 
-def _reads_first(name: str, inside: Sequence[cst.BaseStatement], place: Place) -> bool:
-    """Return whether a round may read what the round before it has set."""
-    for one in inside:
-        if name in read(place, [one]):
-            return True
-        if isinstance(only(one), cst.Assign) and name in bound(place, [one]):
-            return False
-    return True
-
-
 def _rounds(
     lines: Sequence[cst.BaseStatement], loop: _Loop, known: set[str]
 ) -> list[cst.BaseStatement]:
@@ -218,17 +219,13 @@ def _rounds(
         if isinstance(last, _LEAVES):
             sides = [sides[0][:-1], [*sides[1], *later]]
             if not isinstance(last, cst.Continue):
-                loop.stops, test = True, _stop(found, test)
+                found += statements(f"{_STOP} = {test}")
+                loop.stops, test = True, _STOP
                 loop.leaves = last.value if isinstance(last, cst.Return) else None
             return [*found, *_branch(test, sides, [], loop, known)]
         found += _branch(test, sides, later, loop, known)
         known = known | set(bound(place, [one]))
     return found
-
-
-def _stop(lines: list[cst.BaseStatement], test: str) -> str:
-    lines += statements(f"{_STOP} = {test}")
-    return _STOP
 
 
 def _computed(node: cst.BaseStatement, place: Place) -> cst.BaseStatement:
@@ -238,7 +235,7 @@ def _computed(node: cst.BaseStatement, place: Place) -> cst.BaseStatement:
         name, sign = code(statement.target), code(statement.operator).removesuffix("=")
         text = tensor(statement.value) if m.findall(node, READS) else operand(statement.value)
         return statements(f"{name} = {name} {sign} {text}")[0]
-    if isinstance(statement, cst.Assign) and m.matches(statement.value, _CONSTANT):
+    if isinstance(statement, cst.Assign) and m.matches(statement.value, CONSTANT):
         value, target = code(statement.value), code(statement.targets[0].target)
         double = ", dtype=torch.float64" if isinstance(statement.value, cst.Float) else ""
         return statements(f"{target} = torch.full((), {value}{double})")[0]
@@ -250,12 +247,8 @@ def _computed(node: cst.BaseStatement, place: Place) -> cst.BaseStatement:
         text = condition(statement.value, place) if tests else tensor(statement.value)
         return statements(f"{target} = {text}.detach().reshape(())")[0]
     # Dynamo works x.T out before the loop, which then has two inputs that share memory.
-    turned = [x for x in walk([node]) if m.matches(x, m.Attribute(attr=m.Name("T")))]
-    return changed(node, {x: _transposed(x) for x in turned})
-
-
-def _transposed(node: cst.CSTNode) -> cst.Call:
-    return cst.Call(cst.ensure_type(node, cst.Attribute).with_changes(attr=cst.Name("t")))
+    turned = [x for x in walk([node]) if isinstance(x, cst.Attribute) and x.attr.value == "T"]
+    return changed(node, {x: cst.Call(x.with_changes(attr=cst.Name("t"))) for x in turned})
 
 
 def _branch(

@@ -7,7 +7,7 @@ in a few forms only: ``n += 1``, ``e < tol``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import libcst as cst
 from libcst import matchers as m
@@ -17,7 +17,7 @@ from pytest_graphbreak.repair.rewrite.names import bound, read
 from pytest_graphbreak.repair.rewrite.tree import Place, walk
 
 _EXACT: Final = m.OneOf(m.Add(), m.Subtract(), m.Multiply())
-_NUMBER: Final = m.OneOf(m.Integer(), m.Float(), m.Name("True"), m.Name("False"))
+CONSTANT: Final = m.OneOf(m.Integer(), m.Float(), m.Name("True"), m.Name("False"))
 _SAFE: Final = m.OneOf(
     *(m.Assign(), m.AssignTarget(), m.BooleanOperation(), m.If(), m.While(), m.Return()),
     *(m.UnaryOperation(operator=m.Not()), m.Element(), m.Tuple()),
@@ -39,7 +39,7 @@ def numbers_of(inside: Sequence[cst.BaseStatement]) -> set[str]:
 
 def made_tensors(inside: Sequence[cst.BaseStatement], numbers: Sequence[str]) -> set[str]:
     """Return the names that a round may set to a tensor: behind the loop they are no numbers."""
-    number = m.OneOf(_NUMBER, m.Name("_"), *map(m.Name, numbers))
+    number: Any = m.OneOf(CONSTANT, m.Name("_"), *map(m.Name, numbers))
     found = set()
     for one in walk(inside):
         if isinstance(one, cst.Assign) and not m.findall(one.value, READS):

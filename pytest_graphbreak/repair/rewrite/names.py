@@ -9,7 +9,7 @@ import libcst as cst
 from libcst import matchers as m
 from libcst.metadata import Assignment
 
-from pytest_graphbreak.repair.rewrite.tree import Place, Tree, calls, code, walk
+from pytest_graphbreak.repair.rewrite.tree import Place, Tree, calls, code, only, walk
 
 _LOOPS: Final = (cst.For, cst.While)
 _IN_PLACE: Final = m.OneOf(
@@ -64,8 +64,14 @@ def read(place: Place, nodes: Iterable[cst.CSTNode]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def is_parameter(place: Place, name: str) -> bool:
-    return any(isinstance(one.node, cst.Param) for one in bindings(place, name))
+def reads_first(place: Place, name: str, lines: Sequence[cst.BaseStatement]) -> bool:
+    """Return whether lines may read a name before they set it."""
+    for one in lines:
+        if name in read(place, [one]):
+            return True
+        if isinstance(only(one), cst.Assign) and name in bound(place, [one]):
+            return False
+    return True
 
 
 def before(place: Place) -> set[str]:

@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from typing import Final, TypeVar
 
 import libcst as cst
-from libcst import matchers as m
 from libcst import metadata
 
 from pytest_graphbreak.model.record import Frame
@@ -247,6 +246,3 @@ def calls(node: cst.CSTNode) -> list[cst.Call]:
 def attribute_of(call: cst.Call) -> str:
     """Return ``item`` of ``x.item()``, or ``""``."""
     return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-
-
-READ: Final = m.Call(func=m.Attribute(attr=m.Name("item")), args=[])
