@@ -9,7 +9,8 @@ import pytest
 from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.repair.gain import Problem, SearchResult, Tried, better, cleaner
+from pytest_graphbreak.repair.gain import better, cleaner
+from pytest_graphbreak.repair.outcome import Attempt, Problem, SearchResult
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.report import report
 from pytest_graphbreak.repair.trial import Trial
@@ -258,12 +259,12 @@ def test_a_switch_that_was_tried_is_no_advice() -> None:
     problem = Problem(item, 2)
     first = Trial(record(2, breaks=1))
     out = SearchResult(first, first, problems=[problem])
-    open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
+    open_, *_ = (one.text for one in report(out, None) if one.text.startswith("no remedy"))
     assert open_.endswith(
         "(if: torch.where), or torch._dynamo.config.capture_scalar_outputs = True"
     )
-    problem.tried.append(Tried(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
-    open_, *_ = (one.text for one in report(out) if one.text.startswith("no remedy"))
+    problem.tried.append(Attempt(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
+    open_, *_ = (one.text for one in report(out, None) if one.text.startswith("no remedy"))
     assert open_ == "no remedy worked. By hand: keep it a tensor (if: torch.where)"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.repair.gain import SearchResult
+from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import search
@@ -87,7 +87,7 @@ def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     assert out.first.record.breaks
     assert out.first.roots == ["Net.forward"]
     assert (out.after, out.last.record.breaks) == (1, ())
-    assert out.last.same
+    assert not out.comparison.words
     assert [patch.moves for patch in out.kept if "the compiled call ends" in patch.moves]
     assert out.last.lines == out.first.lines
 
@@ -189,6 +189,6 @@ def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     out = search(target, shared, keep_side_effects=True)
     assert out.first.record.breaks
     assert out.first.roots == ["part", "whole"]
-    assert out.last.same
+    assert not out.comparison.words
     assert out.last.lines == out.first.lines
     assert len([patch.title for patch in out.kept if patch.moves]) == (call == "part")
