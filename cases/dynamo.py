@@ -4,7 +4,7 @@ A case gets ``compile``, which is ``torch.compile`` with a backend, and compiles
 and calls something. What is expected was found without the observer: graphs
 by a backend that counts its calls and by Dynamo's own counter, breaks,
 recompiles and skipped functions by Dynamo's own debug log, in a process for
-each case (``cases/dynamo_oracle.py``), on torch 2.6, 2.7, 2.9, 2.11, 2.13, 2.15.
+each case (``cases/dynamo_oracle.py``), on torch 2.9, 2.11, 2.13, 2.15.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def case(
     *,
     until: dict[tuple[int, int], tuple[int, ...]] | None = None,
     pythons: dict[tuple[int, int], tuple[int, ...]] | None = None,
-    since: tuple[int, int] = (2, 6),
+    since: tuple[int, int] = (2, 9),
     forks: bool = True,
 ) -> Callable[[Callable[[Compile], Any]], Callable[[Compile], Any]]:
     """Register a case; ``until`` has the rows of older torch, up to a version.
@@ -213,7 +213,7 @@ def context_manager_torch(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(1, until={(2, 6): (0, 2, 1, 0, 2)})
+@case(1)
 def context_manager_user_clean(compile: Compile) -> None:
     @contextlib.contextmanager
     def scaled(box):
@@ -890,7 +890,7 @@ def data_dependent_loop(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(0, 1, 1, eager=1, until={(2, 6): (1, 2, 2, 0, 2)})
+@case(0, 1, 1, eager=1)
 def break_in_generator(compile: Compile) -> None:
     def rows(x):
         for i in range(3):
@@ -915,7 +915,7 @@ def compiled_generator(compile: Compile) -> None:
     list(compile(rows)(X()))
 
 
-@case(0, 1, 1, eager=1, until={(2, 6): (0, 2, 1, 0, 2)})
+@case(0, 1, 1, eager=1)
 def break_in_user_context(compile: Compile) -> None:
     @contextlib.contextmanager
     def noisy() -> Iterator[None]:
@@ -1004,7 +1004,7 @@ def callee_with_loop(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(0, 1, 1, eager=1, since=(2, 8), until={(2, 10): (0, 0, 0, 0, 1)})
+@case(0, 1, 1, eager=1, until={(2, 10): (0, 0, 0, 0, 1)})
 def skip_frame(compile: Compile) -> None:
     def f(x):
         torch._dynamo.skip_frame()
@@ -1754,7 +1754,7 @@ def ddp_buckets(compile: Compile) -> None:
 
 
 # Three breaks in two places of torch: for the user one, the call.
-@case(4, 3, 1, until={(2, 6): (4, 1, 1)})
+@case(4, 3, 1)
 def ddp_compiled_around(compile: Compile) -> None:
     with distributed(Wide()) as model:
         compile(model)(torch.ones(2, 520)).sum().backward()
@@ -1836,7 +1836,7 @@ def compiled_autograd_without_a_compiler(compile: Compile) -> None:
         y.sum().backward()
 
 
-@case(1, since=(2, 9))
+@case(1)
 def nested_compile_region(compile: Compile) -> None:
     @torch.compiler.nested_compile_region
     def block(x):

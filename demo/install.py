@@ -6,6 +6,8 @@ It is large and takes minutes, so it is not left to tox, which installs in silen
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -47,9 +49,31 @@ def main(requirements: Sequence[str]) -> int:
         "--group",
         f"{ROOT}/pyproject.toml:test",
     ]
-    code = subprocess.run(command, check=False).returncode
+    code = _quietly(command)
     print(f"\nInstalled in {time.monotonic() - began:.0f} s.\n" if not code else "", flush=True)
     return code
+
+
+def _quietly(command: Sequence[str]) -> int:
+    """pip's exit code. Its output is one line that is drawn anew; all of it where pip fails."""
+    shown, lines, began = sys.stdout.isatty(), [], time.monotonic()
+    environment = os.environ | {"PIP_PROGRESS_BAR": "off", "PIP_NO_INPUT": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as pip:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            lines.append(line)
+            step = line.strip()
+            if shown and step.startswith(("Collecting", "Downloading", "Building", "Installing")):
+                text = f"{time.monotonic() - began:4.0f} s  {step}"
+                print(
+                    f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", end="", flush=True
+                )
+    print("\r\x1b[K" if shown else "", end="", flush=True)
+    if pip.returncode:
+        print("".join(lines), flush=True)
+    return pip.returncode
 
 
 def _is_here(requirement: str) -> bool:

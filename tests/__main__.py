@@ -37,6 +37,7 @@ PURE: Final = (
     "tests/judging/test_cap.py",
     "tests/judging/test_causes.py",
     "tests/judging/test_difference.py",
+    "tests/judging/test_rules.py",
     "tests/config/test_checkout.py",
     "tests/config/test_descriptor.py",
     "tests/runs/test_containers.py",
@@ -71,7 +72,7 @@ PURE: Final = (
     "tests/repair/test_search.py",
     "tests/layers/children/test_runner.py",
     "tests/repair/test_writing.py",
-    "tests/report/test_[!slr]*.py",
+    "tests/report/test_[!slrp]*.py",
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",
     "tests/report/test_settings.py",
@@ -81,6 +82,8 @@ PURE: Final = (
 """Files that need no torch. They are run without it, once, and not again with each torch."""
 
 APART: Final = (
+    "tests/advice/test_situations.py",
+    "tests/advice/test_situations_xla.py",
     "tests/processes",
     "tests/repair",
     "tests/layers",
@@ -130,9 +133,9 @@ JAX: Final = (*GATED_JAX, *APART_JAX)
 
 ALSO_JAX: Final = (
     "tests/advice/test_jax.py",
+    "tests/advice/test_situations_jax.py",
     "tests/cli/doctor/test_checks.py",
     "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/jax.md]",
-    "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/replace/jax-guards.md]",
     "tests/golden/test_live.py",
     "tests/suite/test_absent.py",
     "tests/suite/test_jax.py",

@@ -130,7 +130,8 @@ def with_changes(test: Data) -> Data:
         own=known.layers if read.foreign is None else frozenset(),
     )
     verdict = judge(read.record, expected, read.cap, gate=True, ops=None, runs="off")
-    return {**test, "changes": [change.to_dict() for change in verdict.changes]}
+    changes = json.loads(json.dumps([change.to_dict() for change in verdict.changes]))
+    return {**test, "changes": changes}  # as they are in a file: lists, no tuples
 
 
 def over(

@@ -27,6 +27,20 @@ def test_the_gate_needs_none_of_the_tools() -> None:
     assert not [name for name in found if name.endswith(beyond)]
 
 
+def test_the_gate_reads_source_in_one_room() -> None:
+    """Names of functions and the schemas apart: what is shown was observed."""
+    known = rooms.modules()
+    reading = {
+        name.removeprefix(f"{rooms.PACKAGE}.")
+        for name in rooms.reached(GATE)
+        for node in ast.walk(ast.parse(known[name].read_text("utf-8")))
+        if (isinstance(node, ast.Import) and any(one.name == "ast" for one in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module == "ast")
+    }
+    assert reading == {"layers.origins", "model.places", "model.schemas"}
+    assert len(known[f"{rooms.PACKAGE}.layers.origins"].read_text("utf-8").splitlines()) <= 200
+
+
 def test_the_picture_shows_the_imports() -> None:
     drawn = rooms.draw(rooms.arrows())
     assert rooms.PICTURE.read_text("utf-8") == drawn, "draw it anew: python -m tests.rooms"

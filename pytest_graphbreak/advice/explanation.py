@@ -158,7 +158,7 @@ class Explanation:
     """What is known of a reason.
 
     ``family`` is the name of the page, empty if there are only torch's words; ``id`` is an id of
-    the installed torch, whose version is ``torch``, or None. ``words`` are torch's own, the newest
+    torch, whose version is ``torch``, or None. ``words`` are torch's own, the newest
     first. ``also`` names families that share this reason and may fit better.
     """
 
@@ -180,19 +180,18 @@ class Explanation:
 def explain(id_or_text: str) -> Explanation | None:
     """Return the meaning of an id, a family's name or the text of a reason, or None if unknown.
 
-    Ids are those of the installed torch. A text may be a reason of any torch from 2.6 on, a failed
-    guard, or torch's ``gb_type``.
+    Ids are those of the installed torch, else of the table of this package. A text may be a reason
+    of any torch from 2.6 on, a failed guard, or torch's ``gb_type``.
     """
     text = " ".join(id_or_text.split())
-    known = registry.installed()
     id = registry.as_id(text)
     if id is not None:
-        return _of_id(id) if id in known.ids else None
+        return _of_id(id)
     name = _name(text)
     family = by_name().get(name) or by_name().get(name.removesuffix("s"))
     if family is not None:
         return _of_family(family)
-    id = known.by_reason(text)
+    id = registry.id_of_reason(text)
     if id is not None:
         return _of_id(id)
     family = _by_text(text) if text else None
@@ -208,7 +207,7 @@ def _by_text(text: str) -> Family | None:
 
 def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
     """Return names, ids and reasons near a text unknown to ``explain``, the nearest first."""
-    known = registry.installed().ids
+    known = registry.all_ids()
     if _NUMBERED.match(id_or_text.strip()):
         # Ids with near digits mean something else; a digit too many or too few is a typing error.
         typed = id_or_text.strip().lower()
@@ -240,8 +239,10 @@ def _of_family(family: Family) -> Explanation:
     )
 
 
-def _of_id(id: str) -> Explanation:
-    known = registry.installed()
+def _of_id(id: str) -> Explanation | None:
+    known = registry.registry_of(id)
+    if known is None:
+        return None
     words = known.ids[id]
     reason, detail = words[0].reason, "\n".join((words[0].explanation, *words[0].hints))
     family = first(families().breaks, reason, detail)

@@ -46,14 +46,21 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class SpecificLine:
-    """What to write instead for those reasons of a family in which ``reason`` is found.
+    """What to write instead for those reasons of a family in which all given parts are found.
 
-    ``reason`` is a regular expression, whose case matters. In ``short``, ``{tensor}`` and ``{dim}``
+    The parts are those of a sign, but their case matters. In ``short``, ``{tensor}`` and ``{dim}``
     are the tensor and the dimension that a failed guard is about.
     """
 
-    reason: str
     short: str
+    reason: str = ""
+    detail: str = ""
+    code: str = ""
+
+    def found(self, reason: str, detail: str = "", code: str = "") -> bool:
+        """Return whether all parts of the line are in the three texts."""
+        pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
+        return all(not part or re.search(part, text) for part, text in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,22 @@ A family has one line for all of its reasons, and may have more specific lines f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
+from msgspec.structs import replace
+
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family, families
-from pytest_graphbreak.model.record import Break, Eager, Graph, LineRuns, Recompile
+from pytest_graphbreak.model.record import (
+    Break,
+    BreakReason,
+    Eager,
+    Frame,
+    Graph,
+    LineRuns,
+    Recompile,
+)
 
 _INDEX: Final = re.compile(
     r"tensor '(?P<name>[^\n]{1,200}?)' size mismatch at index (?P<index>\d+)"
@@ -22,12 +33,12 @@ _KEYWORD: Final = re.compile(r"^kwargs\['([A-Za-z_]\w*)'\]")
 _HELD: Final = re.compile(r"\._(?:buffers|modules|parameters)\['([^'.]+)'\]")
 
 
-def specific(family: Family, reason: str) -> str | None:
+def specific(family: Family, reason: str, detail: str = "", code: str = "") -> str | None:
     """Return the line for a reason of a family, or None if the family's own line is enough.
 
     A name that is too long for a line gets a later, shorter one of the same reason, else ``x``.
     """
-    fitting = [line.short for line in family.lines if re.search(line.reason, reason)]
+    fitting = [line.short for line in family.lines if line.found(reason, detail, code)]
     tensor, dim = _dimension(reason)
     texts = (
         short.replace("{dim}", dim).replace("{tensor}", name)
@@ -82,8 +93,7 @@ def family(item: Item) -> Family | None:
     if item.layer in JAX:
         return _of_jax(item)
     if isinstance(item, Break):
-        detail = "\n".join((item.explanation, *item.hints))
-        return first(families().breaks, item.reason, detail, item.where.code)
+        return first(families().breaks, *_said(item))
     if isinstance(item, Recompile):
         if item.layer != "dynamo":
             return first(families().device, "recompile", item.reason)
@@ -111,6 +121,18 @@ def name(item: Item) -> str:
     return found.name if found is not None else ""
 
 
+def topic(item: Item) -> str:
+    """Return what ``graphbreak explain`` is asked for an item: its page, else its id, else empty.
+
+    An id has many situations in one: GB0059 is any builtin, and the page of ``print`` says more.
+    """
+    if known := name(item):
+        return known
+    if isinstance(item, Break) and item.id:
+        return item.id
+    return "eager" if isinstance(item, Eager) else ""
+
+
 def short(item: Item) -> str | None:
     """Return what to write instead, on one line of at most ``SHORT_LIMIT`` characters, or None.
 
@@ -121,8 +143,54 @@ def short(item: Item) -> str | None:
     if known is not None:
         if known.name == "logging":
             return _of_logger(item.where.code)
-        return specific(known, item.reason) or known.short
+        return specific(known, *_said(item)) or known.short
     return _hint(item.hints) if isinstance(item, Break) else None
+
+
+def shorts(item: Item) -> tuple[str, ...]:
+    """Return what to write instead for each reason of an item: a line may break for several."""
+    found = [short(item)]
+    if isinstance(item, Break):
+        found += [short(_alone(item, other)) for other in item.also]
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _alone(item: Break, other: BreakReason) -> Break:
+    """Return the break of a line for another of its reasons."""
+    return replace(
+        item,
+        id=other.id,
+        reason=other.reason,
+        explanation=other.explanation,
+        hints=other.hints,
+        also=(),
+    )
+
+
+def _said(item: Item) -> tuple[str, str, str]:
+    """Return the reason of an item, the details of it, and the source line that it is about."""
+    if isinstance(item, Break):
+        detail = "\n".join((item.explanation, *item.hints))
+        if _in_autograd_function(item.stack):
+            detail += f"\n{IN_AUTOGRAD_FUNCTION}"
+        return item.reason, detail, item.where.code.strip()
+    if isinstance(item, Recompile) and item.guard.code:
+        return item.reason, "", item.guard.code.strip()
+    return item.reason, "", item.where.code.strip()
+
+
+IN_AUTOGRAD_FUNCTION: Final = "inside of a torch.autograd.Function"
+"""What the details of a break say whose calls lead through ``Function.apply``."""
+
+
+def _in_autograd_function(stack: Sequence[Frame]) -> bool:
+    """Return whether calls lead through ``F.apply(...)`` to a method of ``F``."""
+    pairs = pairwise(stack)
+    return any(
+        re.search(rf"\b{re.escape(inner.function.split('.')[-2])}\.apply\(", outer.code)
+        for outer, inner in pairs
+        if inner.function.count(".")
+    )
 
 
 def _of_logger(code: str) -> str:

@@ -3,6 +3,11 @@
 The registry came with torch 2.8. An id can change its meaning from one release to the next, so it
 is read from the installed torch, and the version is reported with it. Torch is located, not
 imported, which would take seconds.
+
+Where there is no torch, and for ids that it does not have, ``ids.json`` has the reason of each id
+of the newest torch that was at hand. In an environment with a newer one, it is written again by
+
+    python -m pytest_graphbreak.advice.ids
 """
 
 from __future__ import annotations
@@ -14,13 +19,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 """Torch's pages on the ids (``torch/_dynamo/exc.py`` builds the same links)."""
 
 _FILE = Path("_dynamo", "graph_break_registry.json")
+TABLE: Final = "ids.json"
 _UNFILLED = re.compile(r"[A-Za-z_]\w*(\([\w.]*\))?")
 """The name of a variable in the registry, if torch makes the text when the break happens."""
 
@@ -84,6 +91,29 @@ def installed() -> Registry:
         return Registry(None, {})
     folder = Path(next(iter(spec.submodule_search_locations)))
     return Registry(_version(folder), read(folder / _FILE))
+
+
+@functools.cache
+def shipped() -> Registry:
+    """Return the ids that come with this package, each with its reason alone."""
+    text = (resources.files(__package__) / TABLE).read_text(encoding="utf-8")
+    table = json.loads(text)
+    return Registry(table["torch"], {id: (Words(id, table["ids"][id], ""),) for id in table["ids"]})
+
+
+def registry_of(id: str) -> Registry | None:
+    """Return where an id is known: the installed torch, else the table, else None."""
+    return next((known for known in (installed(), shipped()) if id in known.ids), None)
+
+
+def all_ids() -> dict[str, tuple[Words, ...]]:
+    """Return the wordings of all ids, those of the installed torch first."""
+    return {**shipped().ids, **installed().ids}
+
+
+def id_of_reason(reason: str) -> str | None:
+    """Return the id with this reason, in the installed torch, else in the table."""
+    return installed().by_reason(reason) or shipped().by_reason(reason)
 
 
 def read(file: Path) -> dict[str, tuple[Words, ...]]:

@@ -151,7 +151,7 @@ def triage(exception_type_name: str, message: str, traceback_text: str = "") -> 
     raised = _raised(traceback_text)
     if rule.kind == "graph-break" and rule.topic is None:
         broke = _break(message)
-        return Triage(kind, broke.id or advice.name(broke) or None, broke, raised)
+        return Triage(kind, advice.topic(broke) or None, broke, raised)
     compiling = rule.kind in ("backend", "triton")
     return Triage(kind, rule.topic or ("backend" if compiling else None), raised=raised)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
 import sys
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and arguments[0] in COMMANDS else None
     parser = _parser(name)
+    if name is None and (near := difflib.get_close_matches(" ".join(arguments[:1]), COMMANDS, 1)):
+        parser.error(f"invalid choice: {arguments[0]!r}; did you mean {near[0]!r}?")
     if not arguments:
         parser.print_help(sys.stderr)
         return 2

@@ -29,7 +29,7 @@ from pytest_graphbreak.baseline import (
 )
 from pytest_graphbreak.cli import report
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
-from pytest_graphbreak.cli.messages import listing, say
+from pytest_graphbreak.cli.messages import listing, note, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.judging.measured import measured
@@ -39,7 +39,7 @@ from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.files import shown, uncollected
-from pytest_graphbreak.text.output import UserError, labelled, plural
+from pytest_graphbreak.text.output import TextLine, UserError, labelled, plural
 
 OK, DECLINED = 0, 1
 IN_FULL: Final = 500
@@ -117,10 +117,10 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
     if (args.run is None) == (not args.reports):
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
-        return load_all(args.reports)
+        return load_all(args.reports, note=note)
     run = report.named(args.run, args.repo)
     with report.downloaded(run, args.artifact) as directory:
-        return load_all([directory], shown=f"run {run.number}")
+        return load_all([directory], shown=f"run {run.number}", note=note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ def gather(
     return collected
 
 
-def difference(moved: Sequence[Change], root: Path) -> Iterator[str]:
+def difference(moved: Sequence[Change], root: Path) -> Iterator[str | TextLine]:
     """Yield the changes, file by file."""
     path = None
     for number, change in enumerate(sorted(moved, key=lambda item: str(item.path))):
@@ -288,7 +288,7 @@ def _line(change: Change) -> str:
     return f"  {'+' if change.kind == 'added' else '~'} {name}   {change.profile}   {words}"
 
 
-def _places(change: Change) -> Iterator[str]:
+def _places(change: Change) -> Iterator[str | TextLine]:
     """Yield the places that were added and removed."""
     if change.kind == "pruned":
         return
@@ -296,7 +296,7 @@ def _places(change: Change) -> Iterator[str]:
     for word, was, now in (("", old.breaks, new.breaks), ("eager  ", old.eager, new.eager)):
         for sign, item in _moved(was, now):
             yield f"      {sign} {word}{_place_line(item)}"
-            yield f"          {item.code}"
+            yield TextLine(item.code, "source", 10)
     # Breaks and recompiles explain the other causes.
     for sign, cause in _moved(old.causes, new.causes):
         known = DESCRIPTIONS[cause.layer].cause(cause.cause)
@@ -304,7 +304,7 @@ def _places(change: Change) -> Iterator[str]:
             times = f"   x{cause.count}" if cause.count > 1 else ""
             yield f"      {sign} {cause.layer} {cause.cause}  {cause.where}".rstrip() + times
             if cause.code:
-                yield f"          {cause.code}"
+                yield TextLine(cause.code, "source", 10)
 
 
 def _moved(was: Sequence[_Item], now: Sequence[_Item]) -> Iterator[tuple[str, _Item]]:

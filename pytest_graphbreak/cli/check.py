@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
-from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, say, say_all
+from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
-from pytest_graphbreak.config.checkout import Checkout, find
+from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
@@ -28,6 +28,7 @@ from pytest_graphbreak.report.view import (
     NAMED,
     REPORTED,
     CheckNotes,
+    acceptable,
     counted,
     row,
     standing,
@@ -123,9 +124,11 @@ class Result:
 def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
+    if is_missing(checkout.root, checkout.directory):
+        note(f"{checkout.directory} is not there, so no baseline is read")
     made_by = run_of(args) or accepting.this_run()
-    other = union(load_all(args.against)) if args.against else None
-    reports = load_all(args.reports)
+    other = union(load_all(args.against, note=note)) if args.against else None
+    reports = load_all(args.reports, note=note)
     together = union(reports)
     result = check(together, checkout, other, made_by)
     result.allow_missing = args.allow_missing
@@ -322,7 +325,8 @@ def _show_left_out(result: Result, together: Union) -> None:
 
 def _by_themselves(together: Union) -> Counter[str]:
     """Return the number of tests that failed without the gate, by ``xfailed`` and ``failed``."""
-    left = (seen.test.outcome for seen in together.seen.values() if seen.level == FAILED)
+    failed = (seen.test for seen in together.seen.values() if seen.level == FAILED)
+    left = (test.outcome for test in failed if not test.block)
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
@@ -340,7 +344,8 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
-    advice = " Accept intended changes: " if result.failing else ""
+    accepts = any(acceptable(item.test) for item in result.failing)
+    advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. Over the graph budget.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
 

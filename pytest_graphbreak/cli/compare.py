@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_graphbreak.cli.messages import UNUSABLE, say_all, write
+from pytest_graphbreak.cli.messages import UNUSABLE, note, say_all, write
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.report import comparison
 from pytest_graphbreak.runs.incoming import load_all
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @uncollected()
 def run(args: argparse.Namespace) -> int:
     """Compare both runs. Returns 0, with ``--exit-code`` 1 for a difference, 2 if unusable."""
-    before, after = union(load_all([args.before])), union(load_all([args.after]))
+    before, after = (union(load_all([run], note=note)) for run in (args.before, args.after))
     result = comparison.compare(before, after)
     if not args.markdown:
         say_all(comparison.lines(before, after, result))

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.baseline import BaselineError, Baselines
-from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import say
-from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.device import (
     TT_DESCRIBED,
     DeviceError,
@@ -27,7 +23,6 @@ from pytest_graphbreak.config.device import (
     this_machine,
     version,
 )
-from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.layers.base import Probe
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.model.forms import Plain
@@ -44,7 +39,7 @@ NOTE: Final = "note"
 PROBLEM: Final = "PROBLEM"
 """The gate could not run here, or would not see everything that it should."""
 
-OLDEST_TORCH: Final = (2, 6)
+OLDEST_TORCH: Final = (2, 9)
 OLDEST_JAX: Final = (0, 7, 1)
 PROBE: Final = "pytest_graphbreak.cli.doctor:tried"
 PATIENCE: Final = 600.0
@@ -52,13 +47,13 @@ PATIENCE: Final = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_directory(parser)
+    """There are none."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(_: argparse.Namespace) -> int:
     """Print each finding as it is found. Returns 1 if the gate could not run here, else 0."""
     found = []
-    for finding in examine(args.graph_budget_dir):
+    for finding in examine():
         found.append(finding)
         _show(finding)
     problems = sum(finding.state == PROBLEM for finding in found)
@@ -74,30 +69,25 @@ def _show(finding: CheckResult) -> None:
     head = f"{finding.state:<8} {finding.about:<10} "
     say(TextLine(finding.what, LEVELS[finding.state], head=head))
     if finding.do:
-        say(TextLine(finding.do, "advice", indent=20, head="-> ", command=finding.command))
+        say(TextLine(finding.do, "advice", indent=20, head="-> "))
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A line of the report: ``about`` is its first word, ``what`` the finding, ``do`` the step.
-
-    ``command`` is the shell command of this step, printed after it.
-    """
+    """A line of the report: ``about`` is its first word, ``what`` the finding, ``do`` the step."""
 
     about: str
     state: str
     what: str
     do: str = ""
-    command: str = ""
 
 
-def examine(directory: str | None = None) -> Iterator[CheckResult]:
-    """Yield all findings, the most important first. ``directory`` is that of the baselines."""
+def examine() -> Iterator[CheckResult]:
+    """Yield all findings, the most important first."""
     here = this_machine()
     yield from packages(here)
     yield from devices(here)
     yield from variables(os.environ)
-    yield from baselines(directory)
     for layer in DESCRIPTIONS.values():
         if layer.probe is not None and here.has(layer):
             yield from probed(layer.name, PATIENCE, os.environ)
@@ -112,22 +102,6 @@ def packages(here: Machine) -> Iterator[CheckResult]:
     tt, jax = version("pjrt-plugin-tt"), version("jax")
     yield from torch_xla_found(version("torch"), version("torch_xla"), tt, jax)
     yield from jax_found(jax, version("jaxlib"))
-    if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
-        yield CheckResult(
-            "compiler",
-            NOTE,
-            "no C++ compiler, which torch's inductor needs on the CPU",
-            'install g++, or compile with backend="eager" where only graphs are counted',
-        )
-    forked = version("pytest-forked")
-    if forked and pytest and _numbers(pytest) >= (9, 2) and _numbers(forked) <= (1, 7):
-        yield CheckResult(
-            "forked",
-            NOTE,
-            f"pytest-forked {forked} does not work with pytest {pytest}: its children cannot "
-            "send their reports (marshal refuses the node id)",
-            "use pytest below 9.2 where --forked is needed",
-        )
 
 
 def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResult]:
@@ -136,7 +110,7 @@ def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResu
         yield CheckResult("torch", OK, "not installed: the dynamo layer is not there")
     elif torch is None or _numbers(torch) < OLDEST_TORCH:
         what = f"{torch} is too old" if torch else "not installed"
-        yield CheckResult("torch", PROBLEM, what, "install torch 2.6 or later")
+        yield CheckResult("torch", PROBLEM, what, "install torch 2.9 or later")
     else:
         yield CheckResult("torch", OK, torch)
 
@@ -211,106 +185,71 @@ def devices(here: Machine) -> Iterator[CheckResult]:
         )
 
 
-BLINDING: Final = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
-"""Variables that turn Dynamo off if they are ``1``."""
+@dataclass(frozen=True, slots=True)
+class BadVariable:
+    """A variable of the environment that changes what can be seen, unless it is ``harmless``."""
 
-OFF: Final = ("", "0", "f", "false", "n", "no", "off")
-"""Values that turn a flag of JAX off."""
+    name: str
+    harmless: tuple[str, ...]
+    about: str
+    state: str
+    what: str
+    do: str
 
-SHOWN_VARIABLES: Final = (
-    "CI",
-    "JAX_COMPILATION_CACHE_DIR",
-    "JAX_DISABLE_JIT",
-    "JAX_PLATFORMS",
-    "PJRT_DEVICE",
-    "PT_XLA_DEBUG",
-    "PT_XLA_DEBUG_FILE",
-    "PT_XLA_DEBUG_LEVEL",
-    "TORCHDYNAMO_SUPPRESS_ERRORS",
-    "TORCH_LOGS",
-    "TTMLIR_RUNTIME_LOGGER_LEVEL",
-    "TTXLA_LOGGER_FILE",
-    "TTXLA_LOGGER_LEVEL",
-    "TT_VISIBLE_DEVICES",
-    TT_DESCRIBED,
-    "XLA_AUTO_SPMD",
-    "XLA_HLO_DEBUG",
-    "XLA_USE_EAGER_DEBUG_MODE",
+
+_OFF: Final = ("", "0", "f", "false", "n", "no", "off")
+_DYNAMO_OFF: Final = "Dynamo compiles nothing"
+VARIABLES: Final = (
+    BadVariable("TORCHDYNAMO_DISABLE", _OFF, "dynamo", PROBLEM, _DYNAMO_OFF, "unset it"),
+    BadVariable("TORCH_COMPILE_DISABLE", _OFF, "dynamo", PROBLEM, _DYNAMO_OFF, "unset it"),
+    BadVariable(
+        *("TORCH_CACHING_PRECOMPILE", _OFF, "dynamo", PROBLEM),
+        "the graphs of precompiled packages cannot be counted",
+        "unset it",
+    ),
+    BadVariable(
+        *("JAX_DISABLE_JIT", _OFF, "jax", PROBLEM),
+        "jax.jit compiles nothing, and each operation is a program",
+        "unset it",
+    ),
+    BadVariable(
+        *("JAX_COMPILATION_CACHE_DIR", ("",), "jax", NOTE),
+        "programs that JAX finds there are loaded and not counted",
+        "unset it for the gate, or leave the directory empty at each run",
+    ),
+    BadVariable(
+        *("TTXLA_LOGGER_LEVEL", ("DEBUG", "VERBOSE"), "tt", NOTE),
+        "the TT plugin prints no headers, so tt graphs are counted through xla",
+        "unset it, or set it to DEBUG",
+    ),
+    BadVariable(
+        *("PT_XLA_DEBUG_LEVEL", ("", "0"), "xla", NOTE),
+        "torch_xla's reports are not read on standard error: places of graphs are less exact",
+        "unset it, or name a PT_XLA_DEBUG_FILE too",
+    ),
 )
+SHOWN: Final = ("CI", "JAX_PLATFORMS", "PJRT_DEVICE", "PT_XLA_DEBUG_FILE", "TORCH_LOGS")
+SHOWN_TT: Final = ("TTXLA_LOGGER_FILE", "TT_VISIBLE_DEVICES", TT_DESCRIBED)
+"""Variables that are good to know."""
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Report the variables that change what can be seen."""
-    shown = {name: environ[name] for name in (*BLINDING, *SHOWN_VARIABLES) if name in environ}
-    listed = ", ".join(f"{name}={value}" for name, value in shown.items())
+    names = (*(bad.name for bad in VARIABLES), *SHOWN, *SHOWN_TT)
+    listed = ", ".join(f"{name}={environ[name]}" for name in names if name in environ)
     yield CheckResult("variables", OK, listed or "none that matters is set")
-    for name in BLINDING:
-        if environ.get(name) == "1":
-            what = f"{name} is set: Dynamo compiles nothing"
-            yield CheckResult("dynamo", PROBLEM, what, f"unset {name}")
-    if environ.get("JAX_DISABLE_JIT", "").lower() not in OFF:
-        yield CheckResult(
-            "jax",
-            PROBLEM,
-            "JAX_DISABLE_JIT is set: jax.jit compiles nothing, and each operation is a program",
-            "unset JAX_DISABLE_JIT",
-        )
-    if cache := environ.get("JAX_COMPILATION_CACHE_DIR"):
-        yield CheckResult(
-            "jax",
-            NOTE,
-            f"programs that JAX finds in {cache} are loaded and not counted: counts depend on it",
-            "unset JAX_COMPILATION_CACHE_DIR for the gate, or leave it empty at each run",
-        )
-    yield from _device_variables(environ)
-
-
-def _device_variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    level = environ.get("TTXLA_LOGGER_LEVEL")
-    if level not in (None, "DEBUG", "VERBOSE"):
-        yield CheckResult(
-            "tt",
-            NOTE,
-            f"TTXLA_LOGGER_LEVEL is {level}: the TT plugin prints no headers, so tt graphs are "
-            "counted through xla",
-            "unset it, or set it to DEBUG, to have them counted by the compiler's own log",
-        )
-    debug = environ.get("PT_XLA_DEBUG_LEVEL", "0") not in ("", "0")
-    if debug and not environ.get("PT_XLA_DEBUG_FILE"):
-        yield CheckResult(
-            "xla",
-            NOTE,
-            "PT_XLA_DEBUG_LEVEL sends torch_xla's reports to standard error, where they are not "
-            "read: causes and places of xla graphs are less exact",
-            "unset it, or name a PT_XLA_DEBUG_FILE too",
-        )
+    for bad in VARIABLES:
+        value = environ.get(bad.name)
+        if value is None or value in bad.harmless or value.lower() in bad.harmless:
+            continue
+        if bad.name == "PT_XLA_DEBUG_LEVEL" and environ.get("PT_XLA_DEBUG_FILE"):
+            continue
+        yield CheckResult(bad.about, bad.state, f"{bad.name} is {value}: {bad.what}", bad.do)
     described = environ.get(TT_DESCRIBED)
     if described and not Path(described).is_file():
-        what = f"{TT_DESCRIBED}: there is no {described}"
-        yield CheckResult("tt", PROBLEM, what, "name a .ttsys")
-
-
-def baselines(directory: str | None) -> Iterator[CheckResult]:
-    """Check that the baselines of the checkout can be read."""
-    try:
-        checkout = find(Path.cwd(), directory)
-        known = Baselines(checkout.directory)
-        known.check()
-    except (BaselineError, CheckoutError) as error:
-        yield CheckResult("baselines", PROBLEM, str(error), "fix the file: tests stop with exit 4")
-        return
-    if not checkout.directory.is_dir():
-        what = f"none yet: {checkout.directory} is not there"
-        named = [] if directory is None else [f"--graph-budget-dir={directory}"]
-        command = own().rerun("--graph-budget-update", *named)
-        yield CheckResult("baselines", OK, what, "make it: ", command)
-        return
-    files, tests = (
-        plural(len(known.files()), "file"),
-        plural(sum(1 for _ in known.entries()), "test"),
-    )
-    what = f"{checkout.directory}: {files}, {tests}, all of them readable"
-    yield CheckResult("baselines", OK, what)
+        yield CheckResult(
+            "tt", PROBLEM, f"{TT_DESCRIBED}: there is no {described}", "name a .ttsys"
+        )
 
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -329,17 +268,8 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
         yield CheckResult(layer, PROBLEM, what, remedy)
     elif not seen["errors"]:
         yield CheckResult(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
-    yield CheckResult(layer, NOTE, _internals(seen["probes"]))
     for note in seen["notes"]:
         yield CheckResult(layer, NOTE, note)
-
-
-def _internals(names: list[str]) -> str:
-    """Return a summary of the torch internals that the counting uses."""
-    if len(names) == 1:
-        return f"looked at {names[0]}"
-    modules = dict.fromkeys(".".join(name.split(".")[:2]) for name in names)
-    return f"looked at {len(names)} internals of {', '.join(modules)}"
 
 
 def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
@@ -363,8 +293,7 @@ def _numbers(text: str, most: int = 2) -> tuple[int, ...]:
 # Tries one layer's observer on a small function, in a separate process, and returns what it saw.
 #
 # The answer (``Runner.call``) has what was ``expected``, what it ``saw``, ``with`` what, the
-# ``reasons`` of recompiles, the ``probes`` that were used, and the ``errors`` and ``notes`` of
-# the observers.
+# ``reasons`` of recompiles, and the ``errors`` and ``notes`` of the observers.
 
 
 def tried(asked: Plain) -> Plain:
@@ -381,7 +310,6 @@ def tried(asked: Plain) -> Plain:
         "saw": _seen(layer, record),
         "with": probe.about(),
         "reasons": [item.reason for item in record.recompile_list],
-        "probes": probe.internals(),
         "errors": list(record.errors),
         "notes": [record.note] if record.note else [],
     }

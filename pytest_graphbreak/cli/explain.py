@@ -21,9 +21,9 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.family import Family
-from pytest_graphbreak.advice.registry import as_id, installed
+from pytest_graphbreak.advice.registry import as_id, installed, shipped
 from pytest_graphbreak.cli.accept import pattern
-from pytest_graphbreak.cli.messages import complain, say_all
+from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.attribution import kind_of
@@ -98,7 +98,7 @@ def _is_report(word: str) -> bool:
 
 def _of_reports(args: argparse.Namespace) -> int:
     """Print the findings of reports. Returns 0 even if there are none."""
-    tests = [test for report in load_all(args.topic) for test in report.tests]
+    tests = [test for report in load_all(args.topic, note=note) for test in report.tests]
     wanted = pattern(args.tests, {test.nodeid for test in tests})
     found = findings([test for test in tests if wanted(test.nodeid)])
     if not found:
@@ -214,7 +214,9 @@ def _example(example: Example) -> Iterator[TextLine]:
 def _torch(found: Explanation) -> Iterator[TextLine]:
     """Yield torch's own text, and the earlier meanings of the id if there were any."""
     words, *earlier = found.words
-    yield from _section(f"Torch {found.torch} on {words.id}", words.explanation or _MADE_LATER)
+    if found.torch == installed().version:
+        title = f"Torch {found.torch} on {words.id}"
+        yield from _section(title, words.explanation or _MADE_LATER)
     for hint in words.hints:
         yield from _wrapped(hint, "  - ", "    ")
     if earlier:
@@ -247,17 +249,10 @@ def _names() -> Iterator[TextLine]:
 
 
 def _unknown(topic: str) -> Iterator[str | TextLine]:
-    known = installed()
     yield f"graphbreak: no advice on {topic!r}"
-    if as_id(topic) and not known.ids:
-        yield (
-            f"torch {known.version} has no registry of ids (it came with 2.8)"
-            if known.version
-            else "ids are read from the installed torch, and there is none here"
-        )
-        yield "give the text of the reason instead of its id"
-    elif as_id(topic):
-        yield f"torch {known.version}, which is installed here, has no such id; another torch may"
+    if as_id(topic):
+        versions = dict.fromkeys(one.version for one in (installed(), shipped()) if one.version)
+        yield f"torch {' and '.join(versions)} has no such id; another torch may"
         yield "give the text of the reason instead of its id"
     near = suggest(topic)
     if near:

@@ -10,7 +10,7 @@ from pytest_graphbreak.advice import match
 from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.output import TextLine, UserError
 
 EXPORTS, FAILS = 0, 1
 MODES: Final = ("strict", "not strict")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     return FAILS if any(all(one[mode] for mode in MODES) for one in found) else EXPORTS
 
 
-def _lines(one: dict[str, Any]) -> Iterator[str]:
+def _lines(one: dict[str, Any]) -> Iterator[str | TextLine]:
     for mode in MODES:
         failure = one[mode]
         yield f"{one['name']}  {mode}: {'fails' if failure else 'exports'}"
@@ -51,13 +51,13 @@ def _lines(one: dict[str, Any]) -> Iterator[str]:
             yield from _why(Break.from_dict(failure))
 
 
-def _why(item: Break) -> Iterator[str]:
+def _why(item: Break) -> Iterator[str | TextLine]:
     """Yield the reason, its place and what to do, as for a red test."""
     yield f"  {item.id or '-'}  {item.reason}"
     if item.where.file:
         yield f"      {item.where.file}:{item.where.line} in {item.where.function}"
         if item.where.code:
-            yield f"          {item.where.code}"
+            yield TextLine(item.where.code, "source", 10)
     if line := match.short(item):
         yield f"      fix: {line}"
     if item.id:

@@ -226,7 +226,7 @@ def _show(diff: Diff, out: TextIO) -> None:
     if not diff.text:
         say("No source file is changed: there is no diff.")
     elif out.isatty():
-        say(diff.text.rstrip("\n"), out)
+        say_all((TextLine(line, whole=True) for line in diff.text.rstrip("\n").split("\n")), out)
     else:
         encoding = out.encoding or "utf-8"
         out.write(diff.text.encode(encoding, "backslashreplace").decode(encoding))

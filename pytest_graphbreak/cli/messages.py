@@ -45,6 +45,11 @@ def complain(text: str | TextLine) -> None:
     say(text, sys.stderr)
 
 
+def note(text: str) -> None:
+    """Print a note on standard error."""
+    complain(f"graphbreak: note: {text}")
+
+
 def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
     """Print a line for each item after a label; items beyond ``most`` are counted."""
     say_all(listed(word, items, most))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.messages import listing, say, say_all, write
+from pytest_graphbreak.cli.messages import listing, note, say, say_all, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import accepting, explained, findings, html, markdown
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the requested pages, or print a summary. Returns 0, or 2 for bad reports."""
     with uncollected():
         made_by = run_of(args)
-        reports = load_all(args.reports)
+        reports = load_all(args.reports, note=note)
         if any(getattr(args, name) for name in PAGES):
             notes = CheckNotes(accept=accept_line(made_by))
             return 0 if write_pages(reports, args, notes) else 2

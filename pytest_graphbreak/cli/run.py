@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         help="exit with 1 if the script makes more graphs on any layer",
     )
+    parser.add_argument(
+        "--max-compiled",
+        metavar="N",
+        type=_count,
+        help="exit with 1 if more graphs of any layer are compiled and not loaded from a cache",
+    )
     parser.add_argument("-m", action="store_true", dest="module", help="run a module, as python -m")
     parser.add_argument("script", help="a script, or with -m the name of a module")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -66,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
     device = choose(args.device)
     program.check()
     log = files.get("log")
+    if "json" in files:  # of an earlier run: it would outlive one that dies
+        with suppress(OSError):
+            os.unlink(files["json"])
     status: watched.Status | None
     with _observed(args.device, "headers" if log is None else "full"):
         if not (getattr(args, "typed", False) and watched.can_watch()):
@@ -83,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if status is not None and status.refused:
         raise UserError(status.refused)
     record = watched.whole(status, code)
-    judged = None if code else _judged(record, args.max_graphs)
+    judged = None if code else _judged(record, args.max_graphs, args.max_compiled)
     name = (status.name if status is not None else "") or program.name
     failed = judged is not None and judged.fails
     with suppress(OSError):  # even if nobody reads the output, the files are written
@@ -175,11 +184,13 @@ def _running(program: UserProgram, root: Path) -> str:
     return shown(Path(origin), root) if origin else program.name
 
 
-def _judged(record: Record, most: int | None) -> Judgement | None:
-    """Return the judgement on a script by ``--max-graphs``, or None without this option."""
-    if most is None:
+def _judged(record: Record, most: int | None, compiled: int | None) -> Judgement | None:
+    """Return the judgement on a script by the options for it, or None without any."""
+    if most is None and compiled is None:
         return None
-    cap = caps.parse((most,), {}, "--max-graphs", by="option")
+    name = "--max-compiled" if most is None else "--max-graphs"
+    limits = {} if compiled is None else {"compiled": compiled}
+    cap = caps.parse(() if most is None else (most,), limits, name, by="option")
     return judgement(Case(record, cap=cap), typed=own())
 
 

@@ -71,6 +71,11 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     )
 
 
+def is_missing(root: Path, directory: Path) -> bool:
+    """Return whether baselines are in a directory that somebody named, and it is not there."""
+    return directory != root / "baselines" and not directory.is_dir()
+
+
 def _one_of(
     root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str
 ) -> str:

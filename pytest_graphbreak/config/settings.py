@@ -24,8 +24,9 @@ TT_LOGS: Final = ("headers", "full", "off")
 WRITING: Final = ("update", "record", "prune")
 MARKERS: Final = (
     f"max_graphs(n, {', '.join(f'{layer}=n' for layer in LAYERS)}, recompiles=n, breaks=n, "
-    "executions=n, reads=n): fail the test if it makes more graphs (on every layer, or on one), "
-    "recompiles or breaking places, runs them or reads values more often. Needs no option.",
+    "executions=n, reads=n, compiled=n): fail the test if it makes more graphs (on every layer, or "
+    "on one), recompiles or breaking places, runs them or reads values more often, or compiles "
+    "graphs that a cache should have had. Needs no option.",
     "graph_budget(gate=True, isolate=True, reason=''): gate=False takes the test out of the "
     "graph budget, isolate=False leaves the compiler's caches alone before it.",
 )

@@ -12,7 +12,8 @@ ALLOWED: Final = (
     "allowed: max_graphs(N) for every layer, a layer at a time "
     f"({', '.join(f'{layer}=N' for layer in LAYERS)}), recompiles=N, breaks=N, "
     "executions=N, reads=N "
-    "(of these two also by layer: reads={'xla': 0}); N is a whole number, 0 or more"
+    "(of these two also by layer: reads={'xla': 0}), compiled=N (and not loaded from a cache); "
+    "N is a whole number, 0 or more"
 )
 
 
@@ -23,10 +24,14 @@ class Limits(TypedDict, total=False):
     xla: int
     tt: int
     jax: int
+    inductor: int
+    cudagraph: int
+    triton: int
     recompiles: int
     breaks: int
     executions: int | dict[str, int]
     reads: int | dict[str, int]
+    compiled: int
 
 
 _RUNS: Final = ("executions", "reads")
@@ -51,7 +56,7 @@ def parse(
     if not args and not kwargs:
         raise CapError(f"{name}: says no number; {ALLOWED}")
     for argument in kwargs:
-        if argument not in (*LAYERS, "recompiles", "breaks", *_RUNS):
+        if argument not in (*LAYERS, "recompiles", "breaks", "compiled", *_RUNS):
             raise CapError(f"{name}: unknown argument {argument!r}; {ALLOWED}")
     for text, value in _numbers(args, kwargs):
         # bool is a subclass of int, but max_graphs(True) is a mistake.
@@ -64,6 +69,7 @@ def parse(
         breaks=kwargs.get("breaks"),
         executions=kwargs.get("executions"),
         reads=kwargs.get("reads"),
+        compiled=kwargs.get("compiled"),
         by=by,
     )
 

@@ -26,7 +26,7 @@ from pytest_graphbreak.judging.graphs import (
     has_own_reason,
 )
 from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, numbered
-from pytest_graphbreak.judging.totals import captured, limits, ran, totals
+from pytest_graphbreak.judging.totals import captured, compiled, limits, ran, totals
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
@@ -229,6 +229,17 @@ def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
     return sides.before.values.lines
 
 
+def _add_compiled(sides: Sides) -> None:
+    """Add the graphs that were compiled where a cache should have had all of them."""
+    for total in [*sides.totals]:
+        if total.kind != "compiled" or total.layer is None:
+            continue
+        for same in alike(compiled(sides.after, total.layer)):
+            first = same[0]
+            change = Difference("compiled", first.layer, cause=first.cause, where=first.where)
+            sides.add(replace(change, reason=first.reason, after=len(same)), same)
+
+
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_breaks,
     partial(_add_recompiles, above=True),
@@ -241,6 +252,7 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_reworded,
     _fold_eager_graphs,
     _add_runs,
+    _add_compiled,
     add_explained,
 )
 """The functions that look for changes, in the order in which changes are reported."""

@@ -10,7 +10,7 @@ from pytest_graphbreak.model.budget import BaselinePlace, Cap
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
-from pytest_graphbreak.model.record import Break, Eager, Record
+from pytest_graphbreak.model.record import Break, Eager, Graph, Record
 
 OUTSIDE: Final = "eager"
 """The cause of a graph that one operation makes where nothing was compiled around it."""
@@ -110,6 +110,9 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
             if limit is not None and counts.get(layer, 0) > limit:
                 yield _total(kind, layer, limit, counts[layer], cap.by)
         yield from _run_limits(cap, after, layer)
+        count = len(compiled(after, layer))
+        if cap.compiled is not None and count > cap.compiled:
+            yield _total("compiled", layer, cap.compiled, count, cap.by)
     if cap.breaks is not None and len(after.breaks) > cap.breaks:
         yield _total("break", None, cap.breaks, len(after.breaks), cap.by)
     # A cap of 0 asks for no graph at all, so having none is no loss.
@@ -120,6 +123,20 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     # But code that the compiler tried and gave up on is a loss.
     if left := forbidden(cap, after):
         yield _total("eager", None, 0, len(left), cap.by)
+
+
+def compiled(record: Record, layer: str) -> tuple[Graph, ...]:
+    """Return the graphs of a layer that were compiled, although a cache might have had them.
+
+    Where a layer below is observed that compiles the graphs of this one, those are the same.
+    """
+    below = (name for name, one in DESCRIPTIONS.items() if one.above == layer)
+    known = {graph.layer for graph in record.graph_list if graph.cached is not None}
+    if not known.isdisjoint(below):
+        return ()
+    return tuple(
+        graph for graph in record.graph_list if (graph.layer, graph.cached) == (layer, "compiled")
+    )
 
 
 def _run_limits(cap: Cap, after: Record, layer: str) -> Iterator[Difference]:

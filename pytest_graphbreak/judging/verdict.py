@@ -21,7 +21,7 @@ from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
-from pytest_graphbreak.model.layers import made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 
@@ -69,7 +69,8 @@ class Verdict:
     @property
     def acceptable(self) -> bool:
         """Whether an update of the baseline accepts any of it."""
-        return len(self.by_marker) < len(self.worse) or self.name in ("new", *STRICT)
+        by_baseline = any(step.by == "baseline" for step in self.worse)
+        return by_baseline or self.name in ("new", *STRICT)
 
     @property
     def ops(self) -> tuple[Difference, ...]:
@@ -128,14 +129,16 @@ def judge(
     found = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(found, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(one, verdict=rules.verdict(one)) for one in found)
+    foreign = expected.profile if expected is not None and not expected.recorded else None
+    name = _first(changes)
+    reported = changes if name != "ok" else ()
+    return Verdict(name, reported, unseen=_unseen(record, expected, cap), foreign=foreign)
+
+
+def _first(changes: Sequence[Difference]) -> str:
+    """Return the most urgent verdict that one of the changes leads to."""
     meant = {one.verdict for one in changes}
-    name = next((name for name in MEANINGS if name in meant), "ok")
-    return Verdict(
-        name,
-        changes if name != "ok" else (),
-        unseen=_unseen(record, expected, cap),
-        foreign=expected.profile if expected is not None and not expected.recorded else None,
-    )
+    return next((name for name in MEANINGS if name in meant), "ok")
 
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
@@ -176,16 +179,18 @@ class _Rules:
         """Return whether code left the compiler, with operations that its graphs lack."""
         gone = one.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
         grown = self._grew(one.layer, "graph") > 0
-        return one.growth < 0 and (gone or (self._fell(one) and not grown))
+        fused = one.layer is not None and not DESCRIPTIONS[one.layer].fewer
+        return one.growth < 0 and not fused and (gone or (self._fell(one) and not grown))
 
     def _lost_work(self, one: Difference) -> bool:
         """Return whether code left the compiler, with operations that ran before.
 
-        Lazy tensors also note operations that only made a value to be read, such as a printed mean:
+        Other graphs, and fewer operations that the same layer captures, are reported instead. Lazy
+        tensors also note operations that only made a value to be read, such as a printed mean:
         these go with a read, or with a graph.
         """
-        fewer = any(self._grew(one.layer, kind) < 0 for kind in ("graph", "read"))
-        return self._fell(one) and not fewer
+        explained = self._grew(one.layer, "graph") != 0 or self._is_lost("ops", one.layer)
+        return self._fell(one) and not explained and self._grew(one.layer, "read") >= 0
 
     def _of_runs(self, one: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""

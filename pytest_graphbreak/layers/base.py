@@ -162,9 +162,6 @@ class Probe(Protocol):
     def about(self) -> str:
         """Return what it was tried with: ``torch 2.9.1``. Called after it has run."""
 
-    def internals(self) -> list[str]:
-        """Return the private names of the compiler that the observer uses."""
-
 
 # The observers of this process, one for each layer.
 

@@ -111,7 +111,9 @@ def beside(before: Before, after: After = nothing) -> Hook:
     Dynamo's frame hook may be active then: it must not find our Python frames,
     or it would compile them.
     """
-    from torch._C._dynamo.eval_frame import set_eval_frame
+    from pytest_graphbreak.layers.dynamo import private
+
+    set_eval_frame = private.value(private.FRAME_HOOK)
 
     def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -160,10 +162,13 @@ def never_compiled(function: Any) -> None:
 
 
 def never_compile(code: CodeType) -> None:
-    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us."""
-    from torch._dynamo.decorators import skip_code
+    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us.
 
-    skip_code(code)
+    Raises ``MissingName``.
+    """
+    from pytest_graphbreak.layers.dynamo import private
+
+    private.value(private.NEVER_COMPILED)(code)
 
 
 def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
@@ -182,16 +187,23 @@ def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
 class LatePatch:
     """A patch of a module that may be imported only while a window is open.
 
-    ``failed`` is called if the function does not exist.
+    ``failed`` is called if the function does not exist; ``of_torch`` is that of ``Patch``.
     """
 
     def __init__(
-        self, module: str, chain: str, hook: Hook, failed: Callable[[AttributeError], None]
+        self,
+        module: str,
+        chain: str,
+        hook: Hook,
+        failed: Callable[[AttributeError], None],
+        *,
+        of_torch: bool = True,
     ) -> None:
         self._module = module
         self._chain = chain
         self._hook = hook
         self._failed = failed
+        self._of_torch = of_torch
         self._patch: Patch | None = None
         self._imports = ImportWatch([module], self._install)
 
@@ -210,7 +222,8 @@ class LatePatch:
     def _install(self) -> None:
         self._imports.detach()
         try:
-            self._patch = Patch(*locate(sys.modules[self._module], self._chain), self._hook)
+            owner, attribute = locate(sys.modules[self._module], self._chain)
+            self._patch = Patch(owner, attribute, self._hook, of_torch=self._of_torch)
         except AttributeError as fault:
             self._failed(fault)
 
@@ -292,8 +305,6 @@ def _is_ours(frame: FrameType) -> bool:
 
 # Watching what modules do while they are imported, apart from what the importing code does.
 
-EVAL_FRAME = "torch._C._dynamo.eval_frame"
-
 
 class AroundImports(ImportWatch):
     """Calls ``before`` and ``after`` around each import in one thread that loads a module.
@@ -330,5 +341,8 @@ class AroundImports(ImportWatch):
 
 def _set_hook(hook: Any) -> Any:
     """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
-    native = sys.modules.get(EVAL_FRAME)
-    return None if native is None else native.set_eval_frame(hook)
+    if _DYNAMO not in sys.modules:
+        return None
+    from pytest_graphbreak.layers.dynamo import private
+
+    return private.frame_hook(hook)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.text.source import parsed
 
 Source = Callable[[str], list[str]]
 """Returns the lines of a file, with their ends."""
@@ -66,7 +67,7 @@ def _name(subject: str, is_global: bool) -> str:
 def _tree(text: str) -> ast.Module:
     """Return the syntax tree of a file; an empty one if it cannot be parsed."""
     try:
-        return ast.parse(text)
+        return parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 

@@ -30,7 +30,7 @@ CONFIGS: Final = (
     "torch._dynamo.config",
     "torch._inductor.config",
     "torch._functorch.config",
-    "torch.fx.experimental._config",
+    private.FX_CONFIG,
     "torch.compiler.config",  # some names of the others are aliases of entries of this one
 )
 LONGEST: Final = 200
@@ -111,7 +111,7 @@ def _copied(value: Any) -> Any:
 
 def _entries(module: ModuleType) -> tuple[Any, dict[str, Any]]:
     """Return the value of an entry that nobody has set, and all entries by name."""
-    of_all = sys.modules["torch.utils._config_module"]
+    of_all = sys.modules[private.CONFIG_MODULE]
     unset = private.attribute(of_all, private.CONFIG_UNSET)
     return unset, private.attribute(module, private.CONFIG_ENTRIES)
 
@@ -270,7 +270,7 @@ def modes() -> dict[str, Mode]:
     import torch
 
     return {
-        "grad_mode": Mode(torch.is_grad_enabled, torch._C._set_grad_enabled, True),
+        "grad_mode": Mode(torch.is_grad_enabled, private.value(private.GRAD_MODE), True),
         "default_dtype": Mode(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
         "default_device": Mode(_device, _set_device, None, lambda device: device and str(device)),
         "stance": Mode(_stance, _set_stance, _NO_STANCE, _stance_words),

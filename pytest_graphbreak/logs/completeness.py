@@ -142,6 +142,13 @@ def _mixed(reading: Reading) -> Iterator[str]:
             "from other graphs: if standard error and TTXLA_LOGGER_FILE are both in this file, "
             "there are fewer graphs"
         )
+    ranks = {program.rank for program in reading.programs.list}
+    if reading.processes > 1 and len(ranks) == 1:
+        yield (
+            f"{reading.processes} processes wrote here and no line of a device graph says whose it "
+            "is: the counts hold, causes and places of device graphs are a guess (mpirun "
+            "--tag-output separates them)"
+        )
     if reading.damaged:
         yield (
             f"{plural(reading.damaged, 'header')} was cut in two by another writer: a graph may "

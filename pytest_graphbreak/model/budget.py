@@ -28,8 +28,10 @@ PLACES_LAYER: Final = BREAKING[0]
 class Cap(Data, frozen=True):
     """The maximum counts that a piece of code allows; None where it sets no limit.
 
-    ``every`` applies to each observed layer that is judged without being named. ``layers`` applies
-    to single layers by name and takes precedence over ``every``. ``recompiles`` also applies to
+    ``every`` applies to each observed layer that is judged without being named; 0 allows nothing
+    that compiles and applies to all. ``layers`` applies
+    to single layers by name and takes precedence over ``every``. ``compiled`` is how many graphs of
+    each layer may be compiled and not loaded from a cache. ``recompiles`` also applies to
     each layer, ``breaks`` to the number of distinct graph breaks. ``executions`` and ``reads``
     apply to each layer, or to the layers that they name. ``by`` says who set the cap, in the words
     of the messages: the ``marker`` of a test, a ``block`` in it, the ``option`` of a command. A
@@ -42,11 +44,13 @@ class Cap(Data, frozen=True):
     breaks: Count | None = None
     executions: Count | Counts | None = None
     reads: Count | Counts | None = None
+    compiled: Annotated[Count | None, OPTIONAL] = None
     by: Annotated[Text, LOCAL] = "marker"
 
     def graphs(self, layer: str) -> int | None:
         """Return the maximum number of graphs of a layer, or None if there is no limit."""
-        return self.layers.get(layer, self.every if layer in JUDGED else None)
+        holds = layer in JUDGED or self.every == 0
+        return self.layers.get(layer, self.every if holds else None)
 
     def runs(self, layer: str) -> tuple[int | None, int | None]:
         """Return the maximum number of executions and of reads of a layer."""

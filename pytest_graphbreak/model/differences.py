@@ -27,24 +27,37 @@ class VerdictKind:
 
     A verdict that ``fails`` makes a gated test fail; others are only reported (those with
     ``strict`` make a test fail under ``graph_budget_strict``). ``by_change`` says whether a changed
-    number can lead to it. ``one`` and ``several`` are the words for failed tests in the first line
-    of a comment.
+    number can lead to it, ``accepted`` whether an update of the baseline can end it. Readers rank a
+    test that ``loses`` compiled code by what it lost, and look at what is gone where it
+    ``shrinks``; a ``blind`` one has no counts. ``one`` and ``several`` are the words for failed
+    tests in the first line of a comment.
     """
 
     name: str
     fails: bool = False
     strict: bool = False
     by_change: bool = False
+    accepted: bool = False
+    blind: bool = False
+    loses: bool = False
+    shrinks: bool = False
     one: str = ""
     several: str = ""
 
 
 ALL: Final = (
-    VerdictKind("error", fails=True, one="could not be measured", several="could not be measured"),
+    VerdictKind(
+        "error",
+        fails=True,
+        blind=True,
+        one="could not be measured",
+        several="could not be measured",
+    ),
     VerdictKind(
         "over",
         fails=True,
         by_change=True,
+        accepted=True,
         one="test is over its graph budget",
         several="tests are over their graph budget",
     ),
@@ -52,17 +65,41 @@ ALL: Final = (
         "lost",
         fails=True,
         by_change=True,
+        accepted=True,
+        loses=True,
         one="test lost compiled code",
         several="tests lost compiled code",
     ),
-    VerdictKind("new", fails=True, one="test has no baseline", several="tests have no baseline"),
-    VerdictKind("improved", strict=True, by_change=True),
-    VerdictKind("changed", strict=True, by_change=True),
+    VerdictKind(
+        "new",
+        fails=True,
+        accepted=True,
+        one="test has no baseline",
+        several="tests have no baseline",
+    ),
+    VerdictKind(
+        "improved",
+        strict=True,
+        by_change=True,
+        accepted=True,
+        shrinks=True,
+        one="test makes fewer graphs than its baseline",
+        several="tests make fewer graphs than their baselines",
+    ),
+    VerdictKind(
+        "changed",
+        strict=True,
+        by_change=True,
+        accepted=True,
+        one="test differs from its baseline",
+        several="tests differ from their baselines",
+    ),
     VerdictKind("ok"),
     VerdictKind("none"),
 )
 """All verdicts, the most urgent first."""
 VERDICTS: Final = tuple(one.name for one in ALL)
+BY_VERDICT: Final = {one.name: one for one in ALL}
 FAILING: Final = tuple(one.name for one in ALL if one.fails)
 """Verdicts that fail a gated test."""
 STRICT: Final = tuple(one.name for one in ALL if one.strict)
@@ -81,6 +118,7 @@ LISTS: Final = {
     "eager": "eager",
     "execution": "execution_list",
     "read": "read_list",
+    "compiled": "graph_list",
 }
 """The list of a record that holds the items of a kind. A kind without a list has no items."""
 

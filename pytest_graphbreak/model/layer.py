@@ -87,6 +87,8 @@ class Layer:
     - ``breaks``: whether code can leave it: graph breaks, and functions that run eagerly.
     - ``judged``: whether it is compared with a budget that does not name it. Other layers are
       counted and reported, and judged only if a baseline or a marker names them.
+    - ``fewer``: what fewer operations of a graph mean: ``lost`` code, or nothing where better
+      compilation makes fewer of them (kernels that are fused).
     - ``backend``: for a layer of a device, the backend of ``torch.compile`` that uses it; its
       profiles are then named after the layer and the model of the device (``xla-cpu``).
     - ``sets``: settings of torch by name, with the values that its library sets when imported.
@@ -102,6 +104,7 @@ class Layer:
     above: str | None = None
     breaks: bool = False
     judged: bool = True
+    fewer: Literal["lost", ""] = "lost"
     backend: str | None = None
     sets: tuple[tuple[str, object], ...] = ()
     probe: str | None = None

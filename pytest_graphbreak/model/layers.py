@@ -20,6 +20,9 @@ LAYERS: Final = (
     "xla",
     "tt",
     "jax",
+    "inductor",
+    "cudagraph",
+    "triton",
 )
 """The layers at which graphs are counted, from the user's code down to the device."""
 

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Break, Eager, Frames, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import (
+    Break,
+    BreakReason,
+    Eager,
+    Frames,
+    Graph,
+    LineRuns,
+    Recompile,
+    Record,
+)
 
 _NO_FRAMES: Final = Frames()
 
@@ -95,6 +104,8 @@ def _together(one: Placed, other: Placed) -> Placed:
     """Merge two items of one place; the process is dropped if they come from different ones."""
     process = one.process if one.process == other.process else None
     both = replace(one, count=one.count + other.count, process=process)
+    if isinstance(both, Break) and isinstance(other, Break):
+        both = replace(both, also=_further(both, other))
     if not isinstance(both, LineRuns) and not isinstance(other, LineRuns):
         owner = both.owner if both.owner == other.owner else None
         return replace(both, seconds=total_seconds((one, other)), owner=owner)
@@ -102,6 +113,12 @@ def _together(one: Placed, other: Placed) -> Placed:
         ops = None if both.ops is None or other.ops is None else both.ops + other.ops
         return replace(both, ops=ops)
     return both
+
+
+def _further(one: Break, other: Break) -> tuple[BreakReason, ...]:
+    """Return the reasons of two breaks at one place that are not the reason of the first."""
+    found = {reason.reason: reason for reason in (*one.reasons, *other.reasons)}
+    return tuple(found.values())[1:]
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.text.source import parsed
 
 LIBRARIES = frozenset(
     {
@@ -341,7 +342,7 @@ def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
     expressions, which takes a look at every expression of the file.
     """
     try:
-        tree = ast.parse("".join(lines))
+        tree = parsed("".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     found: list[_Scope] = []

@@ -83,6 +83,15 @@ class _AtPlace(_Attributed, frozen=True):
         return (self.layer, *self.where.key)
 
 
+class BreakReason(Data, frozen=True):
+    """Another reason for which the line of a break breaks as well."""
+
+    reason: Text = ""
+    id: Text | None = None
+    explanation: Text = ""
+    hints: tuple[Text, ...] = ()
+
+
 class Break(_AtPlace, frozen=True):
     """A graph break: Dynamo gave up in the middle of a frame; ``where`` ends its ``stack``."""
 
@@ -100,6 +109,13 @@ class Break(_AtPlace, frozen=True):
     """The definition of the disabled function that is called: its decorator, or its def."""
     raised: Annotated[Where, OPTIONAL] = NOWHERE
     """The line of torch that gave up; left out where it is not known."""
+    also: Annotated[tuple[BreakReason, ...], OPTIONAL] = ()
+    """Further reasons for which the same line broke; left out where there is one."""
+
+    @property
+    def reasons(self) -> tuple[BreakReason, ...]:
+        """All reasons of the line, in the order in which they came."""
+        return (BreakReason(self.reason, self.id, self.explanation, self.hints), *self.also)
 
 
 class Eager(_AtPlace, frozen=True):
@@ -161,7 +177,8 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     module: Text | None = None
     """Path of the nn.Module."""
     stack: tuple[Where, ...] = ()
-    """Of a device graph, from the outermost user frame to where."""
+    """Of a device graph, from the outermost user frame to where; of one of inductor, the line that
+    keeps it from a CUDA graph."""
     functions: Functions = {}
     """Of a dynamo graph, how many of its operations functions hold, with those that they call, by
     file::qualified.name."""

@@ -181,6 +181,9 @@ class TestReport(Data, frozen=True):
     """The profile whose values judged the test, since its own was never recorded; else null."""
     written: Annotated[bool, OPTIONAL] = False
     """Whether this run recorded the test."""
+    block: Annotated[bool, OPTIONAL] = False
+    """Whether a graph_budget block of the test failed it; counts, budget and changes are then those
+    of the block, and no count of the test."""
     changes: Annotated[tuple[Difference, ...] | None, OPTIONAL] = None
     """What differs from the baseline, the marker or the option, totals first; null where nothing
     was judged."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -77,13 +78,15 @@ def _called(item: LineRuns) -> tuple[str, str]:
 
 def compiled_still(record: Record, layer: str, most: int) -> Iterator[TextLine]:
     """Yield the remaining runs of a layer that ran less of the program."""
-    ran = [item for item in record.execution_list if item.layer == layer]
     where = {graph.name: graph.where.function for graph in record.graph_list}
+    ran: Counter[tuple[str, Frame]] = Counter()
+    for item in record.execution_list:
+        if item.layer == layer:
+            ran[where.get(item.graph, ""), item.where] += item.count
     yield TextLine("some of what ran compiled runs without the compiler now; left are:", indent=2)
-    for item in ran[:most]:
-        function = where.get(item.graph, "")
-        yield signed("-", plural(item.count, "execution") + (f" of {function}" if function else ""))
-        yield from at(item.where)
+    for (function, line), count in list(ran.items())[:most]:
+        yield signed("-", plural(count, "execution") + (f" of {function}" if function else ""))
+        yield from at(line)
     if not ran:
         yield signed("-", "no execution")
 
@@ -202,6 +205,8 @@ def lines(one: Occurrence, sign: str = "+", shown: SourceLines = NO_LINES) -> li
         case (LineRuns() as item, *_):
             return run_lines(sign, item, one.change.growth, read=one.change.kind == "read")
         case (Graph() as item, *_):
+            if one.change.kind == "compiled":
+                return compiled_lines(sign, item, one.change.after)
             if one.is_entry:
                 return _entry("*" if one.change.unsure else sign, item, one.change.growth)
             return graph_lines(sign, item, one.change.growth)
@@ -214,8 +219,9 @@ def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[T
     return [
         signed(sign, item.reason, name),
         *meanwhile(item, first=item.count > 1),
+        *(detail(f"and {other.id or ''}  {other.reason}") for other in item.also),
         *at(item.disabled if item.disabled.file else item.where, item.count),
-        *to_try(advice.short(item)),
+        *to_try(*advice.shorts(item)),
         *calls((*item.stack[:-1], item.where) if item.disabled.file else item.stack[:-1]),
         *(_with_it(one) if one is not None else ()),
     ]
@@ -281,6 +287,17 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
         *at(item.where, count),
         *to_try(advice.short(item)),
         *calls(item.stack[:-1]),
+    ]
+
+
+def compiled_lines(sign: str, item: Graph, count: int) -> list[TextLine]:
+    """Return the lines for a graph that was compiled where a cache should have had it."""
+    key = f"no cache had it (key {item.hash})" if item.hash else "no cache had it"
+    return [
+        signed(sign, f"{item.cause}   {item.name}{process(item)}", "compiled   "),
+        *at(item.where, count),
+        detail(key),
+        *([detail(item.reason)] if item.reason else ()),
     ]
 
 

@@ -17,6 +17,7 @@ from pytest_graphbreak.model.record import (
     CACHED,
     NOWHERE,
     Break,
+    BreakReason,
     Eager,
     Frame,
     Graph,
@@ -24,6 +25,7 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.grouping import grouped, reason, without_recompiles
 from pytest_graphbreak.report.lines import code, position
 from pytest_graphbreak.report.view import unjudged
 from pytest_graphbreak.text.output import BLANK, TextLine, plural
@@ -50,8 +52,9 @@ KINDS = {
 class ReasonAtPlace:
     """One reason at one place. ``kind`` is its effect: break, recompile, eager, or a cause.
 
-    ``stack`` are the frames above ``where``, the nearest first; ``advice`` is one line, empty if
-    there is none; ``seconds``, ``owner`` and ``raised`` are those of a break.
+    ``stack`` are the frames above ``where``, the nearest first; ``also`` are further reasons of the
+    line, ``advice`` what to write instead for each. ``origin`` is the line that sets what a guard
+    is about; ``seconds``, ``owner`` and ``raised`` are those of a break.
     """
 
     kind: str
@@ -60,7 +63,9 @@ class ReasonAtPlace:
     where: Frame
     id: str = ""
     stack: tuple[Frame, ...] = ()
-    advice: str = ""
+    also: tuple[BreakReason, ...] = ()
+    advice: tuple[str, ...] = ()
+    origin: Frame = NOWHERE
     seconds: float | None = None
     owner: str = ""
     raised: Frame = NOWHERE
@@ -81,35 +86,32 @@ def ranked(record: Record, cut: Iterable[Graph]) -> list[ReasonAtPlace]:
     They are sorted by the compile time of their graphs, in whole seconds, and then by frequency.
     """
     found = [_at_place("break", [item]) for item in record.breaks]
-    found += _grouped(record.recompile_list, "recompile")
-    found += [_at_place("eager", [item]) for item in record.eager]
+    found += [_at_place("recompile", same) for same in grouped(record.recompile_list)]
+    found += [_at_place("eager", same) for same in grouped(record.eager)]
     causes: dict[str, list[Graph]] = {}
-    for graph in cut:
+    for graph in without_recompiles(cut, record.recompile_list):
         causes.setdefault(graph.cause, []).append(graph)
     for cause, graphs in causes.items():
-        found += _grouped(graphs, cause)
+        found += [_at_place(cause, same) for same in grouped(graphs)]
     return sorted(found, key=lambda item: (-int(item.seconds or 0), -item.count))
-
-
-def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[ReasonAtPlace]:
-    groups: dict[tuple[str, tuple[str, str, str]], list[Recompile | Graph]] = {}
-    for item in items:
-        groups.setdefault((item.reason, item.where.key), []).append(item)
-    return [_at_place(kind, same) for same in groups.values()]
 
 
 def _at_place(kind: str, same: Sequence[Break | Eager | Recompile | Graph]) -> ReasonAtPlace:
     first, owners = same[0], {item.owner or "" for item in same}
+    several = [item for item in same if not isinstance(item, Break)]
     found = ReasonAtPlace(
         kind,
-        first.reason,
+        reason(several) if several else first.reason,
         sum(item.count if isinstance(item, (Break, Eager)) else 1 for item in same),
         first.where,
-        advice=advice.short(first) or "",
+        advice=advice.shorts(first),
         seconds=total_seconds(same),
         owner=owners.pop() if len(owners) == 1 else "",
     )
+    if isinstance(first, Recompile):
+        return replace(found, origin=first.origin)
     if isinstance(first, Break):
+        found = replace(found, also=first.also)
         stack = first.stack[:-1][::-1]
         return replace(found, id=first.id or "", stack=stack, raised=first.raised)
     return found
@@ -176,13 +178,16 @@ def finding(item: ReasonAtPlace, named: bool = False) -> Iterator[TextLine]:
     name = f"{item.id}  " if item.id else ""
     kind = KINDS.get(item.kind, item.kind)
     yield counted(item.count, f"{kind}  {name}{cut(item.reason)}".rstrip(), item.seconds)
+    for other in item.also:
+        yield TextLine(f"and {other.id or ''}  {cut(other.reason)}", indent=_DEPTH)
     yield from _at(item.where)
     if item.owner and named:
         yield TextLine(f"in {item.owner}", indent=_DEPTH)
     for frame in item.stack[:_ABOVE]:
         yield from _at(frame, "from ")
-    if item.advice:
-        yield TextLine(item.advice, "advice", _DEPTH, "fix: ")
+    yield from _at(item.origin, "set in ")
+    for words in item.advice:
+        yield TextLine(words, "advice", _DEPTH, "fix: ")
 
 
 def home(frame: Frame, count: int) -> list[TextLine]:

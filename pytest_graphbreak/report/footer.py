@@ -18,7 +18,7 @@ from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.root_causes import reported
 from pytest_graphbreak.text.output import Kind, TextLine
@@ -75,8 +75,7 @@ class Context:
     (``baselines/tests/test_a.yaml``), and ``baseline_line`` the line of the entry. ``typed`` is how
     pytest was started, ``test`` the place of the test, ``accept`` the command that accepts if
     baselines are not written from here: in CI, and for a report of another machine;
-    ``not_accepted`` says why there is none. ``has_ids`` is true where the test ran, with the torch
-    that explains the ids of its breaks.
+    ``not_accepted`` says why there is none.
     """
 
     nodeid: str
@@ -87,7 +86,6 @@ class Context:
     accept: str | None = None
     not_accepted: str = ""
     typed: Typed = field(default_factory=Typed)
-    has_ids: bool = True
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = field(default_factory=dict)
     """The number of its graphs that the test's fixtures made before its call, by layer."""
@@ -96,7 +94,7 @@ class Context:
 
 def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Yield the next command, the baseline, and the conditions of measurement."""
-    yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
+    yield from explain(verdict, record, context.typed)
     if verdict.by_marker:
         words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
         yield _labelled("marker", words)
@@ -115,22 +113,18 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextL
         yield _labelled("profile", f"{context.profile} was {words}")
 
 
-def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[TextLine]:
+def explain(verdict: Verdict, record: Record, typed: Typed) -> Iterator[TextLine]:
     """Yield the command that explains what failed, if there is a page on it."""
-    if topic := _topic(verdict, record, has_ids=has_ids):
+    if topic := _topic(verdict, record):
         yield _labelled("explain", command=typed.graphbreak("explain", topic))
 
 
-def _topic(verdict: Verdict, record: Record, *, has_ids: bool) -> str | None:
+def _topic(verdict: Verdict, record: Record) -> str | None:
     """Return the best topic for ``graphbreak explain``: the first change reported as new."""
     new = (one for one in reported(verdict, record) if one.items and not one.change.was)
     for item in (one.items[0] for one in sorted(new, key=lambda one: one.is_entry)):
-        if isinstance(item, Break) and item.id and has_ids:
-            return item.id
-        if known := advice.family(item):
-            return known.name
-        if isinstance(item, Eager):
-            return "eager"
+        if topic := advice.topic(item):
+            return topic
     return None
 
 

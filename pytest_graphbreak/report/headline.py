@@ -46,7 +46,8 @@ def _nothing_left(verdict: Verdict, record: Record) -> str:
 def _who(step: Difference) -> str:
     if step.growth < 0 and step.by == "baseline":
         return "the baseline has"
-    return "--max-graphs allows" if step.by == "option" else f"the {step.by} allows"
+    option = "--max-compiled" if step.kind == "compiled" else "--max-graphs"
+    return f"{option} allows" if step.by == "option" else f"the {step.by} allows"
 
 
 def _amount(step: Difference) -> str:
@@ -55,6 +56,8 @@ def _amount(step: Difference) -> str:
         return f"{count} {noun(count, 'operation')} ran in {layer} graphs"
     if step.kind == "ops":
         return f"{count} {noun(count, 'captured operation')} in {layer} graphs"
+    if step.kind == "compiled":
+        return f"{count} {layer} {noun(count, 'graph')} compiled and not loaded"
     names = {"break": "graph break", "eager": "eager fallback"}
     return f"{count} {noun(count, names.get(step.kind, f'{layer} {step.kind}'))}"
 
@@ -79,6 +82,7 @@ NAMES: Final = {
     "execution": "executions",
     "read": "reads",
     "work": "operations run",
+    "compiled": "graphs compiled, not loaded",
 }
 """The names of totals that differ from the name of their kind."""
 

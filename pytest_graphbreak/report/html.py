@@ -5,6 +5,7 @@ This module makes the data (``page_data``); ``page.js`` shows it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,19 +14,22 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.judging.attribution import Key, attributed, key_of, kind_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import explained
+from pytest_graphbreak.report import accepting, explained
 from pytest_graphbreak.report.frame import CheckoutSources, fill
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.view import (
+    NAMED,
     NOTHING,
     ORDER,
     CheckNotes,
     Move,
     ProfileRun,
+    acceptable,
     counted,
     moves,
     named,
@@ -52,15 +56,16 @@ def page_data(
     runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NOTHING
 ) -> Plain:
     """Return everything that the page shows, in the same order."""
-    shared = Shared(sources)
+    shared, accept = Shared(sources), _accepting(runs, notes)
     found: dict[str, list[TestReport | None]] = {}
     for number, run in enumerate(runs):
         for test in run.tests:
             found.setdefault(test.nodeid, [None] * len(runs))[number] = test
     ordered = sorted(found.items(), key=lambda item: _weight(item[1]))
-    tests = [_test(nodeid, here, shared) for nodeid, here in ordered]
+    tests = [_test(nodeid, here, shared, accept) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
+        "kinds": {name: _kind(name) for name in ORDER},
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
         "noVerdict": notes.no_verdict,
@@ -73,6 +78,19 @@ def page_data(
         "frames": shared.frames,
         "texts": shared.texts,
         "tests": tests,
+    }
+
+
+def _accepting(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, str]:
+    """Return the command that accepts a test, by the ``id`` of its entry, where one can."""
+    return {
+        id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
+        if notes.accept
+        else accepting.command(shlex.quote(report.given or report.name), test.nodeid)
+        for run in runs
+        for report in run.reports
+        for test in report.tests
+        if acceptable(test)
     }
 
 
@@ -96,6 +114,17 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
             }
             for cause in found.all[:MOST_CAUSES]
         ],
+    }
+
+
+def _kind(standing: str) -> Plain:
+    """Return what the page needs to know of the verdict behind a standing."""
+    kind = BY_VERDICT.get(standing, VerdictKind(standing))
+    return {
+        "named": standing in NAMED,
+        "blind": kind.blind,
+        "loses": kind.loses,
+        "shrinks": kind.shrinks,
     }
 
 
@@ -164,10 +193,16 @@ def _clean(text: str) -> str:
     return text if text.isprintable() else printable(text)
 
 
-def _test(nodeid: str, here: Sequence[TestReport | None], shared: Shared) -> Plain:
+def _test(
+    nodeid: str,
+    here: Sequence[TestReport | None],
+    shared: Shared,
+    accept: Mapping[int, str],
+) -> Plain:
     places = _Places(len(here), shared)
     runs = [
-        None if test is None else _result(number, test, places) for number, test in enumerate(here)
+        None if test is None else _result(number, test, places, accept.get(id(test), ""))
+        for number, test in enumerate(here)
     ]
     known = [(number, test) for number, test in enumerate(here) if test is not None]
     return {
@@ -192,7 +227,7 @@ def _growth(tests: Sequence[TestReport]) -> int:
     )
 
 
-def _result(number: int, test: TestReport, places: _Places) -> Plain:
+def _result(number: int, test: TestReport, places: _Places, accept: str) -> Plain:
     was = test.baseline
     places.add_baseline(number, was)
     places.add_found(number, test)
@@ -201,6 +236,7 @@ def _result(number: int, test: TestReport, places: _Places) -> Plain:
         "outcome": test.outcome,
         "failedBy": test.failed_by,
         "attempts": test.attempts,
+        "accept": _clean(accept),
         "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
         "ran": list(_ran(test)),
         "steps": [

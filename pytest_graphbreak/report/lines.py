@@ -72,6 +72,6 @@ def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
     return [detail(f"{first}during {item.during}")] if item.during else []
 
 
-def to_try(words: str | None) -> list[TextLine]:
-    """Return what to write instead, if that is known."""
-    return [TextLine(words, "advice", DEPTH, "fix: ")] if words else []
+def to_try(*lines: str | None) -> list[TextLine]:
+    """Return what to write instead, as far as that is known."""
+    return [TextLine(words, "advice", DEPTH, "fix: ") for words in lines if words]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import origin
@@ -259,7 +260,8 @@ def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
         yield from (f"{number}. {what} {_shown(item.reason)}", "")
         yield from _frames((item.where, *item.stack))
         raised = position(item.raised) if item.raised.file else ""
-        for label, text in (("Model", item.owner), ("Raised in", raised), ("Fix", item.advice)):
+        fixes = (("Fix", words) for words in item.advice)
+        for label, text in (("Model", item.owner), ("Raised in", raised), *fixes):
             if text:
                 yield from (f"   {label}: {_shown(text)}", "")
     yield from _left_out(len(found))
@@ -359,7 +361,16 @@ def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
         *starmap(counted_row, _counts(record)),
         *_found(observed(record)),
         *_homes(homes_of(record, record.headline)),
+        *_fixing(name, record),
     ]
+
+
+def _fixing(name: str, record: Record) -> Iterator[TextLine]:
+    """Yield the commands that fix and reproduce what a script broke, if it did."""
+    if name.endswith(".py") and any(one.layer == "dynamo" for one in record.breaks):
+        yield BLANK
+        for words, command in (("try a fix: ", "fix"), ("or make a script of it: ", "repro")):
+            yield TextLine(words, indent=2, command=own().graphbreak(command, name))
 
 
 def _found(found: Sequence[ReasonAtPlace]) -> Iterator[TextLine]:

@@ -6,6 +6,7 @@ summary) and states what it leaves out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -24,8 +25,10 @@ from pytest_graphbreak.report.view import (
     UNJUDGED,
     CheckNotes,
     ProfileRun,
+    acceptable,
     captured,
     counted,
+    is_red,
     moves,
     named,
     standing,
@@ -66,7 +69,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     )
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, notes)}\n\n")
-    failing = {named(test, run, runs): (run, test) for run, test in rows if test.verdict in FAILING}
+    failing = {named(test, run, runs): (run, test) for run, test in rows if _has_reasons(test)}
     found = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(found, limit // 4))
     _listed(page, _environment(runs), len(runs), "run", limit // 8)
@@ -97,6 +100,10 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     return page.text
 
 
+def _has_reasons(test: TestReport) -> bool:
+    return is_red(test) or test.verdict in FAILING
+
+
 class BoundedText:
     """Text that grows as long as it fits into ``limit`` bytes of UTF-8."""
 
@@ -123,12 +130,13 @@ class BoundedText:
 
 
 def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
-    verdicts = counted(test for run in runs for test in run.tests)
+    tests = [test for run in runs for test in run.tests]
+    verdicts, red = counted(tests), Counter(test.verdict for test in tests if is_red(test))
     parts = [f"no verdict, {notes.no_verdict}"] if notes.no_verdict else []
     parts += [
         f"{count} {kind.one if count == 1 else kind.several}"
         for kind in ALL
-        if kind.fails and (count := verdicts.get(kind.name))
+        if (count := red[kind.name])
     ]
     blind = sum(len(run.unmeasured) for run in runs)
     if blind:
@@ -318,8 +326,7 @@ def _left_out(rows: int, reasons: int) -> str:
 
 
 def _next(rows: Iterable[tuple[ProfileRun, TestReport]], accept: str) -> str:
-    verdicts = {standing(test) for _, test in rows}
-    if not verdicts & {"over", "lost", "new", REPORTED, "improved"}:
+    if not any(acceptable(test) for _, test in rows):
         return ""
     if accept:
         return f"\nTo accept these counts, in a checkout:\n\n```sh\n{accept}\n```\n"

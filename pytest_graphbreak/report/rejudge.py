@@ -18,7 +18,7 @@ from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
-from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors
@@ -73,6 +73,8 @@ class Judge:
         Raises ``BaselineError`` for a baseline that cannot be read and for a node id that cannot
         have one.
         """
+        if seen.test.block:
+            return _of_block(seen)
         if seen.level < BLIND:
             return None
         entry = self.baselines.entry(seen.nodeid)
@@ -106,8 +108,14 @@ class Judge:
             baseline_line=line,
             accept=accepting.command(report, seen.nodeid, self.run, shlex.join(typed.tool)),
             typed=typed,
-            has_ids=False,
         )
+
+
+def _of_block(seen: SeenTest) -> Judged:
+    """Return the judgement of the run: the limits of a block stand in the test, in no baseline."""
+    first, *others = (seen.test.message or "graph budget").split("\n")
+    lines = [TextLine(first, "headline"), *(TextLine(line, whole=True) for line in others)]
+    return Judged(seen, verdict_of(seen.test), seen.test, lines)
 
 
 def _ungated(seen: SeenTest, entry: Entry | None) -> str | None:

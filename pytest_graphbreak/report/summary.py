@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_graphbreak.config.checkout import is_missing
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
-from pytest_graphbreak.model.differences import VERDICTS
+from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import accepting, explained, findings, passing
 from pytest_graphbreak.report.footer import left_behind
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
-from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
+from pytest_graphbreak.report.view import acceptable, counted, row, standing, unjudged
 from pytest_graphbreak.text.output import TextLine, labelled, listed, noun, plural
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     for fault in outcome.faults:
         yield labelled("error", fault)
     yield from listed("note", _without_graphs(outcome), MOST)
+    yield from _no_directory(outcome.settings)
     if not outcome.settings.gate and unjudged(outcome.tests):
         yield from findings.unjudged_lines(outcome.tests)
     yield from _totals(outcome)
@@ -84,9 +86,17 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _table(outcome: Outcome) -> Iterator[TextLine]:
+    """Yield a line for each test with a verdict, but for those whose failures pytest prints."""
+    tests = [test for test in outcome.final if test.failed_by != "gate"]
     for verdict in LISTED:
-        found = [row(test) for test in outcome.final if test.verdict == verdict]
+        found = [row(test) for test in tests if test.verdict == verdict]
         yield from listed(verdict, found, MOST)
+
+
+def _no_directory(settings: Settings) -> Iterator[TextLine]:
+    """Yield a line if the directory that somebody named for the baselines is not there."""
+    if settings.gate and not settings.writes and is_missing(settings.root, settings.directory):
+        yield labelled("error", f"{settings.directory} is not there, so no baseline was read")
 
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
@@ -159,40 +169,54 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
 
 def _next(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the next command, once."""
-    verdicts = {standing(test) for test in outcome.final}
     settings = outcome.settings
-    if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
+    wanted = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
+    if not settings.gate or not wanted:
         return
     found = passing.changes(by_nodeid(outcome.final))
     if len(found) > passing.MOST:
         yield labelled("next", "read all changes in the JSON report before you accept them")
         return
-    if in_ci():
+    if in_ci() and any(map(acceptable, wanted)):
         yield _accepting(outcome)
-        return
-    if settings.writes:
-        return
-    yield from _writing(outcome, verdicts, has_new=any(one.is_new for one in found))
+    elif not settings.writes:
+        yield from _writing(outcome, wanted, has_new=any(one.is_new for one in found))
 
 
-def _writing(outcome: Outcome, verdicts: set[str], *, has_new: bool) -> Iterator[TextLine]:
-    """Yield the commands that write the baseline."""
+def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> Iterator[TextLine]:
+    """Yield the commands that write the baseline, or what else ends the verdicts of ``tests``."""
+    verdicts = {test.verdict for test in tests}
     typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
-    failed = [verdict_of(test) for test in outcome.final if standing(test) in ("over", "lost")]
+    red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
+    failed = [verdict_of(test) for test in red]
+    if (broken := next(filter(_can_be_fixed, red), None)) is not None:
+        yield labelled("next", "try a fix: ", typed.graphbreak("fix", broken.nodeid))
+        yield labelled("", "or make a script of it: ", typed.graphbreak("repro", broken.nodeid))
     if any(verdict.acceptable for verdict in failed):
         yield labelled("next", "fix the code, or accept: ", update)
     elif failed:
-        yield labelled("next", "fix the code, or raise the caps of the markers")
+        limits = (
+            "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
+        )
+        yield labelled("next", f"fix the code, or raise the {limits}")
     if any(verdict.needs_prune for verdict in failed):
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
-    if verdicts & {"new", REPORTED}:
+    if "new" in verdicts:
         yield labelled("next", "record what is missing: ", record)
     intended = "if what is new is intended, " if has_new else ""
     if "improved" in verdicts:
         yield labelled("next", f"{intended}tighten the baseline: ", update)
     elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):
         yield labelled("next", f"{intended}record what changed: ", update)
+
+
+def _can_be_fixed(test: TestReport) -> bool:
+    """Return whether a red test has a new break or recompile of Dynamo, which ``fix`` is for."""
+    return test.verdict == "over" and any(
+        one.layer == "dynamo" and one.kind in ("break", "recompile") and one.is_new
+        for one in verdict_of(test).changes
+    )
 
 
 def _accepting(outcome: Outcome) -> TextLine:

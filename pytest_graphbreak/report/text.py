@@ -66,7 +66,7 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
             [headline(verdict, record)],
             places(verdict, record),
             counts(verdict, record),
-            explain(verdict, record, typed, has_ids=True),
+            explain(verdict, record, typed),
         )
     ]
 

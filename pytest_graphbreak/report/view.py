@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from pytest_graphbreak.model.differences import VERDICTS
+from pytest_graphbreak.judging.verdict import verdict_of
+from pytest_graphbreak.model.differences import BY_VERDICT, FAILING, VERDICTS
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.text.output import noun
@@ -37,6 +38,19 @@ def standing(test: TestReport) -> str:
         if (record.graphs or record.breaks or record.eager) and test.ungated is None:
             return UNJUDGED
     return verdict
+
+
+def is_red(test: TestReport) -> bool:
+    """Return whether a report shows a test as failed by the gate, and why."""
+    return standing(test) in FAILING or test.failed_by == "gate"
+
+
+def acceptable(test: TestReport) -> bool:
+    """Return whether an update of the baseline accepts any of what a test counted."""
+    verdict = verdict_of(test)
+    # A report without changes does not say by what the test was judged.
+    by_baseline = verdict.acceptable or not (test.block or verdict.worse)
+    return BY_VERDICT[test.verdict].accepted and by_baseline
 
 
 def unjudged(tests: Iterable[TestReport]) -> list[TestReport]:

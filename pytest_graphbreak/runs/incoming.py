@@ -251,24 +251,30 @@ def parse(name: str, data: object) -> RunReport:
         ) from None
 
 
-def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
+def load_all(
+    paths: Iterable[str], shown: str | None = None, note: Callable[[str], object] = str
+) -> list[RunReport]:
     """Return all reports, in order, including all those in directories and zip archives.
 
-    ``shown`` replaces a path in names. Raises ``ReportError`` that names every report that cannot
-    be used.
+    ``shown`` replaces a path in names. A JSON file of another program in a directory or an archive
+    is skipped, and ``note`` is called with a line about it. Raises ``ReportError`` that names every
+    report that cannot be used.
     """
     reports: list[RunReport] = []
     faults: list[str] = []
     with uncollected():
         for path in paths:
             try:
-                for source in sources(path, shown):
-                    try:
-                        reports.append(_load(source, path))
-                    except ReportError as error:
-                        faults.append(str(error))
+                found, skipped = _load_below(path, shown, faults)
             except OSError as error:
                 faults.append(f"{shown or path}: cannot be read: {reason(error)}")
+                continue
+            reports += found
+            for name, fault in skipped.items():
+                if found:
+                    note(f"{name} is skipped: it is no report of --graph-budget-report")
+                else:
+                    faults.append(fault)
     if faults:
         raise ReportError("\n".join(faults))
     tests = sum(len(report.tests) for report in reports)
@@ -278,6 +284,36 @@ def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
             "give it the reports of one profile, or of some files, at a time"
         )
     return reports
+
+
+def _load_below(
+    path: str, shown: str | None, faults: list[str]
+) -> tuple[list[RunReport], dict[str, str]]:
+    """Return the reports that a path means, and why each foreign JSON file beside them is none.
+
+    What cannot be used is added to ``faults``. Raises ``OSError`` as ``sources`` does.
+    """
+    reports: list[RunReport] = []
+    skipped: dict[str, str] = {}
+    for source in sources(path, shown):
+        try:
+            reports.append(_load(source, path))
+        except ReportError as error:
+            if source.name != (shown or path) and _is_foreign(source):
+                skipped[source.name] = str(error)
+            else:
+                faults.append(str(error))
+    return reports, skipped
+
+
+def _is_foreign(source: ReportFile) -> bool:
+    """Return whether a file that is no report is complete JSON without the keys of a report."""
+    try:
+        text = source.read()
+        data = json.loads(text) if text.count(b",") <= MOST_VALUES else {}
+    except (OSError, ValueError, RecursionError):
+        return False
+    return not (isinstance(data, dict) and {"environment", "session", "tests"} <= data.keys())
 
 
 def by_profile(reports: Iterable[RunReport]) -> Mapping[str, list[RunReport]]:

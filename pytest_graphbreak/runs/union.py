@@ -124,10 +124,11 @@ def level(test: TestReport) -> int:
     """Return how much was seen of a test.
 
     A test that is marked xfail and was failed by the gate ran completely; one that raised by
-    itself, as expected, did not.
+    itself, as expected, did not. One that a block failed has no count of its own.
     """
     outcome = test.outcome
-    if test.failed_by == "test" or (outcome == "xfailed" and test.verdict == "none"):
+    ended = test.block or test.failed_by == "test"
+    if ended or (outcome == "xfailed" and test.verdict == "none"):
         return UNMEASURED if outcome == "crashed" else FAILED
     if outcome in ("skipped", "crashed"):
         return UNMEASURED

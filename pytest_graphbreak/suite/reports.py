@@ -103,9 +103,9 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     Only the report of a whole phase carries it. A subtest's report is made while the call phase
     still runs; it only records whether a subtest failed.
     """
-    block = _lines_of_block(call) if call.when == "call" else []
+    block = _block(call)
     if block:
-        report.graphbreak_block = block  # type: ignore[attr-defined]
+        report.graphbreak_block = block["lines"]  # type: ignore[attr-defined]
         report.sections[:] = _without_trace(report.sections)
     if ENTRY not in item.stash:  # it is not measured
         return
@@ -117,18 +117,19 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
         trace.settle(failed=report.failed)
     entry = item.stash[ENTRY]
     typed = item.config.stash[GATE].settings.typed
-    if call.when == "setup" and report.failed and "verdict" in entry:
-        _add_section(report, entry, call, typed)
+    if call.when == "setup" and report.failed and "verdict" in entry and not block:
+        _add_section(report, entry, call, typed, item)
     if call.when == "call" and report.failed:
         ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
         entry["failed_by"] = "gate" if ours else "test"
         if ours:
             report.sections[:] = _without_trace(report.sections)
-        elif "verdict" in entry:
+        elif "verdict" in entry and not block:  # the text of a block says it
             # A unittest class holds back its failure until here.
             entry.update(verdict="none", message=None)
-            if not block:  # its own text says it
-                _add_section(report, entry, call, typed)
+            _add_section(report, entry, call, typed, item)
+    if block and report.failed:
+        entry.update(block, failed_by="gate")
     if item.config.getoption("tbstyle", default="auto") == "line":
         report.graphbreak_line = True  # type: ignore[attr-defined]
     # A copy, since the dict still grows: the tear-down adds what it compiled.
@@ -146,7 +147,7 @@ def colour(report: pytest.TestReport) -> None:
 
         report.longrepr.toterminal = BlockText(report.longrepr, unpacked(block))  # type: ignore[union-attr, method-assign]
     data: Plain = getattr(report, "graphbreak", None) or {}
-    if report.when == "call" and data.get("failed_by") == "gate" and data.get("lines"):
+    if report.when == "call" and data.get("failed_by") == "gate" and not data.get("block"):
         from pytest_graphbreak.report.failure import FailureText
 
         whole = hasattr(report, "graphbreak_line")
@@ -154,11 +155,11 @@ def colour(report: pytest.TestReport) -> None:
         report.longrepr = FailureText(lines, report.location, line=whole)  # type: ignore[assignment]
 
 
-def _lines_of_block(call: pytest.CallInfo[Any]) -> list[list[Any]]:
-    """Return the lines of a block, ``with graph_budget(...)`` or ``observe``, that failed."""
+def _block(call: pytest.CallInfo[Any]) -> Plain:
+    """Return the entry of a block, ``with graph_budget(...)`` or ``observe``, that failed."""
     watch = sys.modules.get("pytest_graphbreak.watching.watch")
     error = call.excinfo.value if call.excinfo else None
-    return error.lines if watch and isinstance(error, watch.BudgetExceeded) else []
+    return error.entry if watch and isinstance(error, watch.BudgetExceeded) else {}
 
 
 def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -180,8 +181,21 @@ def _of_interest(log: str) -> str:
     return "".join(line for line in lines if not _EMPTY_TRACE.match(_COLOUR.sub("", line)))
 
 
+def show_section(report: pytest.TestReport, words: str, config: pytest.Config) -> None:
+    """Add a section to a failure; ``--show-capture=no`` hides those of the report itself."""
+    add = getattr(report.longrepr, "addsection", None)
+    if config.getoption("showcapture", default="all") == "no" and add is not None:
+        add("graph budget", words)
+    else:
+        report.sections.append(("graph budget", words))
+
+
 def _add_section(
-    report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any], typed: Typed
+    report: pytest.TestReport,
+    entry: Mapping[str, Any],
+    call: pytest.CallInfo[Any],
+    typed: Typed,
+    item: pytest.Item,
 ) -> None:
     """Add what a test that failed by itself compiled, and the kind of its compile failure."""
     from pytest_graphbreak.advice import triage
@@ -194,4 +208,5 @@ def _add_section(
         if record.active and call.excinfo is not None:
             again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
             words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))
-        report.sections[:] = [*_without_trace(report.sections), ("graph budget", words)]
+        report.sections[:] = _without_trace(report.sections)
+        show_section(report, words, item.config)

@@ -74,8 +74,8 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
-        self._first_failures: dict[Hashable, str] = {}
-        """The first test that failed for the same causes."""
+        self._told: dict[Hashable, str] = {}
+        """The test whose failure tells of a cause."""
         self.written: Path | None = None
         self.outcome = summary.Outcome(
             profile=gate.profile,
@@ -96,10 +96,22 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
+        if tally.outcome == "crashed" and not report.passed:
+            self._advise_on_crash(report, nodeid)
         if report.when == "call" and (causes := _causes(data)):
-            first = self._first_failures.setdefault(causes, nodeid)
-            if first != nodeid and (shorten := getattr(report.longrepr, "shorten", None)):
-                shorten(first)
+            tests = dict.fromkeys(self._told.setdefault(cause, nodeid) for cause in causes)
+            shorten = getattr(report.longrepr, "shorten", None)
+            if nodeid not in tests and shorten is not None:
+                shorten(" and ".join(tests))
+
+    def _advise_on_crash(self, report: pytest.TestReport, nodeid: str) -> None:
+        """Say what to gather of a test whose process died: it could say nothing itself."""
+        from pytest_graphbreak.advice.triage import triage
+
+        typed = self.settings.typed
+        if found := triage("", str(report.longrepr)):
+            lines = found.lines(typed.test(nodeid), typed.graphbreak())
+            report.sections.append(("graph budget", "\n".join(lines)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -112,6 +124,13 @@ class Session:
         output = getattr(node, "workeroutput", None) or {}
         if "graphbreak" in output:
             self.collector.collected = CollectedTests(**output["graphbreak"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Remove the report of an earlier run, which would outlive a run that dies."""
+        if self.settings.report is not None:
+            with contextlib.suppress(OSError):  # what prevents it prevents the writing, too
+                self.settings.report.unlink()
 
     # results
 
@@ -293,18 +312,21 @@ class Session:
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 
 
-def _causes(data: Plain) -> frozenset[Hashable]:
-    """Return a key of the causes of a failure, to recognise them in another test.
+def _causes(data: Plain) -> list[Hashable]:
+    """Return a key of each cause of a failure, to recognise it in another test: its place.
 
-    It is empty if the gate did not fail the test.
+    There are none if the gate did not fail the test.
     """
-    if data.get("failed_by") != "gate":
-        return frozenset()
-    places = [one for one in data["changes"] if one["with"] is None and not one["total"]]
-    return frozenset(
-        (one["kind"], one.get("cause"), *map(one["where"].get, ("file", "function", "code")))
-        for one in places
-    )
+    if data.get("failed_by") != "gate" or data.get("block"):
+        return []
+    changes = (one for one in data["changes"] if one["with"] is None and not one["total"])
+    return list(dict.fromkeys(map(_cause, changes)))
+
+
+def _cause(change: Plain) -> Hashable:
+    place = tuple(map(change["where"].get, ("file", "function", "code")))
+    more = change["after"] > (change["before"] or 0)
+    return more, place if any(place) else (change["kind"], change["reason"])
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
@@ -314,7 +336,8 @@ def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
     elif report.failed or str(report.outcome) == "rerun":
         # rerunfailures calls a failed attempt ``rerun``; a new set-up report follows.
         tally.outcome = "failed"
-        tally.failed_by = tally.data.get("failed_by", "test") if report.when == "call" else "test"
+        ours = report.when == "call" or hasattr(report, "graphbreak_block")
+        tally.failed_by = tally.data.get("failed_by", "test") if ours else "test"
     elif report.skipped and report.when != "teardown":
         tally.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
     elif report.when == "call":

@@ -84,11 +84,6 @@ def preformatted(text: str) -> str:
     return f"<pre>\n{escaped}\n</pre>"
 
 
-def xml(text: str) -> str:
-    """Return text for XML 1.0, which cannot hold most control characters even as references."""
-    return _html.escape(lines(text), quote=True).replace("\n", "&#10;")
-
-
 def script_json(data: Any) -> str:
     """Return JSON that is safe in a ``<script>`` element: it has no ``<``, so no tag."""
     return (

@@ -25,6 +25,8 @@ _SMALLEST: Final = 12
 """The width in columns of a table's column below which its cells are not wrapped."""
 
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
+_PASTED: Final = re.compile(r"[\w.]+\.\w+ = \S+|\w[\w.]*\((?:[^()]|\([^()]*\))*\)")
+"""Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
 _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
 """The positions at which a path or node id that is wider than the terminal may be broken."""
 
@@ -124,17 +126,17 @@ class Row(NamedTuple):
 def wrapped(line: TextLine, width: int) -> list[Row]:
     """Return the line in rows of at most ``width`` columns, wrapped at blanks and indented.
 
-    A command is continued with backslashes, so that it can be pasted. Any other word that is wider
-    than the terminal stays whole.
+    A command is continued with backslashes, so that it can be pasted. A line of source, and any
+    other word that is wider than the terminal, stays whole, as does code in a text that fits.
     """
-    if line.whole or len(str(line)) <= width or width < NARROWEST:
+    if line.whole or line.kind == "source" or len(str(line)) <= width or width < NARROWEST:
         return [_row_of(line)]
     return _continued(line, width) if line.command else _filled(line, width)
 
 
 def _row_of(line: TextLine) -> Row:
     before, text = f"{' ' * line.indent}{line.head}", line.text
-    if not line.command:
+    if not line.command and not line.whole:
         text = text.rstrip()
     return Row(before if text or line.command else before.rstrip(), text, line.command)
 
@@ -149,18 +151,25 @@ def _hang(line: TextLine, width: int) -> int:
 
 def _filled(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
-    words = f"{line.head}{line.text}"
+    room = width - min(hang, max(4, line.indent))
+    said = _PASTED.sub(lambda found: _joined(found[0], room), line.text.rstrip())
+    words = f"{line.head}{said}"
     if max(map(len, words.split()), default=0) + hang > width:
         hang = min(hang, max(4, line.indent))
-    column, *more = line.text.rstrip().split("   ")
+    column, *more = said.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    kept = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in more)
+    kept = (_joined(part, width - hang) for part in more)
     lead = before.rstrip() or before
     text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *kept))
     parts = wrap(text, width, rest=" " * hang)
     first, *rest = [part.replace("\0", " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rest)]
+
+
+def _joined(text: str, room: int) -> str:
+    """Return the text with its blanks replaced, so that it is one word, if there is room for it."""
+    return text.replace(" ", "\0") if len(text) <= room else text
 
 
 def _continued(line: TextLine, width: int) -> list[Row]:

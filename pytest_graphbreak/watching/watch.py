@@ -16,10 +16,11 @@ from pytest_graphbreak.config.device import Device
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model import layers
 from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import since
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import StepCounts
-from pytest_graphbreak.text.output import TextLine, packed, plain, plural
+from pytest_graphbreak.text.output import TextLine, plural
 from pytest_graphbreak.watching import measure
 from pytest_graphbreak.watching.measure import Measurement
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.judging.cap import Limits
+    from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.report.judgement import Judgement
 
 
@@ -36,10 +38,22 @@ class BudgetExceeded(AssertionError):
 
     __module__ = "pytest_graphbreak"  # people import it from there, so tracebacks name that
 
-    def __init__(self, message: str = "", lines: list[list[Any]] | None = None) -> None:
+    def __init__(self, message: str = "", entry: Plain | None = None) -> None:
         super().__init__(message)
-        self.lines = lines or []
+        self.entry = entry or {}
+        """What the block counted and how it was judged, in the shape of a test of the report."""
+
+    @property
+    def lines(self) -> list[list[Any]]:
         """The parts of the message (``text.output.packed``), for code that prints it."""
+        lines: list[list[Any]] = self.entry.get("lines", [])
+        return lines
+
+
+def exceeded(found: Judgement) -> BudgetExceeded:
+    """Return the error of a block that fails by this judgement."""
+    entry = {"record": found.case.record.to_dict(), **found.to_dict(), "block": True}
+    return BudgetExceeded(found.message or "", entry)
 
 
 class _Counts(ABC):
@@ -157,7 +171,7 @@ class _Block(AbstractContextManager[Seen]):
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
         found = judged(record, self._cap, self._typed)
         if found.fails:
-            raise BudgetExceeded(found.message or "", packed(found.lines))
+            raise exceeded(found)
 
 
 def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
@@ -320,7 +334,7 @@ class Steps(AbstractContextManager["Steps"]):
         if known is not None:
             limits = Cap(executions=known.executions, reads=known.reads, by=_BEFORE)
             self._judge(step, limits, f"step {number}")
-            _less(number, known.executions, step.executions)
+            _less(number, known.executions, step)
 
     def _judge(self, record: Record, cap: Cap, which: str) -> None:
         __tracebackhide__ = True
@@ -328,7 +342,7 @@ class Steps(AbstractContextManager["Steps"]):
         if found.fails:
             first, *rest = found.lines
             lines = [dataclasses.replace(first, text=f"{which}: {first.text}"), *rest]
-            raise BudgetExceeded(plain(lines), packed(lines))
+            raise exceeded(dataclasses.replace(found, lines=lines))
 
 
 class BlockBudget:
@@ -361,11 +375,15 @@ class _LoopStep(AbstractContextManager[None]):
             self._steps._end(self._before)
 
 
-def _less(number: int, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+def _less(number: int, before: Mapping[str, int], step: Record) -> None:
     """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
     __tracebackhide__ = True
+    from pytest_graphbreak.judging.verdict import Verdict
+    from pytest_graphbreak.report.footer import Case
+    from pytest_graphbreak.report.judgement import Judgement
+
     for layer, count in before.items():
-        now = after.get(layer, 0)
+        now = step.executions.get(layer, 0)
         if now < count:
             ran = plural(now, f"{layer} execution")
             words = f"step {number}: {ran}, the step before had {count}"
@@ -373,4 +391,9 @@ def _less(number: int, before: Mapping[str, int], after: Mapping[str, int]) -> N
                 TextLine(words, "headline", head="graph budget: "),
                 TextLine("some of what ran compiled runs without the compiler now", indent=2),
             ]
-            raise BudgetExceeded(plain(lines), packed(lines))
+            fewer = Difference(
+                "execution", layer, total=True, before=count, after=now, by=_BEFORE, verdict="lost"
+            )
+            case = Case(step, cap=Cap(executions=before, by=_BEFORE))
+            verdict = Verdict("lost", (fewer,))
+            raise exceeded(Judgement(case, verdict, written=False, fails=True, lines=lines))

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+pytest.register_assert_rewrite("tests.advice.situations")
+
 
 @pytest.fixture(autouse=True)
 def _torch_settings() -> Iterator[None]:

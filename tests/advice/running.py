@@ -26,6 +26,7 @@ from pytest_graphbreak import Record, advice, observe
 from pytest_graphbreak.advice import explanation
 from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.match import Item
+from tests.advice.situations import Situation
 
 _COMPILES = re.compile(r"torch\.(compile(?!r)|export\.export)")
 """Code that compiles or exports its ``f`` itself."""
@@ -44,15 +45,18 @@ class Case:
     @property
     def applies(self) -> bool:
         """Whether the torch of this environment is one that the example speaks of."""
-        since, until = self.example.since, self.example.until
         if sys.version_info < (3, 11) and self.name == "object":
             return False  # Python 3.10 takes two equal lambdas of one line for the same
-        return (not since or _version(since) <= VERSION) and (
-            not until or _version(until) >= VERSION
-        )
+        return applies(self.example)
 
     def __str__(self) -> str:
         return f"{self.name}-{self.number}"
+
+
+def applies(example: Example | Situation) -> bool:
+    """Return whether the torch of this environment is one that is spoken of."""
+    since, until = example.since, example.until
+    return (not since or _version(since) <= VERSION) and (not until or _version(until) >= VERSION)
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def cases(needs: str) -> list[Case]:
 def run(code: str, inputs: str, folder: Path) -> Outcome:
     """Compile ``f`` of an example with a counting backend and call it with each input."""
     counter = CompileCounter()
-    with _clean_dynamo(), _default_backend(counter):
+    with clean_dynamo(), _default_backend(counter):
         names = _execute(code, folder, {"torch": torch})
         function = names["f"]
         if not _COMPILES.search(code):
@@ -134,7 +138,7 @@ def _run_on_xla(code: str, inputs: str, folder: Path, cache_key: str) -> dict[st
         data = metrics.metric_data("CompileTime")
         return int(data[0]) if data else 0
 
-    with _clean_dynamo():
+    with clean_dynamo():
         os.environ["XLA_AUTO_SPMD_MESH"] = cache_key
         names = _execute(
             code,
@@ -186,7 +190,7 @@ def _call(function: Any, inputs: str, names: dict[str, Any]) -> list[Any]:
 
 
 @contextmanager
-def _clean_dynamo() -> Iterator[None]:
+def clean_dynamo() -> Iterator[None]:
     """Dynamo from cold, its config put back afterwards."""
     config = torch._dynamo.config
     kept = {

@@ -68,6 +68,26 @@ def test_without_torch_it_is_empty(tmp_path: Path) -> None:
     assert done.stdout.strip() == "Registry(version=None, ids={})"
 
 
+def test_an_id_is_known_without_torch() -> None:
+    """A pull request shows ids, and who reads it may have no torch."""
+    code = (
+        "import sys; sys.modules['torch'] = None;"
+        "from pytest_graphbreak.advice import explain; print(explain('GB0124').family)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "item"
+
+
+def test_the_table_has_the_ids_of_the_newest_torch() -> None:
+    table = registry.shipped()
+    assert table.version is not None
+    assert len(table.ids) > 500
+    newest = tuple(int(part) for part in table.version.split(".")[:2])
+    if newest == VERSION:
+        reasons = {id: words[0].reason for id, words in registry.installed().ids.items()}
+        assert {id: words[0].reason for id, words in table.ids.items()} == reasons
+
+
 @pytest.mark.parametrize(
     ("text", "id"),
     [

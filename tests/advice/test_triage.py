@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.advice.triage import RUN, Triage, kinds, triage
 
 torch = pytest.importorskip("torch")
@@ -242,7 +243,7 @@ def test_what_torch_raises_is_distinguished(
     if found.broke is None:
         assert found.topic == topic
     else:
-        assert found.topic == (found.broke.id or topic)
+        assert found.topic == (advice.name(found.broke) or found.broke.id or topic)
         assert found.short
 
 
@@ -282,6 +283,7 @@ WORDS = [
      "SubprocException: An exception occurred in a subprocess:\n\n"
      "triton.compiler.errors.CompilationError: at 11:25:\ndef triton_(in_ptr0):"),
     ("triton", "CompilationError", "at 11:25:\ndef triton_(in_ptr0):"),
+    ("triton", "RuntimeError", "Triton Error [CUDA]: invalid argument"),
     ("setup", "InductorError",
      "RuntimeError: Cannot find a working triton installation. Either the package is not"),
     ("memory", "torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -323,6 +325,16 @@ def test_an_error_in_generated_code_is_the_runtimes() -> None:
     found = triage("RuntimeError", "unhandled error", f'  File "{file}", line 83, in call\n')
     assert found is not None
     assert found.kind.name == "runtime"
+
+
+def test_what_triton_raises_is_no_fault_of_the_runtime() -> None:
+    generated = (
+        '  File "/tmp/x/5v/c5vkmfjqxoirdspvbfvgi6jd7vmhy3nnz5mcuvoe7pljf7qnfzkd.py", line 83\n'
+    )
+    file = "/site-packages/torch/_inductor/runtime/triton_heuristics.py"
+    found = triage("RuntimeError", "unhandled", f'{generated}  File "{file}", line 1280, in run\n')
+    assert found is not None
+    assert found.kind.name == "triton"
 
 
 def test_a_nan_assert_is_a_matter_of_accuracy() -> None:
@@ -395,7 +407,7 @@ def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
     text = "\n".join(found.lines("pytest tests/test_a.py::test_b"))
     assert text.startswith("graph break under fullgraph: ")
     assert "TORCH_LOGS=graph_breaks pytest tests/test_a.py::test_b" in text
-    assert "fix: keep the choice in tensors (torch.where, torch.cond)" in text
+    assert "fix: torch.where(condition, a, b), or torch.cond" in text
     assert f"more: graphbreak explain {found.topic}" in text
 
 

@@ -62,6 +62,13 @@ def test_a_backend_failure_names_what_to_gather(suite: Suite) -> None:
     )
 
 
+def test_it_is_shown_without_captured_output(suite: Suite) -> None:
+    suite.write(BACKEND)
+    result = suite.run("--graph-budget", "--show-capture=no")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*graph budget*", "*backend failure:*"])
+
+
 @pytest.mark.parametrize("flag", ["--graph-budget", "--graph-budget-report=r.json"])
 def test_a_failure_of_the_tests_own_is_not_explained(suite: Suite, flag: str) -> None:
     suite.write(OWN)

@@ -122,7 +122,7 @@ REFUSED = [
     (HEAD + "tests:\n  a: {}\n  b: {}\n  'a': {}\n", 7, "duplicate key 'a', first on line 5"),
     (entry("grphs: {dynamo: 1}"), 6, "'test_a' has an unknown key 'grphs'; did you mean graphs"),
     (entry("graphs: 3"), 6, "graphs must be a mapping of layers"),
-    (entry("graphs: {cuda: 1}"), 6, "unknown layer 'cuda'; allowed: dynamo, xla, tt, jax"),
+    (entry("graphs: {vulkan: 1}"), 6, "unknown layer 'vulkan'; allowed: dynamo, xla, tt, jax"),
     (entry("graphs: {dynmo: 1}"), 6, "unknown layer 'dynmo'; did you mean dynamo"),
     (entry("graphs:\n  xla: 1\n  xla: 1"), 8, "duplicate key 'xla', first on line 7"),
     (entry("graphs: {xla: -1}"), 6, r"graphs of xla is negative \(-1\)"),

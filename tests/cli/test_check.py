@@ -440,3 +440,19 @@ def test_a_page_that_cannot_be_written_is_an_error(workspace: Workspace) -> None
     said = workspace.run("check", "accepted.json", "--markdown", "file/comment.md")
     assert said.code == 2
     assert "file/comment.md: cannot be written" in said.err
+
+
+def test_strict_in_the_comment(workspace: Workspace) -> None:
+    """A test that fails as ``changed`` has its words, its cause and the command that accepts it."""
+    accepted(workspace, a_test(T, 2))
+    workspace.report(
+        "one.json", a_report(a_test(T, 2, breaks=[a_break(place(code="elsewhere()"))]))
+    )
+    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_strict = true\n")
+    said = workspace.run("check", "one.json", "--markdown", "c.md")
+    assert "Over the graph budget. Accept intended changes: " in said.out
+    comment = (workspace.path / "c.md").read_text()
+    assert "### Graph budget: 1 test differs from its baseline\n" in comment
+    assert "1 place explains 1 red test" in comment
+    assert "elsewhere()" in comment
+    assert "To accept these counts" in comment

@@ -129,7 +129,7 @@ def test_for_programs_an_explanation_is_one_object(capsys: pytest.CaptureFixture
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     assert (found["name"], found["id"]) == ("branch", None)
-    assert found["try"].startswith("keep the choice in tensors")
+    assert found["try"].startswith("torch.where(condition, a, b)")
     assert "if x.sum() > 0:" in found["examples"][0]["before"]
     assert run("--json") == 0
     names = [json.loads(one)["name"] for one in capsys.readouterr().out.splitlines()]

@@ -20,3 +20,10 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
         main(["chek"])
     assert ended.value.code == 2
     assert "invalid choice: 'chek'" in capsys.readouterr().err
+
+
+def test_a_command_that_is_misspelt_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["chek", "graphs.json"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'chek'; did you mean 'check'?" in capsys.readouterr().err

@@ -220,7 +220,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [
-        (["doctor", "--graph-budget-dir=baselines_of_the_house"], 1),
         (["fix", PROGRAM], 1),
         (["repro", PROGRAM, "--out", "scripts_of_the_house"], 0),
     ],

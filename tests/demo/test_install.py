@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import sys
 
 import pytest
 
@@ -14,11 +14,11 @@ def test_it_says_first_what_it_takes(
 ) -> None:
     said: list[str] = []
 
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str]) -> int:
         said.append(capsys.readouterr().out)
-        return subprocess.CompletedProcess(command, 3)
+        return 3
 
-    monkeypatch.setattr(install.subprocess, "run", run)
+    monkeypatch.setattr(install, "_quietly", run)
     assert install.main(["no-such-package==1.0"]) == 3
     (before,) = said
     assert "downloads about 4 GB" in before
@@ -30,3 +30,14 @@ def test_what_is_here_is_not_downloaded(capsys: pytest.CaptureFixture[str]) -> N
     pytest.importorskip("transformers")
     assert install.main(["pytest"]) == 0
     assert capsys.readouterr().out == "Everything is installed.\n"
+
+
+def test_pip_says_nothing_where_it_works(capfd: pytest.CaptureFixture[str]) -> None:
+    assert install._quietly([sys.executable, "-c", "print('Collecting torch')"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_pip_says_everything_where_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; print('Collecting torch'); sys.exit('ERROR: no space')"
+    assert install._quietly([sys.executable, "-c", program]) == 1
+    assert set(capfd.readouterr().out.split("\n")) >= {"Collecting torch", "ERROR: no space"}

@@ -14,7 +14,19 @@ from pytest_graphbreak.model.layers import LAYERS
 def test_a_number_holds_for_every_layer_that_is_judged() -> None:
     cap = parse((2,), {})
     found = {layer: cap.graphs(layer) for layer in LAYERS}
-    assert found == dict.fromkeys(LAYERS, 2)
+    named = ("inductor", "cudagraph", "triton")
+    assert found == dict.fromkeys(LAYERS, 2) | dict.fromkeys(named)
+
+
+def test_none_at_all_holds_for_layers_that_are_not_judged_otherwise() -> None:
+    cap = parse((0,), {"triton": 1})
+    assert {layer: cap.graphs(layer) for layer in LAYERS} == dict.fromkeys(LAYERS, 0) | {
+        "triton": 1
+    }
+
+
+def test_what_may_be_compiled_stands_alone() -> None:
+    assert parse((), {"compiled": 0}) == Cap(compiled=0)
 
 
 def test_a_named_layer_wins_over_the_number() -> None:

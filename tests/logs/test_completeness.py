@@ -13,7 +13,7 @@ from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from tests.logs.test_sources import STACKS
-from tests.logs.writer import Style, Writer, broke, dynamo, join
+from tests.logs.writer import TORCH, Style, Writer, broke, dynamo, join
 
 HERE = Path(__file__).parent
 
@@ -171,3 +171,12 @@ def test_build_type(tmp_path: Path, text: str, expected: str) -> None:
 
 def test_no_cache_no_build_type(tmp_path: Path) -> None:
     assert build_type(tmp_path) is None
+
+
+def test_processes_without_ranks_are_a_doubt(tmp_path: Path) -> None:
+    """Counts hold; whose break a device graph follows is a guess."""
+    other = TORCH.replace(" 4242 ", " 70001 ").encode()
+    mixed = whole() + whole().replace(TORCH.encode(), other)
+    (gap,) = completeness(tmp_path, mixed).gaps
+    assert gap.startswith("2 processes wrote here")
+    assert completeness(tmp_path, whole()).whole

@@ -91,8 +91,6 @@ def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> 
     reading, data = run(tmp_path, WATCHED.format(here=str(HERE)), TORCH_LOGS="+dynamo,recompiles")
     live, log = _in_a_log(Record.from_dict(data)), reading.record
     assert live.errors == ()
-    if MINOR < (2, 7):  # 2.6 logs the line of a with statement instead of its __enter__
-        live, log = replace(live, breaks=()), replace(log, breaks=())
     if MINOR < (2, 10):  # the exception does not say what the limit is
         left = tuple(
             replace(item, reason=re.sub(r" \(\d+\)$", "", item.reason)) for item in log.eager

@@ -99,6 +99,8 @@ def test_locations_that_stand_inline(sources: Sources) -> None:
         b"#loc1 = loc(" + b"callsite(" * 500 + b'#loc2 at #loc3)\n#loc2 = loc("aten__x"(#loc1))\n',
         b'#loc = loc(\n#loc1 = loc()\n#loc2 = loc("aten__\\"x"(""))\n',
         b'\xff\xfe#loc1 = loc("\xff.py":1:0)\n',
+        b'#loc1 = loc("/root/net.py":' + b"7" * 6000 + b":0)\n"
+        b'#loc2 = loc("0|n|n|/root/net.py:2|f|' + b"7" * 6000 + b'|x")\n%0 = add loc(#loc1)\n',
     ],
 )
 def test_locations_that_are_no_stacks(sources: Sources, text: bytes) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import sysconfig
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -329,3 +330,11 @@ def test_infrastructure_behind_a_link_is_passed_over(
     places.pass_over(["infra"])
     assert not places.is_user(runner)
     assert not places.is_user(str(root / "infra" / "run.py"))
+
+
+def test_a_source_with_an_unknown_escape_warns_nobody(places: Places, write: Write) -> None:
+    """Under ``-W error`` the warning would be an error, and the function have no name."""
+    file = write("models/escape.py", 'class Net:\n    def forward(self):\n        return "\\d"\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert places.frame(str(file), 3, "forward").function == "Net.forward"

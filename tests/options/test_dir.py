@@ -28,3 +28,14 @@ def test_files_mirror_their_tests(suite: Suite) -> None:
     (suite.path / "test_it.py").rename(folder / "test_yolo.py")
     suite.run("--graph-budget-update")
     assert (suite.path / "baselines" / "tests" / "torch" / "test_yolo.yaml").exists()
+
+
+def test_a_directory_that_is_not_there_is_named(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record")
+    result = suite.run("--graph-budget", "--graph-budget-dir=typo")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [f"error      {suite.path}/typo is not there, so no baseline was read"]
+    )
+    suite.run("--graph-budget").stdout.no_fnmatch_line("*is not there*")

@@ -36,7 +36,7 @@ def test_growth_fails_with_the_reason_that_is_new(recorded: Suite) -> None:
             "  accept    *pytest * --graph-budget-update test_it.py::test_model",
             "  baseline  baselines/test_it.yaml:* (*, torch *)",
             "*= graph budget =*",
-            "over       test_it.py::test_model   dynamo 1 -> 2*",
+            "1 test on *: 1 over",
             "FAILED test_it.py::test_model - graph budget: 2 dynamo graphs, the baseline *",
         ]
     )

@@ -225,3 +225,19 @@ def test_where_it_was_written_is_said(suite: Suite) -> None:
     result = suite.run("--graph-budget-report=file/graphs.json")
     result.stdout.no_fnmatch_line("*generated graph budget report*")
     result.stdout.fnmatch_lines(["error      */file/graphs.json: the report was not written: *"])
+
+
+def test_a_run_that_dies_leaves_no_earlier_report(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.report()
+    suite.write("import os\ndef test_it(): os._exit(0)\n")
+    result = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json")
+    assert result.ret == 0
+    assert not (suite.path / "graphs.json").exists()
+
+
+def test_collecting_only_keeps_the_report(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.report()
+    suite.run("--graph-budget-report=graphs.json", "--collect-only")
+    assert (suite.path / "graphs.json").exists()

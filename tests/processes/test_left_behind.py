@@ -85,4 +85,4 @@ def test_a_tensor_that_cannot_be_computed_fails_no_later_test(suite: Suite) -> N
     assert doubt in tests["test_item"]["note"]
     result = suite.pytester.runpytest_subprocess("--graph-budget-record")
     result.assert_outcomes(passed=7, xfailed=1, failed=1)
-    result.stdout.fnmatch_lines(["error      test_it.py::test_lets_go_and_syncs*"])
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_lets_go_and_syncs*"])

@@ -47,7 +47,7 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("x = x + 1 if x.sum() > 3 else x", "keep the choice in tensors"),
+        ("x = x + 1 if x.sum() > 3 else x", "torch.where(condition, a, b)"),
         ("while x.sum() > 3: x = x - 1", "torch.while_loop"),
     ],
 )

@@ -260,10 +260,12 @@ def test_a_switch_that_was_tried_is_no_advice() -> None:
     first = Trial(record(2, breaks=1))
     out = SearchResult(first, first, problems=[problem])
     open_, *_ = (one.text for one in report(out, None) if one.text.startswith("no remedy"))
-    assert open_.endswith("a tensor, or torch._dynamo.config.capture_scalar_outputs = True")
+    assert open_.endswith(
+        "(if: torch.where), or torch._dynamo.config.capture_scalar_outputs = True"
+    )
     problem.tried.append(Attempt(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
     open_, *_ = (one.text for one in report(out, None) if one.text.startswith("no remedy"))
-    assert open_ == "no remedy worked. By hand: keep the value a tensor"
+    assert open_ == "no remedy worked. By hand: keep it a tensor (if: torch.where)"
 
 
 EXPERTS = """

@@ -55,6 +55,18 @@ def a_mixed_report() -> Data:
     )
 
 
+def test_a_row_has_the_command_that_accepts_it() -> None:
+    found = data_of(rendered(a_mixed_report()))
+    commands = {test["id"]: test["runs"][0]["accept"] for test in found["tests"]}
+    assert commands.pop("tests/test_a.py::test_much").endswith(
+        " --tests tests/test_a.py::test_much"
+    )
+    assert {name for name, command in commands.items() if not command} == {
+        "tests/test_a.py::test_fine",
+        "tests/test_b.py::test_blind",
+    }
+
+
 # the file
 
 

@@ -41,7 +41,8 @@ def test_each_place_is_reported_once_whoever_has_it() -> None:
         "  + GB0124  Unsupported Tensor.item() call",
         "      net.py:7 in head",
         "          if y.sum().item() > 1:",
-        "      fix: keep the value a tensor, or torch._dynamo.config.capture_scalar_outputs = True",
+        "      fix: torch.where or torch.cond on the tensor, without .item(), "
+        "which breaks here even captured",
         "      in 3 tests; one of them:",
         "          test_0",
         "  - GB0059  print   gone",

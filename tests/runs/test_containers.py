@@ -65,9 +65,12 @@ def test_what_holds_no_report_is_an_error(tmp_path: Path) -> None:
     assert "not a zip archive" in refused(tmp_path / "b.zip")
 
 
-def test_every_report_in_it_must_be_one(tmp_path: Path) -> None:
+def test_json_of_another_program_is_skipped(tmp_path: Path) -> None:
+    """Jobs keep other files beside a report; a report that is cut off is no such file."""
     path = zipped(tmp_path / "a.zip", **{"graphs.json": ONE, "perf.json": "{}"})
-    assert f"{path}/perf.json: version" in refused(path)
+    assert [report.name for report in load_all([str(path)])] == [f"{path}/graphs.json"]
+    cut = zipped(tmp_path / "b.zip", **{"graphs.json": ONE, "other.json": ONE[:-20]})
+    assert f"{cut}/other.json: cannot be read" in refused(cut)
 
 
 def test_a_link_out_of_a_directory_is_refused(tmp_path: Path) -> None:

@@ -308,3 +308,37 @@ def test_equal_places_are_one_object_and_no_forged_one() -> None:
     for wrong in (where | {"line": True}, where | {"line": 8.0}, where | {"code": []}):
         with pytest.raises(ReportError, match="where"):
             parse("x", a_report(a_test("a.py::t", 2, breaks=[a_break(wrong)])))
+
+
+FOREIGN = ('{"version": 1, "tests": []}', "[]", "3", '{"ttnn_num_graphs": 2}')
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_foreign_json_in_a_directory_is_skipped(text: str, tmp_path: Path) -> None:
+    """CI keeps other programs' JSON beside a report: tt-xla's benchmarks upload one directory."""
+    write(tmp_path / "graphs.json", FULL)
+    (tmp_path / "a_benchmark.json").write_text(text)
+    notes: list[str] = []
+    (report,) = load_all([str(tmp_path)], note=notes.append)
+    assert report.name.endswith("graphs.json")
+    assert notes == [
+        f"{tmp_path}/a_benchmark.json is skipped: it is no report of --graph-budget-report"
+    ]
+
+
+def test_foreign_json_alone_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ReportError, match="is this a file that"):
+        load_all([str(tmp_path)])
+    with pytest.raises(ReportError, match="is this a file that"):
+        load_all([str(tmp_path / "other.json")])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"environment": {}, "session": {}, "tests": 3}', '{"version": 1']
+)
+def test_a_broken_report_in_a_directory_is_not_skipped(text: str, tmp_path: Path) -> None:
+    write(tmp_path / "graphs.json", FULL)
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(ReportError, match=r"broken\.json"):
+        load_all([str(tmp_path)])

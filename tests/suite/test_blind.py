@@ -42,7 +42,7 @@ def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None) -> Non
             [
                 "graph budget: could not see: *TORCHDYNAMO_DISABLE*",
                 "  A gate that cannot see does not pass, and nothing is recorded.",
-                "error      test_it.py::test_model*",
+                "FAILED test_it.py::test_model*",
             ]
         )
         assert recorded.baseline() == before

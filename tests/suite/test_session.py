@@ -38,3 +38,34 @@ def test_one_line_is_one_line(suite: Suite, options: tuple[str, ...]) -> None:
     reported = [line for line in result.outlines[failures + 1 :] if not line.startswith("[gw0]")]
     assert reported[0] == "test_it.py:9: graph budget: 2 dynamo graphs, the marker allows 1 (+1)"
     assert reported[1].startswith("===")
+
+
+def test_a_red_test_is_told_once(suite: Suite) -> None:
+    """Its text stands in one section; where earlier ones told of all its causes, they are named."""
+    suite.write(
+        """
+        import pytest
+        import torch
+
+        def one(x):
+            print("one")
+            return x + 1
+
+        def other(x):
+            print("other")
+            return x + 2
+
+        @pytest.mark.max_graphs(0)
+        @pytest.mark.parametrize("functions", [(one,), (other,), (one,), (one, other)])
+        def test_it(functions):
+            for function in functions:
+                torch.compile(function, backend="eager")(torch.ones(3))
+        """
+    )
+    out = suite.run("--graph-budget-report=graphs.json").stdout.str()
+    first, second = "test_it.py::test_it[functions0]", "test_it.py::test_it[functions1]"
+    assert f"      as in {first}\n" in out.replace(" \n", "\n")
+    assert "and 1 more, as in" in out
+    assert f"as in {first} and\n" in out or f"as in {first} and {second}" in out
+    assert out.count("fix: print") == 2 + 2  # in their sections, and in the list of causes
+    assert "\nover " not in out

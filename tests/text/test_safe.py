@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html.parser
 import json
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 from hypothesis import given
@@ -95,14 +94,6 @@ def test_preformatted_keeps_lines() -> None:
     assert Parsed(safe.preformatted("one\n    two")).text == "\none\n    two\n"
 
 
-@given(texts)
-def test_xml_is_text(text: str) -> None:
-    root = ElementTree.fromstring(f'<a b="{safe.xml(text)}">{safe.xml(text)}</a>')
-    expected = safe.lines(text)
-    assert root.attrib == {"b": expected}
-    assert (root.text or "") == expected
-
-
 @given(st.recursive(texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner)))
 def test_script_json_has_no_markup_and_loses_nothing(data: object) -> None:
     shown = safe.script_json(data)
@@ -131,5 +122,5 @@ def test_workflow_commands_stay_one_command(text: str) -> None:
 def test_no_escape_is_empty_handed(text: str) -> None:
     """What was there can still be read: the first word that is plain survives everywhere."""
     word = "harmless"
-    for escape in (safe.console, safe.html, safe.markdown, safe.preformatted, safe.xml):
+    for escape in (safe.console, safe.html, safe.markdown, safe.preformatted):
         assert word in escape(f"{text} {word}")

@@ -208,3 +208,27 @@ def test_a_table_in_a_file_is_whole() -> None:
     first, second, *_ = table(ROWS, 0)
     assert len(table(ROWS, 0)) == len(ROWS)
     assert first.index("graphs") == second.index("3 -> 1")
+
+
+def test_source_is_never_broken() -> None:
+    line = TextLine("if scores.max().item() > limit and not training:" * 2, "source", 10)
+    assert rows(line, 60) == [str(line)]
+    (row,) = wrapped(TextLine(" kept  ", whole=True), 60)  # a diff has lines that are one blank
+    assert str(row) == " kept  "
+
+
+@pytest.mark.parametrize("width", range(40, 120, 7))
+@pytest.mark.parametrize(
+    "code",
+    [
+        "dynamo.config.capture_scalar_outputs = True",
+        "torch._dynamo.mark_dynamic(x, 0)",
+        "f(g(a, b), [1, 2])",
+    ],
+)
+def test_code_in_a_text_is_not_broken(code: str, width: int) -> None:
+    words = f"keep the value a tensor, or set {code}; or call it outside of the compiled function"
+    line = TextLine(words, "advice", 2, "fix: ")
+    broken = rows(line, width)
+    assert any(code in row for row in broken) or len(code) + 6 > width
+    assert " ".join(" ".join(broken).split()) == str(line).strip()

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.layers.dynamo.private import COMPILE
 
 TIMED_OUT: Final = "late"
 """The answer in place of an exit code if the time was over."""
@@ -158,7 +159,7 @@ def _sink(path: str) -> int:
 def _has_torch() -> bool:
     """Import torch for later forks. If it cannot be imported, each run reports that itself."""
     try:
-        for name in ("torch", "torch._dynamo", "torch._dynamo.convert_frame", "pytest"):
+        for name in ("torch", "torch._dynamo", COMPILE.module, "pytest"):
             if importlib.util.find_spec(name) is not None:
                 importlib.import_module(name)
     except Exception:

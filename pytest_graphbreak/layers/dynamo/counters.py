@@ -85,7 +85,7 @@ class Ledger:
 #
 # Inductor and AOTAutograd count the hits and misses of their caches in
 # ``torch._dynamo.utils.counters``: ``fxgraph_cache_hit`` of torch/_inductor/codecache.py,
-# ``autograd_cache_hit`` of torch/_functorch/_aot_autograd/autograd_cache.py, torch 2.6 to 2.13.
+# ``autograd_cache_hit`` of torch/_functorch/_aot_autograd/autograd_cache.py, torch 2.9 to 2.13.
 # What ``torch.compiler.load_cache_artifacts`` brought is found by them, too. They are read,
 # never written. A backend that counts nothing (``eager``, or caches that are off) says nothing.
 

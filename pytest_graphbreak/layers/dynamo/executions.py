@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.hooks import COUNTING, around_compiled, never_compile
 from pytest_graphbreak.model.places import Places
@@ -68,11 +69,9 @@ class GraphRuns:
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        from torch._dynamo.utils import CleanupManager
-
         for code in (COUNTING, GraphRuns._called.__code__, GraphRuns._is_torchs.__code__):
             never_compile(code)
-        for hooks in [*CleanupManager.instance.values.values()]:
+        for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
             for hook in hooks:
                 self.installed(hook.scope, hook.name, None)
 

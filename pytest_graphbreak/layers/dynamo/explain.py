@@ -46,7 +46,7 @@ from pytest_graphbreak.model.stacks import Line
 MOST_FUNCTIONS: Final = 40
 """The most functions of one graph that are reported: those with the most operations."""
 
-_STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d{1,9}), in ([^\n]*)')
 _PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
 """The wrapper of a decorator, which only passes on what it was called with."""
 
@@ -140,7 +140,7 @@ class EventReader:
         return Recompile(
             LAYER,
             self._name(attempt),
-            f"{guard} ({value})" if value else guard,
+            _recompiled(guard, value),
             self.where(attempt),
             self._stack(attempt.above),
             guard=self._guard(attempt),
@@ -180,7 +180,7 @@ class EventReader:
             why.text,
             stack[-1] if stack else NOWHERE,
             id=why.id,
-            explanation=why.explanation,
+            explanation=f"{why.explanation}{_in_fsdp(event.stack)}",
             hints=why.hints,
             stack=stack,
             disabled=self._disabled(event.disabled),
@@ -339,6 +339,28 @@ class _Window(EventReader):
                     f"dynamo: graph {name} ends at a graph break that the observer did not see"
                 )
         return found
+
+
+def _recompiled(guard: str, value: str) -> str:
+    """Return the reason of a recompile: the failed guard, and what came in its place.
+
+    A guard that says less than the value, by an address or by names of torch, comes after it.
+    """
+    if not value:
+        return guard
+    if guard.startswith("___check_obj_id("):
+        return f"{value} ({guard})"
+    if " dispatch key set mismatch" in guard:
+        guard = guard.partition(". expected ")[0]
+    return f"{guard} ({value})"
+
+
+def _in_fsdp(stack: Sequence[Line]) -> str:
+    """Return what is added to the explanation of a break that hooks of FSDP make."""
+    files = (line.file.replace("\\", "/") for line in stack)
+    if any("/torch/distributed/fsdp/" in file for file in files):
+        return " It is called by a hook of FSDP (torch/distributed/fsdp)."
+    return ""
 
 
 def _why_eager(attempt: Attempt) -> str:

@@ -13,9 +13,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from pytest_graphbreak.layers.dynamo.private import plain_tensors
+
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
-_TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype) mismatch")
+_TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
+_IDENTITY: Final = re.compile(r"^___check_obj_id\(([^,()]{1,200}),")
 _SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
 _LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
 _START: Final = re.compile(r"^[A-Za-z_]\w*")
@@ -23,6 +26,7 @@ _STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
 _PLAIN: Final = (int, float, bool, str, type(None))
 _LONGEST: Final = 40
 _WIDEST: Final = 40
+_MOST_SHAPES: Final = 400
 _NOTHING: Final = object()
 
 
@@ -33,21 +37,34 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     frame's local variables.
     """
     text = text_of(guard)
-    found = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0]) or _VALUE.match(text)
+    found = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
+    found = found or _VALUE.match(text) or _IDENTITY.match(text)
     if found is None:
         return ""
     source = _LOCAL.sub(r"\1", found[1].strip())
     value = _look_up(source, values)
-    if found.re is not _VALUE:
+    if found.re not in (_VALUE, _IDENTITY):
         return _of_tensor(source, value, text)
-    if type(value) not in _PLAIN:
-        return ""
-    shown = repr(value)
-    return f"{source} is {shown} now" if len(shown) <= _LONGEST else ""
+    shown = _member(value)
+    if type(value) in _PLAIN and found.re is _VALUE:
+        shown = repr(value)
+    return f"{source} is {shown} now" if shown and len(shown) <= _LONGEST else ""
+
+
+def _member(value: Any) -> str:
+    """Return the name of a member of an enum (``Mode.FAST``); empty for all else."""
+    name = _of_instance(value, "_name_")
+    is_enum = "enum" in sys.modules and issubclass(type(type(value)), sys.modules["enum"].EnumMeta)
+    return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
 
 
 Signature = Mapping[str, tuple[Any, ...]]
-"""The values that distinguish two calls of a function: each local variable, and modes."""
+"""The values that distinguish two calls of a function: each local variable, and modes.
+
+``self.scale`` is an attribute of a local; ``self is`` the identity of a module, with the shapes of
+its parameters.
+"""
+_IS: Final = " is"
 
 
 def signature(values: Mapping[str, Any]) -> Signature:
@@ -60,13 +77,61 @@ def signature(values: Mapping[str, Any]) -> Signature:
     found: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
     for name, value in _each(values):
         if type(value) in (torch.Tensor, torch.nn.Parameter):
-            with torch._C.DisableTorchFunction():
+            with plain_tensors():
                 found[name] = (str(value.dtype), *map(str, value.shape))
         elif type(value) in _PLAIN:
             found[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
-        elif (training := _of_instance(value, "training")) is not _NOTHING:
-            found[name] = (training is True,)
+        else:
+            found |= _of_object(name, value)
     return found
+
+
+def _of_object(name: str, value: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the plain attributes of an object, and of a module its identity and shapes."""
+    if member := _member(value):
+        return {name: (member,)}
+    found: dict[str, tuple[Any, ...]] = {}
+    for attribute, held in islice(_instance(value).items(), _WIDEST):
+        if type(held) in _PLAIN:
+            plain = held[:_LONGEST] if type(held) is str else held
+            found[f"{name}.{attribute}"] = (type(held), plain)
+        elif member := _member(held):
+            found[f"{name}.{attribute}"] = (member,)
+    if issubclass(type(value), sys.modules["torch"].nn.Module):
+        found[f"{name}{_IS}"] = (id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
+    return found
+
+
+def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
+    """Yield the shapes of the parameters of a module and of all modules in it."""
+    torch = sys.modules["torch"]
+    held = _instance(module)
+    for value in dict.values(held.get("_parameters") or {}):
+        if type(value) is torch.nn.Parameter:
+            with plain_tensors():
+                yield tuple(map(int, value.shape))
+    for inner in dict.values(held.get("_modules") or {}):
+        yield from _shapes(inner) if inner is not None else ()
+
+
+def other_instance(
+    guard: str, then: Signature | None, now: Signature | None, values: Mapping[str, Any]
+) -> str:
+    """Return the class of a module if the failed guard is about another instance of it.
+
+    It is if it begins with the local variable that is another module now, or if the two modules
+    have parameters of other shapes, which their inputs follow.
+    """
+    if then is None or now is None:
+        return ""
+    text = text_of(guard)
+    for name in (name.removesuffix(_IS) for name in now if name.endswith(_IS)):
+        was, is_now = then.get(f"{name}{_IS}"), now[f"{name}{_IS}"]
+        if was is None or was[0] == is_now[0]:
+            continue
+        if re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text) or was[1] != is_now[1]:
+            return type(values[name]).__name__
+    return ""
 
 
 def _each(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -99,6 +164,11 @@ def closest(
     )
 
 
+def version_of(guard: str, known: Mapping[str, Signature]) -> Signature | None:
+    """Return the values of the call for which the version was compiled that a guard is of."""
+    return known.get(_id(guard))
+
+
 def text_of(guard: str) -> str:
     """Return a guard without the id of its compile."""
     return _PREFIX.sub("", guard.strip())
@@ -126,12 +196,23 @@ def _of_tensor(source: str, value: Any, text: str) -> str:
     torch = sys.modules["torch"]
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return ""
-    with torch._C.DisableTorchFunction():  # this keeps out the user's modes, too
+    with plain_tensors():  # this keeps out the user's modes, too
+        if "dispatch key set mismatch" in text:
+            return _of_inference(source, value, text)
         if "dtype mismatch" in text:
             return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
         if "stride mismatch" in text:
             return f"{source} has strides {list(value.stride())} now"
         return f"{source} has shape {list(value.shape)} now"
+
+
+def _of_inference(source: str, value: Any, text: str) -> str:
+    """Return whether a tensor is one of ``inference_mode``, if this is what differs."""
+    # Only what autograd follows has its keys; another device has them, too, under other names.
+    if len({"Autograd" in keys for keys in text.split(", actual ")}) < 2:
+        return ""
+    kind = "an inference tensor" if value.is_inference() else "no inference tensor"
+    return f"{source} is {kind} now"
 
 
 def _look_up(source: str, values: Mapping[str, Any]) -> Any:
@@ -163,8 +244,13 @@ def _inside(value: Any, step: re.Match[str]) -> Any:
 
 def _of_instance(value: Any, attribute: str) -> Any:
     """Return what the dictionary of an instance has by that name."""
+    return dict.get(_instance(value), attribute, _NOTHING)
+
+
+def _instance(value: Any) -> dict[str, Any]:
+    """Return the dictionary of an instance; empty if it has none."""
     try:
         holder = object.__getattribute__(value, "__dict__")
     except AttributeError:
-        return _NOTHING
-    return dict.get(holder, attribute, _NOTHING) if type(holder) is dict else _NOTHING
+        return {}
+    return holder if type(holder) is dict else {}

@@ -7,19 +7,20 @@ read from disk again (``TORCH_COMPILE_JOB_ID``, ``automatic_dynamic_local_pgo``)
 
 Sources: ``reset`` of torch/_dynamo, callback.py, compiled_autograd.py, pgo.py
 (``get_code_state``), eval_frame.py (``_EXAMPLE_INPUTS``), convert_frame.py
-(``Tracker``, ``FRAME_COUNTER``) beside it; torch 2.6 to 2.13. Names that a
+(``Tracker``, ``FRAME_COUNTER``) beside it; torch 2.9 to 2.13. Names that a
 version does not have are passed over: there is nothing to clear then.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from pytest_graphbreak.layers.dynamo import private as names
 
 _DYNAMO = "torch._dynamo"
 
@@ -44,7 +45,7 @@ class Mark:
 
 def mark() -> Mark:
     """Return a mark that can be given to ``forget``."""
-    convert_frame, pgo = _module("convert_frame"), _module("pgo")
+    convert_frame, pgo = names.part("convert_frame"), names.part("pgo")
     return Mark(
         {name: {id(code) for code in _codes(name)} for name in _TRACKERS},
         frozenset(getattr(pgo, "_CODE_STATE", None) or ()),
@@ -58,12 +59,12 @@ def forget(since: Mark) -> None:
     What was compiled before stays warm. Frames are numbered as if these had
     never been compiled.
     """
-    convert_frame, pgo = _module("convert_frame"), _module("pgo")
-    eval_frame = importlib.import_module("torch._C._dynamo.eval_frame")
+    convert_frame, pgo = names.part("convert_frame"), names.part("pgo")
+    reset_code = names.value(names.RESET_CODE)
     for name in _TRACKERS:
         for code in _codes(name):
             if id(code) not in since.codes[name]:
-                eval_frame.reset_code(code)
+                reset_code(code)
     states = getattr(pgo, "_CODE_STATE", None) or {}
     for key in [key for key in states if key not in since.states]:
         del states[key]
@@ -78,20 +79,15 @@ _TRACKERS = ("input_codes", "output_codes")
 
 
 def _codes(tracker: str) -> Iterator[Any]:
-    for reference in list(getattr(getattr(_module("convert_frame"), tracker, None), "seen", ())):
+    for reference in list(getattr(getattr(names.part("convert_frame"), tracker, None), "seen", ())):
         if (code := reference()) is not None:
             yield code
-
-
-def _module(name: str) -> Any:
-    """Return a module of Dynamo if it is loaded, or None."""
-    return sys.modules.get(f"{_DYNAMO}.{name}")
 
 
 @contextmanager
 def _callbacks() -> Iterator[None]:
     """Keep the user's ``on_compile_start`` and ``on_compile_end`` registered."""
-    handler = getattr(_module("callback"), "callback_handler", None)
+    handler = getattr(names.part("callback"), "callback_handler", None)
     lists = [getattr(handler, name, None) for name in ("start_callbacks", "end_callbacks")]
     kept = [(found, list(found)) for found in lists if isinstance(found, list)]
     try:
@@ -104,30 +100,30 @@ def _callbacks() -> Iterator[None]:
 @contextmanager
 def _compiled_autograd() -> Iterator[None]:
     """Keep the compiler of backward passes that somebody has entered."""
-    module = _module("compiled_autograd")
+    module = names.part("compiled_autograd")
     if not getattr(module, "compiled_autograd_enabled", False):
         yield
         return
-    native = importlib.import_module("torch._C._dynamo.compiled_autograd")
+    set_autograd_compiler = names.value(names.SET_AUTOGRAD)
     # It can only be asked for by setting another one; what comes back is (compiler, dynamic).
-    before = native.set_autograd_compiler(None, False)
+    before = set_autograd_compiler(None, False)
     try:
         yield
     finally:
-        native.set_autograd_compiler(*before)
+        set_autograd_compiler(*before)
         module.compiled_autograd_enabled = True
 
 
 def _no_examples() -> None:
     """Clear the first inputs that ``eager_then_compile`` keeps of each file and line, for ever."""
-    examples = getattr(_module("eval_frame"), "_EXAMPLE_INPUTS", None)
+    examples = getattr(names.part("eval_frame"), "_EXAMPLE_INPUTS", None)
     if examples:
         examples.clear()
 
 
 def _no_profile() -> None:
     """Make the profile empty where there is none, so that it is not read from disk."""
-    pgo = _module("pgo")
+    pgo = names.part("pgo")
     state = getattr(pgo, "CodeState", None)
     if state is not None and getattr(pgo, "_CODE_STATE", ...) is None:
         pgo._CODE_STATE = defaultdict(state)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
     Event,
@@ -57,13 +58,13 @@ class LateSensor(LatePatch):
 # Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
 # ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
 # part to the user's backend by ``SubmodCompiler.compile_submod``
-# (torch/_dynamo/backends/distributed.py, 2.6 to 2.13). With one bucket nothing is cut.
+# (torch/_dynamo/backends/distributed.py, 2.9 to 2.13). With one bucket nothing is cut.
 
 
 class BucketSensor(LateSensor):
     """Notes in ``local.buckets`` what DDP hands to the backend."""
 
-    MODULE, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
+    MODULE, FUNCTION = names.BUCKETS
     """Dynamo imports the module when it first compiles inside DDP."""
     WHAT = "the buckets of DDP"
 
@@ -95,8 +96,8 @@ class BucketSensor(LateSensor):
 class ExportSensor(LateSensor):
     """Notes what stopped an export."""
 
-    MODULE, FUNCTION = "torch.export._trace", "_export"
-    """The first export imports it; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
+    MODULE, FUNCTION = names.EXPORT
+    """The first export imports it; each ``torch.export.export`` looks it up (2.9 to 2.15)."""
     WHAT = "exports that are stopped"
 
     def __init__(self, *noting: Any) -> None:

@@ -54,14 +54,14 @@ _EXPORT: Final = "dynamo_normalization_capturing_compiler"
 
 _STARTED: Final = re.compile(
     r"(?:Step 1: )?torchdynamo start (compiling|tracing) "
-    r"(<[^>\n]*>|\S+) (.+?):(\d+)(?=,|$)",
+    r"(<[^>\n]*>|\S+) (.+?):(\d{1,9})(?=,|$)",
     re.M,
 )
-_BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d+) buckets")
+_BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d{1,9}) buckets")
 """The line before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
 _DONE: Final = "Step 2: done compiler function"
 _BROKE: Final = re.compile(
-    r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d+)\n"
+    r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d{1,9})\n"
     r"(?:Graph Break )?Reason: ((?s:.*))"
 )
 _TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
@@ -70,13 +70,13 @@ _RAISED: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
 )
 _RECOMPILED: Final = re.compile(
-    r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d+)\n((?s:.*))"
+    r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d{1,9})\n((?s:.*))"
 )
 _GUARD: Final = re.compile(r"^ *- (!?[\d/]+: .*)$", re.M)
 _LIMIT: Final = re.compile(
-    r"hit config\.(\w+) \((\d+)\)(?:\n *function: '([^'\n]*)' \(([^\n]*):(\d+)\))?"
+    r"hit config\.(\w+) \((\d+)\)(?:\n *function: '([^'\n]*)' \(([^\n]*):(\d{1,9})\))?"
 )
-_REFUSED: Final = re.compile(r"WON'T CONVERT (<[^>\n]*>|\S+) ([^\n]+) line (\d+)")
+_REFUSED: Final = re.compile(r"WON'T CONVERT (<[^>\n]*>|\S+) ([^\n]+) line (\d{1,9})")
 _LEFT: Final = "Skipping the function and falling back to eager"
 _IN_LOOP: Final = "Skipping frame because there is a graph break"
 

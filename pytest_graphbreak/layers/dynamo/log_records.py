@@ -159,7 +159,7 @@ _PREFIX: Final = re.compile(
     rb"(?P<tags>(?: \[[^\]\s]*\])*)"
 )
 _ARTIFACT: Final = re.compile(rb"\[__(\w+)\]")
-_ID: Final = re.compile(rb"\[(!?\d+(?:/\d+)+(?:_\d+)?)\]")
+_ID: Final = re.compile(rb"\[(!?\d{1,9}(?:/\d{1,9}){1,9}(?:_\d{1,9})?)\]")
 
 GATE: Final = b"torch/_dynamo/"
 """A part of nearly every prefix; torch is named from the first entry of ``sys.path``."""

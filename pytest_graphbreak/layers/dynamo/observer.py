@@ -24,7 +24,6 @@ from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
 from pytest_graphbreak.layers.dynamo.explain import explained
-from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.model.merging import merge, record_of
@@ -330,8 +329,3 @@ class DynamoProbe:
         import torch
 
         return f"torch {torch.__version__}"
-
-    def internals(self) -> list[str]:
-        import torch
-
-        return [name.path for name in required(torch.__version__)]

@@ -2,8 +2,8 @@
 
 torch promises none of them. Each row says in which versions the name has to be there and what
 cannot be seen without it; a name that is missing becomes an error of the observation, so that a
-gate never takes blindness for zero. The names were read in the sources of torch 2.6 to 2.15 (2.8,
-2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
+gate never takes blindness for zero. The names were read in the sources of torch 2.9 to 2.15
+(2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import importlib
 import re
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ class Name:
     module: str
     chain: str
     without: str
-    since: Version = (2, 6)
+    since: Version = (2, 9)
     until: Version = LATEST
 
     @property
@@ -56,12 +57,12 @@ _NOT_SUPPRESSED = (
 _NO_COUNT = "graphs can be counted by Dynamo's own counter only"
 _NO_KIND = "graph breaks cannot be distinguished from other failures"
 _NOT_SKIPPED = "functions that were skipped without an error cannot be seen"
+_NOT_APART = "Dynamo cannot be kept from compiling what observes it"
 _UNCHECKED = "the graphs seen cannot be checked against Dynamo's own count"
 
 COMPILE = Name(_FRAMES, "_compile", "frames cannot be counted or identified")
 SUPPRESS = Name(_FRAMES, "format_error_msg", _NOT_SUPPRESSED)
-REASONS = Name(_FRAMES, "get_and_maybe_log_recompilation_reasons", _NO_RECOMPILES, since=(2, 7))
-REASONS_26 = Name(_FRAMES, "get_and_maybe_log_recompilation_reason", _NO_RECOMPILES, until=(2, 6))
+REASONS = Name(_FRAMES, "get_and_maybe_log_recompilation_reasons", _NO_RECOMPILES)
 BACKEND = Name(_OUTPUT, "OutputGraph.call_user_compiler", _NO_COUNT)
 INSTALL = Name(_OUTPUT, "OutputGraph.install_global_unsafe", _NO_RUNS)
 BREAK = Name(_TRACING, "InstructionTranslatorBase.log_graph_break", _NO_BREAKS, since=(2, 10))
@@ -76,9 +77,27 @@ STEP = Name(_TRACING, "InstructionTranslatorBase.step_graph_break", _NOT_RESUMED
 SKIP = Name(_EXC, "SkipFrame", _NOT_SKIPPED, until=(2, 10))
 COUNTERS = Name("torch._dynamo.utils", "counters", _UNCHECKED)
 CONFIG = Name("torch._dynamo.config", "disable", "whether Dynamo is disabled cannot be known")
+NEVER_COMPILED = Name("torch._dynamo.decorators", "skip_code", _NOT_APART)
+FRAME_HOOK = Name("torch._C._dynamo.eval_frame", "set_eval_frame", _NOT_APART)
+CLEANUP = Name("torch._dynamo.utils", "CleanupManager", _NO_RUNS)
 
 NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
 """All names above: if one that a version of torch should have is missing, nothing is observed."""
+
+# Modules of functions that are followed from the moment on at which torch imports them; ``late``.
+
+BUCKETS = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
+EXPORT = ("torch.export._trace", "_export")
+
+# What ``isolation`` clears; a version that does not have it has nothing to clear.
+
+RESET_CODE = Name("torch._C._dynamo.eval_frame", "reset_code", "compiled code stays")
+SET_AUTOGRAD = Name(
+    "torch._C._dynamo.compiled_autograd",
+    "set_autograd_compiler",
+    "a compiler that was entered ends",
+)
+ISOLATION = (RESET_CODE, SET_AUTOGRAD)
 
 _STAYS = "settings that a test leaves cannot be put back"
 CONFIG_ENTRIES = Name("torch._dynamo.config", "_config", _STAYS)
@@ -86,7 +105,11 @@ CONFIG_UNSET = Name("torch.utils._config_module", "_UNSET_SENTINEL", _STAYS)
 STANCE = Name("torch._dynamo.eval_frame", "_stance", _STAYS)
 DEVICE = Name("torch", "_GLOBAL_DEVICE_CONTEXT", _STAYS)
 
-SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE)
+CONFIG_MODULE = "torch.utils._config_module"
+FX_CONFIG = "torch.fx.experimental._config"
+GRAD_MODE = Name("torch", "_C._set_grad_enabled", _STAYS)
+
+SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE, GRAD_MODE)
 """The names for ``layers.settings``. Without them graphs count, but tests are not kept apart."""
 
 
@@ -121,6 +144,47 @@ def find(name: Name) -> tuple[Any, str]:
     if isinstance(owner, type) and last not in vars(owner):  # an inherited one is another function
         raise MissingName(missing(name))
     return owner, last
+
+
+def is_there(name: Name) -> bool:
+    """Return whether a name exists."""
+    try:
+        find(name)
+    except MissingName:
+        return False
+    return True
+
+
+def value(name: Name) -> Any:
+    """Return the value of a private name. Raises ``MissingName``."""
+    owner, last = find(name)
+    return getattr(owner, last)
+
+
+def part(module: str) -> Any:
+    """Return a module of Dynamo by its last name if it is loaded, or None."""
+    return sys.modules.get(f"torch._dynamo.{module}")
+
+
+def frame_hook(hook: Any) -> Any:
+    """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
+    change = getattr(sys.modules.get(FRAME_HOOK.module), FRAME_HOOK.chain, None)
+    return None if change is None else change(hook)
+
+
+def compile_id() -> Any:
+    """Return the id of the compilation that this thread is at, or None."""
+    from torch._guards import CompileContext
+
+    return CompileContext.current_compile_id()
+
+
+def plain_tensors() -> AbstractContextManager[Any]:
+    """Return a context in which tensors are asked without the user's subclasses and modes."""
+    from torch._C import DisableTorchFunction
+
+    context: AbstractContextManager[Any] = DisableTorchFunction()
+    return context
 
 
 def attribute(owner: Any, name: Name) -> Any:

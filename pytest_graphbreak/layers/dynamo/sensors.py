@@ -18,9 +18,9 @@ import functools
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final
 
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.dynamo import counters
@@ -49,18 +49,26 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
     Signature,
     closest,
     current_value,
+    other_instance,
     signature,
     text_of,
+    version_of,
 )
 from pytest_graphbreak.layers.dynamo.late import (
     BucketSensor,
     ExportSensor,
+    LateSensor,
 )
 from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
+
+_APART: Final = (names.NEVER_COMPILED, names.FRAME_HOOK)
+"""The names without which no hook can be made."""
+_OF_RUNS: Final = (names.INSTALL, names.CLEANUP)
+"""The names without which runs are not counted."""
 
 
 class DynamoSensors:
@@ -79,7 +87,7 @@ class DynamoSensors:
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
         noting = self.events, self._above, self._sensor_failed
-        self._late = (
+        self._late: tuple[LateSensor, ...] = (
             ExportSensor(*noting),
             BucketSensor(self._local, *noting),
         )
@@ -98,13 +106,14 @@ class DynamoSensors:
         hooks: dict[Name, Hook] = {
             names.COMPILE: self._compile,
             names.REASONS: self._reasons,
-            names.REASONS_26: self._reasons,
             names.BACKEND: self._backend,
             names.INSTALL: self._install_global,
             **self._breaks.hooks(),
         }
+        if not all(map(names.is_there, _APART)):
+            hooks, self._late, self.executions = {}, (), None
         for name in names.required(names.torch_version()):
-            if name is names.INSTALL and self.executions is None:
+            if name in _OF_RUNS and self.executions is None:
                 continue
             try:
                 self._install(name, hooks.get(name))
@@ -113,7 +122,7 @@ class DynamoSensors:
                 self._blind.append(str(fault))
             except Exception as fault:
                 self._blind.append(names.missing(name, say(fault)))
-            if name is names.INSTALL:
+            if name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
         self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
@@ -366,10 +375,18 @@ class DynamoSensors:
                 attempt.guards = tuple(guards)
                 reported.update(map(text_of, guards[:1]))
                 if attempt.guards:
-                    attempt.guard_value = current_value(attempt.guards[0], frame.f_locals)
+                    attempt.guard_value = self._now(attempt.guards[0], now, frame.f_locals)
         except Exception as fault:
             self._sensor_failed("recompiles", fault)
         return reasons
+
+    def _now(self, guard: str, now: Signature | None, values: Mapping[str, Any]) -> str:
+        """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
+        value = current_value(guard, values)
+        then = version_of(guard, self._signatures)
+        if instance := other_instance(guard, then, now, values):
+            return f"another {instance}: {value}" if value else f"another {instance} now"
+        return value
 
 
 _EVAL_FRAME = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")

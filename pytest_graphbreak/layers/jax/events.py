@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -142,6 +143,6 @@ def is_on_device(program: Executable) -> bool:
 
 def _has_tt() -> bool:
     """Return whether JAX has opened a TT device. It opens all that it has at once."""
-    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    bridge: Any = sys.modules.get(private.BRIDGE.module)
     # This dict is filled when the backends are opened (jax/_src/xla_bridge.py of 0.10).
     return "tt" in getattr(bridge, "_backends", ())

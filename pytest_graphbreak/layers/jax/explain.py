@@ -19,7 +19,6 @@ from pytest_graphbreak.layers.jax.events import (
     MissedExecutable,
     SensorFault,
 )
-from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.merging import record_of, rounded
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
@@ -94,7 +93,7 @@ class _EventReader:
                     seconds=graph.seconds,
                 )
             )
-        if DESCRIPTIONS[self._layer].breaks and graph.cause != "eager":
+        if graph.cause != "eager":
             self._breaks += [self._break(one, graph.stack) for one in event.callbacks]
 
     def _graph(self, program: Executable) -> Graph:
@@ -134,10 +133,9 @@ class _EventReader:
         )
 
     def interrupted(self, event: Interrupted) -> None:
-        if DESCRIPTIONS[self._layer].breaks:
-            stack = _stack(event.stack, self._places)
-            where = stack[-1] if stack else NOWHERE
-            self._eager.append(Eager(self._layer, event.reason, where))
+        stack = _stack(event.stack, self._places)
+        where = stack[-1] if stack else NOWHERE
+        self._eager.append(Eager(self._layer, event.reason, where))
 
     def record(self) -> Record:
         return record_of(

@@ -187,6 +187,3 @@ class JaxProbe:
         import jax
 
         return f"jax {jax.__version__} on {jax.default_backend()}"
-
-    def internals(self) -> list[str]:
-        return [name.path for name in (*private.NAMES, private.MISS, private.IMPL)]

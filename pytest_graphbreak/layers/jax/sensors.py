@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -294,6 +295,9 @@ class JaxSensors:
         # It is open: something is compiled for it.
         program.default = str(private.value(private.BRIDGE)().platform)
         program.cause, program.reason = self._cause(program.name, made, is_on_device(program))
+        if program.cause == "aot":
+            with suppress(Exception):  # this only explains
+                program.reason = self.ledger.note_ahead(program.name, made, module)
         program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
         program.defined = made.defined
         return program

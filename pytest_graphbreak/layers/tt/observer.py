@@ -359,6 +359,3 @@ class TTProbe(XlaProbe):
         os.environ["PJRT_DEVICE"] = "TT"
         turn_on()
         return super().prepare()
-
-    def internals(self) -> list[str]:
-        return [f"headers in {os.environ[FILE]} at {LEVEL}={os.environ[LEVEL]}"]

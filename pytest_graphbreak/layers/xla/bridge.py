@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.owners import written_forward
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import fx as xla_fx
@@ -49,10 +50,8 @@ class Bridge:
     # OutputGraph.compile_and_call_fx_graph(self, tx, rv, root): Dynamo calls its backend.
 
     def compiling(self, args: tuple[Any, ...]) -> Any:
-        from torch._guards import CompileContext
-
         output = args[0]
-        compile_id = CompileContext.current_compile_id()
+        compile_id = names.compile_id()
         if compile_id is None:
             return None
         env = output.tracing_context.fake_mode.shape_env

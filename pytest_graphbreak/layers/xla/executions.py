@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.hooks import COUNTING, caller, never_compiled
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
@@ -247,8 +248,7 @@ class DeviceRuns:
 
         Dynamo's frame hook may be active here, and must not find what the notes call.
         """
-        from torch._C._dynamo.eval_frame import set_eval_frame
-
+        set_eval_frame = names.value(names.FRAME_HOOK)
         torch: Any = sys.modules["torch"]
         value_of = torch.ops.aten._local_scalar_dense.default
         kinds = (torch.Tensor, torch.nn.Parameter)

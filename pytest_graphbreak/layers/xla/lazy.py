@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder
@@ -204,9 +205,7 @@ def _node(frames: Sequence[Line], module: Any) -> Any:
 
 def _is_tracing() -> bool:
     """Return whether Dynamo or a later stage is at work: then a graph is traced, not run."""
-    from torch._guards import CompileContext
-
-    return CompileContext.current_compile_id() is not None
+    return names.compile_id() is not None
 
 
 def _computed(value: Any) -> bool:

@@ -94,13 +94,13 @@ def event(report: CompileReport, graph: FxGraph) -> Event:
 # ``0|Net[net]|Linear[fc]|/home/me/model.py:10|forward|12|aten__mm``.
 
 _ALIAS: Final = re.compile(rb"#loc(\d*) = loc\(([^\n]*)")
-_PLAIN: Final = re.compile(rb'"([^"\n]{1,4096}\.py)":(\d+)')
-_FILE: Final = re.compile(rb'"([^"]*\.py)":(\d+)(?::\d+)?$')
+_PLAIN: Final = re.compile(rb'"([^"\n]{1,4096}\.py)":(\d{1,9})')
+_FILE: Final = re.compile(rb'"([^"]*\.py)":(\d{1,9})(?::\d+)?$')
 _NAMED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
 _CALLSITE: Final = b"callsite("
 _REFERENCE: Final = re.compile(rb"#loc(\d*)")
 _PACKED: Final = re.compile(
-    rb"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d+)\|"
+    rb"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d{1,9})\|"
 )
 _OP: Final = re.compile(rb"(?:aten|prims|torch|xla)__(?!device_data)")
 """The ops that torch_xla lowered, but for ``device_data``: inputs, placed where they were made."""

@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
 from pytest_graphbreak.layers.xla.repeats import explain
-from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
+from pytest_graphbreak.layers.xla.sensors import XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
@@ -381,7 +381,3 @@ class XlaProbe:
         import torch_xla
 
         return f"torch_xla {torch_xla.__version__} on {os.environ['PJRT_DEVICE']}"
-
-    def internals(self) -> list[str]:
-        names = [f"{sensor.module}.{sensor.chain}" for sensor in SENSORS]
-        return ["the metric CompileTime", *names]

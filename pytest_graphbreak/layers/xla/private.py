@@ -23,6 +23,9 @@ from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import MissingName
 
+BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
+"""The module that lowers FX graphs; ``sensors`` names the functions of it."""
+
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
     "_clear_xla_metrics": "a count is kept over metrics that are cleared by it",

@@ -21,7 +21,8 @@ from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.stacks import Line
 
 _RULE = "=" * 20
-_FRAME = re.compile(r"(?P<name>\S+) \((?P<file>.*):(?P<line>\d+)\)")
+_FRAME = re.compile(r"(?P<name>\S+) \((?P<file>.*):(?P<line>\d{1,9})\)")
+_COUNT = re.compile(r"[0-9]{1,9}")
 _COMPILATION = "Compilation Analysis: "
 _UNEXPECTED = "Unexpected Execution Analysis: "
 _AFTERWARDS = "Computation hash: "
@@ -126,9 +127,9 @@ def _graph_info(report: CompileReport, text: str) -> None:
         report.hash = value.zfill(32)
     elif key == "Graph Name":
         report.name = value
-    elif key == "Number of Graph Inputs" and value.isdigit():
+    elif key == "Number of Graph Inputs" and _COUNT.fullmatch(value):
         report.inputs = int(value)
-    elif key == "Number of Graph Outputs" and value.isdigit():
+    elif key == "Number of Graph Outputs" and _COUNT.fullmatch(value):
         report.outputs = int(value)
 
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.hooks import (
     After,
     Before,
@@ -36,7 +37,7 @@ class Sensor(NamedTuple):
     purpose: str
 
 
-BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
+BRIDGE: Final = native.BRIDGE
 COPY: Final = "torch_xla.core.dynamo_bridge"
 """The module with ``from`` the bridge ``import *``, where torch's openxla and tt look it up."""
 
@@ -58,7 +59,7 @@ CALL = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _LAZY)
 INTERPRET = Sensor("torch.fx.graph", "Graph.process_inputs", _LAZY)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
-    "torch._dynamo.output_graph",
+    names.BACKEND.module,
     "OutputGraph.compile_and_call_fx_graph",
     "device graphs are tied to Dynamo's there",
 )

@@ -97,14 +97,14 @@
   }
 
   // What a row says of why: the first thing that is new, or else what comes first when it is opened.
-  const REPORTED = new Set(["error", "over", "lost", "new", "improved", "changed"]);
   function reason(test, run) {
     const result = test.runs[run];
-    if (!REPORTED.has(result.verdict)) return "";
-    if (result.verdict === "error" && result.notes.length) return result.notes[0];
+    const kind = data.kinds[result.verdict];
+    if (!kind.named) return "";
+    if (kind.blind && result.notes.length) return result.notes[0];
     const places = test.places.filter((place) => place.counts[run].now > 0 || place.counts[run].was > 0);
     const ranked = places.map((place) => [status(place).rank, place]).sort(([a], [b]) => a - b);
-    const wanted = result.verdict === "improved" ? 3 : 0;
+    const wanted = kind.shrinks ? 3 : 0;
     const matter = ranked.filter(([rank]) => rank === wanted);
     const [first] = matter.length ? matter[0].slice(1) : (ranked[0] ?? []).slice(1);
     if (!first) return "";
@@ -162,6 +162,7 @@
       grid,
       make("p", { class: "tally" }, tally.join(" \u00b7 ")),
       bars(result),
+      result.accept ? make("p", { class: "tally" }, "To accept it, in a checkout:", make("pre", { class: "command" }, result.accept)) : null,
       result.notes.map((note) => make("p", { class: "tally" }, note)));
   }
 
@@ -268,9 +269,9 @@
   };
   // What nobody could see may have grown without bound; what was lost weighs as much as it had.
   const urgent = (test) => {
-    const verdict = test.runs[shownRun(test)].verdict;
-    if (verdict === "error") return Infinity;
-    return verdict === "lost" ? Math.abs(growth(test)) : growth(test);
+    const kind = data.kinds[test.runs[shownRun(test)].verdict];
+    if (kind.blind) return Infinity;
+    return kind.loses ? Math.abs(growth(test)) : growth(test);
   };
   const SORTS = {
     growth: (a, b) => (urgent(a) === urgent(b) ? a.order - b.order : urgent(b) - urgent(a)),

@@ -31,7 +31,7 @@ def test_each_problem_says_what_to_do() -> None:
 
 
 def test_versions_that_fit() -> None:
-    assert states(list(checks.torch_found("2.6.0"))) == [OK]
+    assert states(list(checks.torch_found("2.9.0"))) == [OK]
     assert states(list(checks.torch_found(None, needed=False))) == [OK]
     assert states(list(checks.torch_xla_found("2.9.1+cpu", "2.9.0", None))) == [OK]
     assert states(list(checks.torch_xla_found("2.13.0", None, None))) == [OK]
@@ -69,6 +69,7 @@ def test_a_card_that_is_not_known_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environ", "state", "word"),
     [
+        ({"TORCH_CACHING_PRECOMPILE": "1"}, PROBLEM, "cannot be counted"),
         ({"TORCH_COMPILE_DISABLE": "1"}, PROBLEM, "TORCH_COMPILE_DISABLE"),
         ({"TTXLA_LOGGER_LEVEL": "INFO"}, NOTE, "headers"),
         ({"JAX_DISABLE_JIT": "1"}, PROBLEM, "JAX_DISABLE_JIT"),
@@ -99,24 +100,6 @@ def test_variables_that_do_not(environ: dict[str, str]) -> None:
     assert states(list(checks.variables(environ))) == [OK]
 
 
-def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (none,) = checks.baselines(None)
-    assert (none.state, "none yet" in none.what) == (OK, True)
-    path = tmp_path / "baselines" / "tests" / "test_a.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n")
-    (good,) = checks.baselines(None)
-    assert "1 file, 1 test," in good.what
-    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
-    (bad,) = checks.baselines(None)
-    assert bad.state == PROBLEM
-    assert "test_a.yaml" in bad.what
-    (elsewhere,) = checks.baselines("other")
-    assert elsewhere.state == OK
-
-
 def broken(directory: Path, source: str) -> dict[str, str]:
     """An environment in which torch is installed and does not work."""
     (directory / "torch.py").write_text(source)
@@ -138,27 +121,24 @@ def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_dynamo_is_seen_here() -> None:
     pytest.importorskip("torch")
-    found, probes = checks.probed("dynamo", 300, os.environ)
+    (found,) = checks.probed("dynamo", 300, os.environ)
     assert found.state == OK, found
-    assert probes.what.endswith("internals of torch._dynamo, torch._guards")
     assert "saw 4 graphs = 1 entry + 1 after a break + 2 recompiles" in found.what
 
 
 def test_xla_is_seen_here() -> None:
     pytest.importorskip("torch_xla")
-    found, probes = checks.probed("xla", 300, os.environ)
+    (found,) = checks.probed("xla", 300, os.environ)
     assert found.state == OK, found
-    assert "torch_xla._dynamo" in probes.what
     assert "saw 1 graph = 1 fx" in found.what
 
 
 def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    found, probes = checks.probed("jax", 300, os.environ)
+    (found,) = checks.probed("jax", 300, os.environ)
     assert (found.about, found.state) == ("jax", OK), found.what
     assert "saw 3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks" in found.what
-    assert "internals of jax" in probes.what
 
 
 def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,12 +148,11 @@ def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatc
         "saw": words,
         "with": "jax 9",
         "reasons": [""],
-        "probes": ["jax.one"],
         "errors": [],
         "notes": [],
     }
     monkeypatch.setattr(checks, "_probe", lambda *_: seen)
-    first, _ = checks.probed("jax", 1, {})
+    (first,) = checks.probed("jax", 1, {})
     assert first.state == PROBLEM
     assert "not why" in first.what
     assert "jax 0.7.1" in first.do
@@ -199,13 +178,11 @@ def test_a_layer_that_cannot_be_seen_has_a_next_step(
         "saw": 0,
         "with": "torch",
         "reasons": [],
-        "probes": ["torch._dynamo.one"],
         "errors": [],
         "notes": ["as it is"],
     }
     monkeypatch.setattr(checks, "_probe", lambda *_: seen)
-    first, internals, note = checks.probed(layer, 1, {})
+    first, note = checks.probed(layer, 1, {})
     assert first.state == PROBLEM
     assert step in first.do
-    assert internals.what == "looked at torch._dynamo.one"
     assert (note.state, note.what) == (NOTE, "as it is")

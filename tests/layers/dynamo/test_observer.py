@@ -427,8 +427,7 @@ def test_compiled_autograd_keeps_its_ids() -> None:
     forward, backward = seen[0].graph_list
     assert forward.where.function == "clean"
     assert backward.where.code == "compile(clean)(x).sum().backward()"
-    if names.minor(torch.__version__) >= (2, 7):
-        assert backward.name.startswith("!0/")
+    assert backward.name.startswith("!0/")
 
 
 def test_a_specialization_is_a_graph_for_the_backend() -> None:

@@ -19,6 +19,3 @@ class ToyProbe:
 
     def about(self) -> str:
         return "a toy"
-
-    def internals(self) -> list[str]:
-        return ["toycompiler.events"]

@@ -1,0 +1,222 @@
+"""The cudagraph layer: captures are graphs, replays are executions, re-records are recompiles.
+
+All of Python captures and replays through ``torch.cuda.CUDAGraph``: ``torch.cuda.graph``,
+``make_graphed_callables``, inductor's trees, vLLM's graphs. Code in C++ that uses ``at::cuda::
+CUDAGraph`` by itself is not seen. A graph that failed while it was captured is none.
+
+Sources: torch/cuda/graphs.py and torch/_inductor/cudagraph_trees.py of torch 2.6 to 2.13.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, is_machinery, stack_here
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.merging import merge, record_of
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.stacks import Line, line_of, outwards
+
+LAYER: Final = "cudagraph"
+_TREES: Final = "torch._inductor.cudagraph_trees"
+_BY: Final = {
+    "make_graphed_callables": "callable",
+    "cudagraphify": "tree",
+    "cudagraphify_impl": "tree",
+    "_record": "tree",
+}
+"""The functions of torch that capture for somebody, and the causes of what they capture."""
+
+Replays = dict[tuple[int, CodeType | None, int], int]
+"""The number of replays by graph and by the code and instruction that asked for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A CUDA graph; ``again`` says what changed where it was captured before, else it is None."""
+
+    number: int
+    cause: str
+    again: str | None
+    stack: tuple[Line, ...]
+
+
+class _Recording(threading.local):
+    """Why inductor records a function again in this thread; None while it does not."""
+
+    again: str | None = None
+
+
+class CudaGraphObserver(HookedObserver):
+    """Watches CUDA graphs in this process, in all of its threads."""
+
+    layer = LAYER
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._local = _Recording()
+        self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._count = 0
+        self._captured: set[int] = set()
+        self._replays: Replays = {}
+
+    def hooks(self) -> Sequence[Attachable]:
+        return (
+            self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.failed),
+            self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.failed),
+            # Without it a second recording is counted as a first one.
+            self._patch(_TREES, "CUDAGraphTreeManager.record_function", self._record, _ignore),
+        )
+
+    def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:
+        return LatePatch(module, chain, hook, failed, of_torch=False)
+
+    def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        result = original(*args, **kwargs)
+        try:
+            self._note_capture(args[0])
+        except Exception as fault:
+            self.failed(fault)
+        return result
+
+    def _note_capture(self, graph: Any) -> None:
+        cause = _who_captured()
+        if cause is None:
+            return
+        number = self._number(graph)
+        again = self._local.again
+        if again is None and number in self._captured:
+            again = "the same CUDAGraph was captured again"
+        self._captured.add(number)
+        self.note(Captured(number, cause, again, stack_here()))
+
+    def _number(self, graph: Any) -> int:
+        """Return the number of a CUDA graph of this process, from 1."""
+        key = id(graph)
+        known = self._numbers.get(key)
+        if known is None or known[0]() is not graph:
+            self._count += 1
+            forget = weakref.ref(graph, lambda _: self._numbers.pop(key, None))
+            known = self._numbers[key] = (forget, self._count)
+        return known[1]
+
+    def _replay(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        result = original(*args, **kwargs)
+        try:
+            frame = caller()
+            while frame is not None and is_machinery(frame):
+                frame = frame.f_back
+            place = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+            key = (self._number(args[0]), *place)
+            self._replays[key] = self._replays.get(key, 0) + 1
+        except Exception as fault:
+            self.failed(fault)
+        return result
+
+    def _record(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``record_function(manager, new_inputs, function_id)`` of inductor's trees."""
+        __tracebackhide__ = True
+        before = self._local.again
+        try:
+            self._local.again = _why_again(*args[:3])
+        except Exception:
+            self._local.again = None
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._local.again = before
+
+    def marked(self) -> Replays:
+        return dict(self._replays)
+
+    def leave(self) -> None:
+        super().leave()
+        if not self._windows:
+            self._replays.clear()
+
+    def with_runs(self, record: Record | None, mark: Any, places: Places) -> Record | None:
+        """Return the record with the replays since ``mark``, by graph and line."""
+        ran = {
+            key: count - mark.get(key, 0)
+            for key, count in [*self._replays.items()]
+            if count > mark.get(key, 0)
+        }
+        if record is None and not ran:
+            return None
+        record = record or record_of(LAYER)
+        runs = [_runs(key, count, places) for key, count in ran.items()]
+        total = sum(ran.values())
+        return merge([replace(record, executions={LAYER: total}, execution_list=tuple(runs))])
+
+    def explained(self, events: Sequence[Any], places: Places) -> Record:
+        graphs, repeats = [], []
+        for graph, repeat in (_explain(event, places) for event in events):
+            graphs.append(graph)
+            repeats += [repeat] if repeat is not None else []
+        return record_of(
+            LAYER,
+            graphs=len(graphs),
+            recompiles=len(repeats),
+            graph_list=graphs,
+            recompile_list=repeats,
+        )
+
+
+def _ignore(fault: Exception) -> None:
+    """Do without: this torch does not have it."""
+
+
+def _frames_of_torch() -> Iterator[tuple[str, str]]:
+    """Yield file and function of the frames of torch above a hook, the innermost first."""
+    for frame in outwards(caller()):
+        if not is_machinery(frame):
+            return
+        yield frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name
+
+
+def _who_captured() -> str | None:
+    """Return the cause of a capture; None for the empty graph that keeps inductor's pool alive."""
+    for file, function in _frames_of_torch():
+        if file.endswith("_inductor/cudagraph_trees.py") and function == "__init__":
+            return None
+        if function in _BY:
+            return _BY[function]
+    return "captured"
+
+
+def _why_again(manager: Any, inputs: Any, function: Any) -> str | None:
+    """Return why inductor records a function again after the same graph; None the first time."""
+    node = manager.current_node
+    children = manager.roots if node is None else node.children
+    if not (known := children.get(function)):
+        return None
+    status, reason = known[-1].check_invariants(inputs)
+    text = reason() if callable(reason) else str(reason or status)
+    return text.strip().partition("\n")[0][:200] or "its inputs changed"
+
+
+def _explain(event: Captured, places: Places) -> tuple[Graph, Recompile | None]:
+    stack = stacks.users(event.stack, places)
+    where = stack[-1] if stack else NOWHERE
+    name = str(event.number)
+    if event.again is None:
+        return Graph(LAYER, name, event.cause, where=where, stack=stack), None
+    repeat = Recompile(LAYER, name, event.again, where, stack)
+    return Graph(LAYER, name, "recompile", where=where, stack=stack, reason=event.again), repeat
+
+
+def _runs(key: tuple[int, CodeType | None, int], count: int, places: Places) -> LineRuns:
+    number, code, instruction = key
+    where: Frame = NOWHERE if code is None else places.frame(*line_of(code, instruction))
+    return LineRuns(LAYER, "call", str(number), count, where=where)

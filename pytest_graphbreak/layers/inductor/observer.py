@@ -1,0 +1,135 @@
+"""The inductor layer: what inductor compiled or loaded, and where it records no CUDA graph.
+
+``sensors`` has the hooks, ``skips`` the words. A graph here comes from one of Dynamo, which has the
+place and the cause; they are put together when the record of all processes is whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
+from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.merging import merge, record_of
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import NOWHERE, Eager, Frame, Graph, Record
+from pytest_graphbreak.text.output import plural
+
+LAYER: Final = "inductor"
+DYNAMO: Final = "dynamo"
+
+
+class InductorObserver(HookedObserver):
+    """Watches inductor in this process, in all of its threads."""
+
+    layer = LAYER
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sensors = InductorSensors(self.note, self.failed)
+
+    def hooks(self) -> Sequence[Attachable]:
+        return self._sensors.hooks()
+
+    def isolate(self, key: str) -> None:
+        self._sensors.forget()
+
+    def explained(self, events: Sequence[Any], places: Places) -> Record:
+        graphs: list[Graph] = []
+        rounds: Counter[tuple[str, str]] = Counter()
+        for event in events:
+            if isinstance(event, InductorGraph):
+                rounds[event.frame, event.kind] += 1
+                graphs.append(_graph(event, rounds[event.frame, event.kind], places))
+        return record_of(
+            LAYER,
+            graphs=len(graphs),
+            graph_list=graphs,
+            eager=[_eager(event, places) for event in events if isinstance(event, Skipped)],
+        )
+
+    def completed(self, record: Record) -> Record:
+        """Return the record with place, owner and cause of each graph, from that of Dynamo."""
+        if LAYER not in record.layers:
+            return record
+        known = {
+            (graph.process, graph.name): graph
+            for graph in record.graph_list
+            if graph.layer == DYNAMO
+        }
+        graphs = tuple(
+            _of_dynamo(graph, known) if graph.layer == LAYER else graph
+            for graph in record.graph_list
+        )
+        skipped = merge([Record(layers=(LAYER,), eager=(*record.eager, *_skipped(graphs)))])
+        return replace(record, graph_list=graphs, eager=skipped.eager)
+
+
+def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
+    """Return a graph; ``number`` counts those of the same kind and frame, from 1."""
+    name = f"{event.frame} {event.kind}".strip()
+    line = skips.line(event.skip)
+    calls = f"{plural(event.calls, 'call')} of libraries or fallbacks" if event.calls else ""
+    stack = stacks.users(event.stack, places)
+    return Graph(
+        LAYER,
+        name if number == 1 else f"{name}#{number}",
+        "recompile" if _is_again(event.frame) else event.kind,
+        ops=event.kernels,
+        inputs=event.inputs,
+        hash=event.key or None,
+        sources=(event.frame if number == 1 else f"{event.frame}#{number}",) if event.frame else (),
+        where=stack[-1] if stack else NOWHERE,
+        reason="; ".join(
+            filter(None, (calls, event.missed, skips.words(event.skip) if event.skip else ""))
+        ),
+        cached="loaded" if event.loaded else "compiled",
+        stack=(places.frame(*line),) if line is not None else (),
+    )
+
+
+def _is_again(frame: str) -> bool:
+    """Return whether a compile id is that of a frame which was compiled before: ``0/1``."""
+    return frame.partition("/")[2].partition("_")[0].isdigit() and not frame.endswith("/0")
+
+
+def _of_dynamo(graph: Graph, known: dict[tuple[str | None, str], Graph]) -> Graph:
+    """Return a graph with what the Dynamo graph that it came from knows."""
+    if not graph.sources:
+        return graph
+    source = graph.sources[0]
+    # Dynamo's ids start again in a second round, ``0/0#2``; parts of one graph share its id.
+    found = known.get((graph.process, source))
+    found = found or known.get((graph.process, source.partition("#")[0]))
+    if found is None:
+        return graph
+    kind = graph.name.partition(" ")[2].partition("#")[0]
+    return replace(
+        graph,
+        cause="recompile" if found.cause == "recompile" else kind or graph.cause,
+        sources=(found.name,),
+        where=found.where,
+        owner=found.owner,
+    )
+
+
+def _skipped(graphs: Iterable[Graph]) -> Iterable[Eager]:
+    """Yield the graphs without a CUDA graph, as code that left the device's graph."""
+    for graph in graphs:
+        _, prefix, words = graph.reason.partition(skips.PREFIX)
+        if graph.layer == LAYER and prefix:
+            where = graph.stack[-1] if graph.stack else graph.where
+            yield Eager(LAYER, f"{prefix}{words}", where, process=graph.process, owner=graph.owner)
+
+
+def _eager(event: Skipped, places: Places) -> Eager:
+    line = skips.line(event.reason)
+    found: tuple[Frame, ...] = stacks.users(event.stack, places)
+    where = places.frame(*line) if line is not None else found[-1] if found else NOWHERE
+    return Eager(LAYER, skips.words(event.reason), where)

@@ -1,0 +1,226 @@
+"""The hooks in inductor: one event for each graph that it compiled or loaded, and each skip.
+
+``CompiledFxGraph.post_compile`` runs once for each graph, whether it was compiled or came from the
+FX graph cache or AOTAutograd's: these go past ``compile_fx_inner``. Only a graph that was compiled
+here went through ``CompiledFxGraph.__init__``; a loaded one was unpickled.
+
+Sources: torch/_inductor/output_code.py, codecache.py and cudagraph_trees.py, read in torch 2.6 to
+2.13 and run on 2.9 and 2.13.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_graphbreak.layers.hooked import Attachable, stack_here
+from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.model.stacks import Line
+
+_OUTPUT: Final = "torch._inductor.output_code"
+_CACHE: Final = "torch._inductor.codecache"
+_TREES: Final = "torch._inductor.cudagraph_trees"
+
+MOST_KEYS: Final = 64
+"""The number of cache keys whose parts are remembered, to say what of a new key differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class InductorGraph:
+    """A graph that inductor compiled, or loaded (``loaded``).
+
+    ``frame`` is the compile id of the Dynamo graph, ``0/1``, empty without one. ``kernels`` are
+    those that inductor generated, ``calls`` those of libraries and fallbacks. ``key`` is that of
+    the FX graph cache, empty where it was not asked; ``missed`` says why the graph was compiled.
+    ``skip`` is why no CUDA graph will be recorded although one was asked for, empty otherwise.
+    """
+
+    frame: str
+    kind: str
+    kernels: int
+    calls: int
+    inputs: int
+    key: str
+    loaded: bool
+    missed: str
+    skip: str
+    stack: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A CUDA graph that was not recorded when the compiled function ran."""
+
+    reason: str
+    stack: tuple[Line, ...]
+
+
+class _LastKey(threading.local):
+    """The key that this thread computed last, with what of it differs from the one before."""
+
+    key = ""
+    moved = ""
+
+
+class InductorSensors:
+    """The hooks, and what they remember between two calls of one compilation."""
+
+    def __init__(self, note: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+        self._note = note
+        self._failed = failed
+        self._local = _LastKey()
+        self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        self._noted: dict[int, weakref.ref[Any]] = {}
+        self._parts: dict[str, dict[str, str]] = {}
+
+    def hooks(self) -> tuple[Attachable, ...]:
+        return (
+            self._patch(_OUTPUT, "CompiledFxGraph.__init__", self._init),
+            self._patch(_OUTPUT, "CompiledFxGraph.post_compile", self._post_compile),
+            # These two only explain: without them graphs are counted all the same.
+            self._patch(_CACHE, "compiled_fx_graph_hash", self._hash, needed=False),
+            self._patch(_TREES, "log_cudagraph_skip_and_bump_counter", self._skip, needed=False),
+        )
+
+    def _patch(self, module: str, chain: str, hook: Hook, *, needed: bool = True) -> LatePatch:
+        failed = self._failed if needed else _ignore
+        return LatePatch(module, chain, hook, failed, of_torch=False)
+
+    def forget(self) -> None:
+        """Forget the keys that earlier code computed."""
+        self._parts.clear()
+
+    def _init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
+        __tracebackhide__ = True
+        asked = False
+        try:
+            bound = inspect.signature(original).bind(*args, **kwargs)
+            asked = bool(bound.arguments.get("cudagraphs"))
+        except Exception as fault:
+            self._failed(fault)
+        result = original(*args, **kwargs)
+        self._remember(args[0], asked)
+        return result
+
+    def _remember(self, graph: Any, asked: bool) -> None:
+        number = id(graph)
+        self._built[number] = (weakref.ref(graph, lambda _: self._built.pop(number, None)), asked)
+
+    def _post_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``post_compile(self, example_inputs, constants, graph_kwargs)``."""
+        __tracebackhide__ = True
+        options: Any = kwargs.get("graph_kwargs") or (args[3] if len(args) > 3 else {})
+        asked = bool(options.get("cudagraphs"))
+        result = original(*args, **kwargs)
+        try:
+            self._compiled(args[0], options, asked, args[1] if len(args) > 1 else ())
+        except Exception as fault:
+            self._failed(fault)
+        return result
+
+    def _compiled(self, graph: Any, options: Any, asked: bool, inputs: Any) -> None:
+        number = id(graph)
+        if (known := self._noted.get(number)) is not None and known() is graph:
+            return
+        self._noted[number] = weakref.ref(graph, lambda _: self._noted.pop(number, None))
+        built = self._built.get(number)
+        compiled = built is not None and built[0]() is graph
+        asked = asked or (built is not None and compiled and built[1])
+        key = str(getattr(graph, "_fx_graph_cache_key", None) or "")
+        skip = _why_skipped(graph) if asked and not options.get("cudagraphs") else ""
+        missed = self._missed(key) if compiled else ""
+        self._note(
+            InductorGraph(
+                _compile_id(),
+                _kind(options),
+                int(graph.metrics_deltas.generated_kernel_count),
+                int(graph.counter_deltas.get("extern_calls", 0)),
+                len(inputs or ()),
+                key,
+                not compiled,
+                missed,
+                skip,
+                stack_here(),
+            )
+        )
+
+    def _missed(self, key: str) -> str:
+        """Return why a graph had to be compiled, as far as torch says it."""
+        config = sys.modules.get("torch._inductor.config")
+        if getattr(config, "force_disable_caches", False):
+            return "caches are off (torch._inductor.config.force_disable_caches)"
+        if not (getattr(config, "fx_graph_cache", True) or key):
+            return "the cache is off (torch._inductor.config.fx_graph_cache)"
+        if not key:
+            return "inductor passed its cache over (TORCH_LOGS=+inductor says why)"
+        moved = self._local.moved if self._local.key == key else ""
+        return f"its key is not in the cache: {moved}" if moved else ""
+
+    def _hash(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``compiled_fx_graph_hash(...)``: a key, and its parts as lines."""
+        result = original(*args, **kwargs)
+        try:
+            key, lines = result
+            parts = {}
+            for line in lines:
+                digest, _, text = str(line)[:200].partition("] ")
+                parts[text.partition(":")[0]] = digest
+            self._local.key, self._local.moved = str(key), self._moved(str(key), parts)
+            if len(self._parts) < MOST_KEYS:
+                self._parts[str(key)] = parts
+        except Exception as fault:
+            self._failed(fault)
+        return result
+
+    def _moved(self, key: str, parts: dict[str, str]) -> str:
+        """Return what of a key differs from the most similar one that was computed here before."""
+        if key in self._parts or not self._parts:
+            return ""
+        moved = min((_differing(parts, known) for known in self._parts.values()), key=len)
+        if "gm" in moved:  # another graph, and no other key of the same one
+            return ""
+        more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+        return f"that of an earlier graph differs in {', '.join(moved[:3])}{more}"
+
+    def _skip(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle a skip that shows only when the compiled function runs."""
+        try:
+            self._note(Skipped(str(args[0] if args else kwargs.get("msg", "")), stack_here()))
+        except Exception as fault:
+            self._failed(fault)
+        return original(*args, **kwargs)
+
+
+def _ignore(fault: Exception) -> None:
+    """Do without: torch before or after does not have it."""
+
+
+def _differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+def _kind(options: Any) -> str:
+    if options.get("is_backward"):
+        return "backward"
+    return "inference" if options.get("is_inference") else "forward"
+
+
+def _compile_id() -> str:
+    """Return the id of the frame that Dynamo compiles, or whose backward is compiled."""
+    context: Any = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
+    found = context.current_compile_id() if context is not None else None
+    return "" if found is None else str(found)
+
+
+def _why_skipped(graph: Any) -> str:
+    """Return why inductor turned CUDA graphs off for a graph, in torch's words."""
+    if reason := getattr(graph, "disabled_cudagraphs_reason", None):
+        return str(reason)
+    reasons = getattr(getattr(graph, "cudagraph_info", None), "cudagraph_fail_reasons", None)
+    return "; ".join(map(str, reasons)) if reasons else "no part of it can be recorded"

@@ -1,0 +1,61 @@
+"""Why inductor records no CUDA graph where one was asked for, in a user's words.
+
+Sources: torch/_inductor/cudagraph_utils.py, output_code.py, cudagraph_trees.py, lowering.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.stacks import Line
+
+PREFIX: Final = "no CUDA graph: "
+
+_WORDS: Final = (
+    (r"multiple devices:\s*$", "nothing of it runs on a GPU; move model and inputs to cuda"),
+    (
+        r"cpu device|multiple devices",
+        "a tensor on the CPU takes part; move it to the GPU, or make it there (device=x.device)",
+    ),
+    (
+        r"mutated inputs|storage mutation",
+        "it writes to an input in place; return a new tensor, or make the input static "
+        "(torch._dynamo.mark_static_address)",
+    ),
+    (
+        r"re-?recording limit",
+        "it was recorded too often; keep its inputs at one address and in one shape",
+    ),
+    (
+        r"dynamic|symint|unbacked|_local_scalar_dense|\bitem\b|nonzero",
+        "a size or value is known only on the device; keep it a tensor, or pad to a fixed size",
+    ),
+    (r"non-?tensor", "an input is no tensor; pass it as a tensor"),
+    (r"complex memory|overlap", "a tensor overlaps itself; call .contiguous() on it first"),
+    (r"allocator|expandable", "the caching allocator is off (PYTORCH_NO_CUDA_MEMORY_CACHING)"),
+    (r"cpp.?wrapper", "cpp_wrapper is on; turn it or CUDA graphs off"),
+    (
+        r"determinis|incompatible|unsafe|custom op|hop|cond|while",
+        "an operation in it cannot be recorded; compile the part around it by itself",
+    ),
+    (r"no part of it", "none of its parts can be recorded; look for operations on the CPU"),
+)
+_VALUES: Final = re.compile(r"\s*[(\[{].{0,200}?[)\]}]|\s*\d+")
+
+
+def words(reason: str) -> str:
+    """Return why there is no CUDA graph and what to do, without values that change by run."""
+    text = reason.partition("Found from")[0]
+    for pattern, found in _WORDS:
+        if re.search(pattern, text.strip(), re.I):
+            return f"{PREFIX}{found}"
+    first = text.strip().partition("\n")[0].removeprefix("skipping cudagraphs due to ")
+    return f"{PREFIX}{_VALUES.sub('', first)[:200].strip(' .,') or 'torch gives no reason'}"
+
+
+def line(reason: str) -> Line | None:
+    """Return the line that torch names as the one that prevents it, if it names one."""
+    lines = stacks.read(reason.partition("Found from")[2])
+    return lines[-1] if lines else None

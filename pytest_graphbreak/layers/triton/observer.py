@@ -1,0 +1,200 @@
+"""The triton layer: kernels compiled just in time, by Triton's own hook.
+
+The hook is ``triton.knobs.runtime.jit_post_compile_hook``, until Triton 3.2
+``JITFunction.compiled_hook``. It is called after a kernel was compiled, or loaded from Triton's
+cache on disk, for a specialization that the process has not launched before: another dtype, another
+value of a constexpr, an argument that is divisible by 16 or is 1 and was not. Whoever had set the
+hook is called as before.
+
+Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/knobs.py,
+3.1 to 3.6.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, stack_here
+from pytest_graphbreak.layers.hooks import Hook, ImportWatch, LatePatch
+from pytest_graphbreak.layers.triton.specialization import Specialization, difference, read
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
+from pytest_graphbreak.model.stacks import Line
+
+LAYER: Final = "triton"
+JIT: Final = "triton.runtime.jit"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that was compiled; ``again`` says what differs from one compiled before, or is None.
+
+    ``loaded`` is whether it came from the cache on disk, None where Triton does not say it.
+    """
+
+    name: str
+    now: Specialization
+    again: str | None
+    loaded: bool | None
+    stack: tuple[Line, ...]
+
+
+class _LastLoad(threading.local):
+    loaded: bool | None = None
+
+
+class TritonObserver(HookedObserver):
+    """Watches Triton in this process, in all of its threads."""
+
+    layer = LAYER
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._local = _LastLoad()
+        self._known: weakref.WeakKeyDictionary[Any, list[Specialization]]
+        self._known = weakref.WeakKeyDictionary()
+        self._alive: list[Any] = []
+
+    def hooks(self) -> Sequence[Attachable]:
+        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore, of_torch=False)
+        return (
+            guard,
+            _Setting(self._compiled, "jit_post_compile_hook", self.failed),
+            _Setting(self._listened, "listener", _ignore),
+        )
+
+    def isolate(self, key: str) -> None:
+        """Forget which kernels this process has, so that a test has the same count in any order.
+
+        They are loaded from Triton's cache on disk where a test launches them. What was compiled is
+        kept alive, since a captured CUDA graph may hold it.
+        """
+        for function, known in [*self._known.items()]:
+            known.clear()
+            for cache in [*getattr(function, "device_caches", {}).values()]:
+                kernels = cache[0] if isinstance(cache, tuple) else cache
+                self._alive.append(dict(kernels))
+                kernels.clear()
+
+    def _listened(self, *args: Any, **kwargs: Any) -> None:
+        """Handle the listener of ``triton.compile``, which says where the kernel came from."""
+        self._local.loaded = bool(kwargs.get("cache_hit"))
+
+    def _compiled(self, *args: Any, **kwargs: Any) -> None:
+        """Handle a call of the hook. Inductor calls it, too, with ``already_compiled``."""
+        if kwargs.get("already_compiled"):
+            return
+        function = kwargs.get("fn")
+        name = ".".join(
+            filter(None, (str(getattr(function, "module", "")), str(getattr(function, "name", ""))))
+        )
+        jit = getattr(function, "jit_function", function)
+        now = read(kwargs.get("compile") or {}, jit)
+        known = self._known.setdefault(jit, [])
+        again = difference(known, now) if known else None
+        known.append(now)
+        loaded, self._local.loaded = self._local.loaded, None
+        self.note(Kernel(name, now, again, loaded, stack_here()))
+
+    def explained(self, events: Sequence[Any], places: Places) -> Record:
+        graphs, repeats = [], []
+        numbers: Counter[str] = Counter()
+        for event in events:
+            numbers[event.name] += 1
+            name = f"{event.name}#{numbers[event.name]}" if numbers[event.name] > 1 else event.name
+            stack = stacks.users(event.stack, places)
+            where = stack[-1] if stack else NOWHERE
+            cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
+            words = event.now.text if event.again is None else f"{event.name}: {event.again}"
+            cause = "kernel" if event.again is None else "recompile"
+            graphs.append(
+                Graph(LAYER, name, cause, where=where, reason=words, stack=stack, cached=cached)
+            )
+            if event.again is not None:
+                repeats.append(Recompile(LAYER, name, words, where, stack))
+        return record_of(
+            LAYER,
+            graphs=len(graphs),
+            recompiles=len(repeats),
+            graph_list=graphs,
+            recompile_list=repeats,
+        )
+
+
+def _ignore(fault: Exception) -> None:
+    """Do without: this Triton does not have it."""
+
+
+def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
+    """Keep Triton from failing in what it does only because there is a hook."""
+    try:
+        return original(*args, **kwargs)
+    except TypeError:  # a constant that is no JSON
+        return "{}"
+
+
+_OWNERS: Final[Mapping[str, str]] = {"jit_post_compile_hook": "runtime", "listener": "compilation"}
+
+
+class _Setting:
+    """A hook of Triton that is one attribute: ours is put there, and calls the one before it."""
+
+    def __init__(
+        self, noted: Callable[..., None], name: str, failed: Callable[[Exception], None]
+    ) -> None:
+        self._noted = noted
+        self._name = name
+        self._failed = failed
+        self._owner: Any = None
+        self._before: Any = None
+        self._calling: Any = None
+        self._is_live = False
+        self._imports = ImportWatch([JIT], self._install)
+
+    def attach(self) -> None:
+        if JIT in sys.modules:
+            self._install()
+        else:
+            self._imports.attach()
+
+    def detach(self) -> None:
+        """Put back what was there, unless somebody else has set the hook since."""
+        self._imports.detach()
+        self._is_live = False
+        if self._owner is not None and getattr(self._owner, self._name, None) is self._calling:
+            setattr(self._owner, self._name, self._before)
+        self._owner = None
+
+    def _install(self) -> None:
+        self._imports.detach()
+        knobs = sys.modules.get("triton.knobs") or getattr(sys.modules.get("triton"), "knobs", None)
+        owner = getattr(knobs, _OWNERS[self._name], None)
+        if not hasattr(owner, self._name):
+            owner = getattr(sys.modules[JIT], "JITFunction", None)
+            self._name = "compiled_hook" if self._name != "listener" else self._name
+        if owner is None or not hasattr(owner, self._name):
+            self._failed(AttributeError(f"{JIT} has no hook {self._name}"))
+            return
+        self._owner, self._before, self._is_live = owner, getattr(owner, self._name), True
+        self._calling = self._hook(self._before)
+        setattr(owner, self._name, self._calling)
+
+    def _hook(self, before: Any) -> Callable[..., Any]:
+        def calling(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if self._is_live:
+                try:
+                    self._noted(*args, **kwargs)
+                except Exception as fault:
+                    self._failed(fault)
+            return before(*args, **kwargs) if before is not None else None
+
+        return calling

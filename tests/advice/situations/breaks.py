@@ -1,0 +1,351 @@
+"""Graph breaks of ``torch.compile``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.advice.situations import Edits, Situation
+
+HEAD: Final = """
+import pytest, torch
+
+"""
+LIMIT: Final = "@pytest.mark.max_graphs(1, breaks=0)\n"
+CALL: Final = f"""
+
+{LIMIT}def test_it():
+    torch.compile(f, backend="eager")(torch.ones(2, 16))
+"""
+CAPTURE: Final = "torch._dynamo.config.capture_scalar_outputs = True"
+REORDER: Final = "torch._dynamo.config.reorderable_logging_functions.add(print)"
+NUMBER: Final = f"keep it a tensor (if: torch.where), or {CAPTURE}"
+PRINTED: Final = f"print after the call, or {REORDER}"
+F_STRING: Final = f"one f-string, and {REORDER}; or print after"
+IN_PRINT: Final = "keep it a tensor in what is printed, without .item() or float()"
+CHOICE: Final = (
+    "torch.where or torch.cond on the tensor, without .item(), which breaks here even captured"
+)
+OUTSIDE: Final = (
+    "compile the forward (or the loss) alone; backward(), zero_grad(), step(), a GradScaler outside"
+)
+
+
+def switch(line: str) -> tuple[str, str]:
+    """Return the edit that puts a setting at the top of a program."""
+    return ("import pytest, torch\n", f"import pytest, torch\n{line}\n")
+
+
+def function(*lines: str) -> str:
+    """Return a program whose compiled function has these lines in its middle."""
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"{HEAD}def f(x):\n    x = x + 1\n{body}    return x * 2\n{CALL}"
+
+
+def printing(name: str, line: str, said: tuple[str, ...], *ways: Edits) -> Situation:
+    """Return a row of a print, which may also be done with after the call."""
+    after: Edits = ((f"    {line}\n", ""), (LIMIT, LIMIT), ("16))\n", "16))\n    print('after')\n"))
+    return Situation(name, function(line), said, (*ways, after))
+
+
+README: Final = f"""{HEAD}class Head(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score = torch.nn.Linear(16, 4)
+
+    def forward(self, features):
+        scores = self.score(features).sigmoid()
+        if scores.max().item() > 0.9:
+            scores = scores * 0.5
+        return scores * (scores > 0.5)
+
+
+{LIMIT}def test_it():
+    torch.compile(Head(), backend="eager")(torch.ones(2, 16))
+"""
+IF: Final = "        if scores.max().item() > 0.9:\n            scores = scores * 0.5\n"
+
+AUTOGRAD: Final = f"""{HEAD}class F(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        if bool(x.sum() > 0):
+            return x * 2
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def f(x):
+    return F.apply(x + 1) * 2
+
+
+{LIMIT}def test_it():
+    torch.compile(f, backend="eager")(torch.ones(2, 4, requires_grad=True))
+"""
+IN_FUNCTION: Final = (
+    "torch.where(condition, a, b): in an autograd.Function bool() and captured numbers fail"
+)
+READ_IN_FUNCTION: Final = (
+    "keep it a tensor: captured numbers fail inside of a torch.autograd.Function"
+)
+
+TRAINING: Final = f"""{HEAD}model = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+@torch.compile(backend="eager")
+def step(x):
+    loss = model(x).sum()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    return loss
+
+
+{LIMIT}def test_it():
+    step(torch.ones(2, 4))
+"""
+SCALED: Final = f"""{HEAD}model = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+
+
+@torch.compile(backend="eager")
+def step(x):
+    loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(opt)
+    scaler.update()
+    return loss
+
+
+{LIMIT}def test_it():
+    step(torch.ones(2, 4))
+"""
+
+SITUATIONS: Final = (
+    Situation(
+        "the README's if on a number",
+        README,
+        (CHOICE,),
+        (
+            ((IF, "        scores = torch.where(scores.max() > 0.9, scores * 0.5, scores)\n"),),
+            (
+                (
+                    IF,
+                    "        scores = torch.cond(\n"
+                    "            scores.max() > 0.9,\n"
+                    "            lambda s: s * 0.5, lambda s: s + 0, (scores,),\n"
+                    "        )\n",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "a choice in one expression",
+        function("x = x * 0.5 if x.max().item() > 0.9 else x"),
+        (CHOICE,),
+        (
+            (
+                (
+                    "x * 0.5 if x.max().item() > 0.9 else x",
+                    "torch.where(x.max() > 0.9, x * 0.5, x)",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "an if on a tensor",
+        function("if x.max() > 0.9:", "    x = x * 0.5"),
+        (
+            "torch.where(condition, a, b), or torch.cond: both sides in one graph; "
+            "or decide outside",
+        ),
+        (
+            (
+                (
+                    "    if x.max() > 0.9:\n        x = x * 0.5\n",
+                    "    x = torch.where(x.max() > 0.9, x * 0.5, x)\n",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "a number to compute with",
+        function("n = x.max().item()", "x = x / n"),
+        (NUMBER,),
+        ((("x.max().item()", "x.max()"),), (switch(CAPTURE),)),
+    ),
+    Situation(
+        "a number and an if on it",
+        function("n = x.max().item()", "if n > 0.9:", "    x = x * 0.5"),
+        (NUMBER,),
+        (
+            (
+                ("x.max().item()", "x.max()"),
+                (
+                    "    if n > 0.9:\n        x = x * 0.5\n",
+                    "    x = torch.where(n > 0.9, x * 0.5, x)\n",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "an assert on a number",
+        '"""PYTEST_DONT_REWRITE"""\n' + function('assert x.max().item() < 9, "large"'),
+        (
+            "assert on the tensor, without .item(), and a constant text: "
+            'assert (x < 9).all(), "text"',
+        ),
+        ((("x.max().item() < 9", "(x < 9).all()"),),),
+    ),
+    printing("print of text", 'print("here")', (PRINTED,), (switch(REORDER),)),
+    printing("print of a tensor", 'print("mean", x.mean())', (PRINTED,), (switch(REORDER),)),
+    printing("print of an int", "print(x.shape[0])", (PRINTED,), (switch(REORDER),)),
+    printing("print of an f-string", 'print(f"{x.mean()}")', (PRINTED,), (switch(REORDER),)),
+    printing(
+        "print of a shape",
+        'print("pooled", x.shape)',
+        (F_STRING,),
+        (switch(REORDER), ('print("pooled", x.shape)', 'print(f"pooled {x.shape}")')),
+    ),
+    printing(
+        "print of a list",
+        "print([x.shape[0]])",
+        (F_STRING,),
+        (switch(REORDER), ("print([x.shape[0]])", 'print(f"{[x.shape[0]]}")')),
+    ),
+    printing(
+        "print without a line end",
+        'print("here", end="")',
+        ("print after the call; the switch for print takes no end=, file= or flush=",),
+    ),
+    printing(
+        "print of a number",
+        "print(x.sum().item())",
+        (IN_PRINT, PRINTED),
+        (("x.sum().item()", "x.sum()"), switch(REORDER)),
+    ),
+    printing(
+        "print of text and a number",
+        'print("mean", x.mean().item())',
+        (IN_PRINT, PRINTED),
+        (("x.mean().item()", "x.mean()"), switch(REORDER)),
+    ),
+    Situation(
+        "the switch, and an argument that it does not take",
+        f"{REORDER}\n".join(
+            function('print("pooled", x.shape)').split("import pytest, torch\n", 1)
+        ).replace(REORDER, f"import pytest, torch\n{REORDER}", 1),
+        (
+            'one f-string, print(f"{...}"): the switch takes text, numbers and tensors; '
+            "or after the call",
+        ),
+        ((('print("pooled", x.shape)', 'print(f"pooled {x.shape}")'),),),
+    ),
+    Situation(
+        "bool() in an autograd.Function",
+        AUTOGRAD,
+        (IN_FUNCTION,),
+        (
+            (
+                (
+                    "        if bool(x.sum() > 0):\n            return x * 2\n        return x\n",
+                    "        return torch.where(x.sum() > 0, x * 2, x)\n",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "a flag in an autograd.Function",
+        AUTOGRAD.replace(
+            "        if bool(x.sum() > 0):\n",
+            "        flag = bool(x.sum() > 0)\n        if flag:\n",
+        ),
+        (IN_FUNCTION,),
+        (
+            (
+                (
+                    "        flag = bool(x.sum() > 0)\n        if flag:\n"
+                    "            return x * 2\n        return x\n",
+                    "        return torch.where(x.sum() > 0, x * 2, x)\n",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "float() in an autograd.Function",
+        AUTOGRAD.replace(
+            "        if bool(x.sum() > 0):\n            return x * 2\n        return x\n",
+            "        return x * float(x.sum())\n",
+        ),
+        (READ_IN_FUNCTION,),
+        ((("float(x.sum())", "x.sum()"),),),
+    ),
+    Situation(
+        "a whole step of training",
+        TRAINING,
+        (OUTSIDE,),
+        (
+            (
+                (
+                    "    loss = model(x).sum()\n    loss.backward()\n    opt.step()\n"
+                    "    opt.zero_grad()\n    return loss\n",
+                    "    return model(x).sum()\n",
+                ),
+                (
+                    "    step(torch.ones(2, 4))\n",
+                    "    step(torch.ones(2, 4)).backward()\n    opt.step()\n    opt.zero_grad()\n",
+                ),
+            ),
+        ),
+    ),
+    Situation(
+        "a step of training with a GradScaler",
+        SCALED,
+        (OUTSIDE,),
+        (
+            (
+                (
+                    "    loss = model(x).sum()\n    scaler.scale(loss).backward()\n"
+                    "    scaler.step(opt)\n    scaler.update()\n    return loss\n",
+                    "    return model(x).sum()\n",
+                ),
+                (
+                    "    step(torch.ones(2, 4))\n",
+                    "    scaler.scale(step(torch.ones(2, 4))).backward()\n"
+                    "    scaler.step(opt)\n    scaler.update()\n",
+                ),
+            ),
+        ),
+    ),
+    *(
+        Situation(
+            f"an export of an if on a number, {name}",
+            f"""{HEAD}class Model(torch.nn.Module):
+    def forward(self, x):
+        if x.max().item() > 0.5:
+            x = x * 2
+        return x
+
+
+{LIMIT}def test_it():
+    torch.export.export(Model(), (torch.ones(4),), strict={strict})
+""",
+            (
+                "torch.where(condition, a, b), or torch.cond: both sides in one graph; "
+                "or decide outside",
+            ),
+            (
+                (
+                    (
+                        "        if x.max().item() > 0.5:\n            x = x * 2\n",
+                        "        x = torch.where(x.max() > 0.5, x * 2, x)\n",
+                    ),
+                ),
+            ),
+        )
+        for name, strict in (("strict", True), ("not strict", False))
+    ),
+)

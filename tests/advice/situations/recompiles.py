@@ -1,0 +1,267 @@
+"""Recompiles of ``torch.compile``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.advice.situations import Situation
+from tests.advice.situations.breaks import HEAD
+
+LIMIT: Final = "@pytest.mark.max_graphs(1, recompiles=0)\n"
+ALL_INSTANCES: Final = (
+    "one code for all instances: compile what holds them, or expect a graph for each that differs"
+)
+A_NUMBER: Final = (
+    "one code for all instances: register_buffer for a number to compute with, "
+    "or compile the holder"
+)
+AN_INDEX: Final = (
+    "one code for all instances: pass in what the index selects, or compile what holds them"
+)
+A_VALUE: Final = (
+    "a graph for each value: keep to a few, or choose by it outside of the compiled function"
+)
+INFERENCE: Final = (
+    "make it under torch.no_grad(), in the warm-up too, or pass x.clone(), "
+    "in place of inference_mode"
+)
+A_MEMBER: Final = (
+    "a graph for each member: keep to a few, or choose by it outside of the compiled function"
+)
+
+
+def blocks(init: str, result: str, call: str = "block(x)") -> str:
+    """Return a program of three compiled blocks that are called one after the other."""
+    return f"""{HEAD}class Block(torch.nn.Module):
+    def __init__(self, number):
+        super().__init__()
+        {init}
+
+    def forward(self, x, *more):
+        return {result}
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block(number) for number in range(3))
+        for block in self.blocks:
+            block.compile(backend="eager")
+
+    def forward(self, x):
+        cache = [torch.ones(16), torch.ones(16), torch.ones(16)]
+        for block in self.blocks:
+            x = {call}
+        return x
+
+
+{LIMIT}def test_it():
+    with torch.no_grad():
+        net = Net()
+        net(torch.ones(2, 16))
+"""
+
+
+WHOLE: Final = (
+    ('        for block in self.blocks:\n            block.compile(backend="eager")\n', ""),
+    ("        net = Net()\n", '        net = torch.compile(Net(), backend="eager")\n'),
+)
+"""Compiles what holds the blocks, and not each of them."""
+
+MODELS: Final = f"""{HEAD}class Model(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = torch.nn.Linear(size, size)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+@pytest.mark.max_graphs(2, recompiles=0)
+def test_it():
+    for size in (16, 8):
+        torch.compile(Model(size), backend="eager")(torch.ones(2, size))
+"""
+WEIGHTS: Final = f"""{HEAD}class Model(torch.nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight)
+
+    def forward(self, x):
+        return x * self.weight
+
+
+@pytest.mark.max_graphs(2, recompiles=0)
+def test_it():
+    for weight in (torch.ones(16), torch.ones(2, 16)):
+        torch.compile(Model(weight), backend="eager")(torch.ones(2, 16))
+"""
+EXPECTED: Final = (("@pytest.mark.max_graphs(2, recompiles=0)", "@pytest.mark.max_graphs(2)"),)
+"""The recompile of the second model, which is expected, is allowed."""
+
+FUNCTION: Final = f"""{HEAD}@torch.compile(backend="eager")
+def f(x):
+    return x * 2
+
+
+{LIMIT}def test_it():
+    with torch.inference_mode():
+        x = torch.ones(4)
+    f(torch.ones(4))
+    f(x)
+"""
+WARM_UP: Final = f"""{HEAD}model = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+
+
+{LIMIT}def test_it():
+    with torch.inference_mode():
+        model(torch.ones(2, 4))
+    with torch.no_grad():
+        model(torch.ones(2, 4))
+"""
+
+ENUM: Final = f"""
+import enum
+{HEAD}class Mode(enum.Enum):
+    DOUBLE = 2
+    TRIPLE = 3
+
+
+@torch.compile(backend="eager")
+def f(x, mode):
+    return x * 2 if mode is Mode.DOUBLE else x * 3
+
+
+{LIMIT}def test_it():
+    f(torch.ones(4), Mode.DOUBLE)
+    f(torch.ones(4), Mode.TRIPLE)
+"""
+OPTIONS: Final = f"""
+import enum
+from dataclasses import dataclass
+{HEAD}class Mode(enum.Enum):
+    DOUBLE = 2
+    TRIPLE = 3
+
+
+@dataclass
+class Options:
+    mode: Mode
+    scale: float
+
+
+@torch.compile(backend="eager")
+def f(x, options):
+    return x * options.scale + (1 if options.mode is Mode.DOUBLE else 2)
+
+
+@pytest.mark.max_graphs(2, recompiles=1)
+def test_it():
+    f(torch.ones(4), Options(Mode.DOUBLE, 1.0))
+    f(torch.ones(4), Options(Mode.TRIPLE, 1.0))
+    f(torch.ones(4), Options(Mode.DOUBLE, 2.0))
+"""
+
+SITUATIONS: Final = (
+    Situation(
+        "a number of each block",
+        blocks("self.number = number", "x * self.number"),
+        (A_NUMBER,),
+        (
+            (
+                (
+                    "self.number = number",
+                    'self.register_buffer("number", torch.tensor(number))',
+                ),
+            ),
+            WHOLE,
+        ),
+        ("(another Block: self.number is 1 now)",),
+    ),
+    Situation(
+        "an index of each block",
+        blocks("self.number = number", "x * more[0][self.number]", "block(x, cache)"),
+        (AN_INDEX,),
+        (
+            (
+                ("more[0][self.number]", "more[0]"),
+                ("block(x, cache)", "block(x, cache[block.number])"),
+            ),
+            WHOLE,
+        ),
+    ),
+    Situation(
+        "a name of each block",
+        blocks('self.name = f"block {number}"', "x * len(self.name)"),
+        (ALL_INSTANCES,),
+        (WHOLE,),
+        ("(another Block: self.name is 'block 1' now)",),
+    ),
+    Situation(
+        "two models of one class, with other sizes",
+        MODELS,
+        (ALL_INSTANCES,),
+        (EXPECTED,),
+        ("(another Model: x has shape [2, 8] now)",),
+    ),
+    Situation(
+        "two models of one class, with other weights",
+        WEIGHTS,
+        (ALL_INSTANCES,),
+        (EXPECTED,),
+    ),
+    Situation(
+        "an inference tensor",
+        FUNCTION,
+        (INFERENCE,),
+        (
+            (("torch.inference_mode()", "torch.no_grad()"),),
+            (("    f(x)\n", "    f(x.clone())\n"),),
+        ),
+    ),
+    Situation(
+        "a warm-up under inference_mode",
+        WARM_UP,
+        (INFERENCE,),
+        ((("torch.inference_mode()", "torch.no_grad()"),),),
+    ),
+    Situation(
+        "members of an enum",
+        ENUM,
+        (A_MEMBER,),
+        (
+            (
+                (
+                    "def f(x, mode):\n    return x * 2 if mode is Mode.DOUBLE else x * 3\n",
+                    "def f(x, factor):\n    return x * factor\n",
+                ),
+                (
+                    "    f(torch.ones(4), Mode.DOUBLE)\n",
+                    "    f(torch.ones(4), torch.tensor(Mode.DOUBLE.value))\n",
+                ),
+                (
+                    "    f(torch.ones(4), Mode.TRIPLE)\n",
+                    "    f(torch.ones(4), torch.tensor(Mode.TRIPLE.value))\n",
+                ),
+            ),
+        ),
+        ("mode is Mode.TRIPLE now",),
+    ),
+    Situation(
+        "a number and a member of options",
+        OPTIONS,
+        (
+            A_MEMBER,
+            "pass it as a tensor (torch.tensor(n)), or keep it the same from call to call",
+        ),
+        (
+            (
+                ("Options(Mode.DOUBLE, 1.0)", "Options(Mode.DOUBLE, torch.tensor(1.0))"),
+                ("Options(Mode.TRIPLE, 1.0)", "Options(Mode.TRIPLE, torch.tensor(1.0))"),
+                ("Options(Mode.DOUBLE, 2.0)", "Options(Mode.DOUBLE, torch.tensor(2.0))"),
+            ),
+            (("2.0", "1.0"),),
+        ),
+        ("options.scale == 1.0 (options.scale is 2.0 now)", "options.mode is Mode.TRIPLE now"),
+    ),
+)

@@ -1,0 +1,126 @@
+"""Device graphs of torch_xla, lazy and compiled by openxla."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.advice.situations import Situation
+
+HEAD: Final = """
+import pytest, torch, torch_xla
+
+device = torch_xla.device()
+"""
+MASK: Final = (
+    "torch.where(mask, x, 0), or topk of a fixed size: the size of x[mask] is read from the device"
+)
+INDEX: Final = (
+    "index_copy_ (to write), index_select (to read) with a tensor: "
+    "a Python index is a constant here"
+)
+VARYING: Final = (
+    "pad to a few sizes; a number or an index that varies: a tensor, inside of what is compiled"
+)
+READ: Final = (
+    "read values once, at the end, after torch_xla.sync(): no .item(), print or if in between"
+)
+SYNC: Final = "one torch_xla.sync() at the end of the step, not one after each part"
+
+SITUATIONS: Final = (
+    Situation(
+        "size 6 where buckets of 1 and 4 were compiled",
+        f"""{HEAD}
+@torch.compile(backend="openxla")
+def f(x):
+    return (x * 2).sum()
+
+
+@pytest.mark.max_graphs(xla=2)
+def test_it():
+    for size in (1, 4, 6):
+        x = torch.ones(size, 8)
+        f(x.to(device)).cpu()
+""",
+        ("pad inputs to a few sizes (buckets), and pass numbers that vary as tensors",),
+        (
+            (
+                (
+                    "        x = torch.ones(size, 8)\n",
+                    "        x = torch.ones(size, 8)\n"
+                    "        padded = 4 if size <= 4 else 8\n"
+                    "        x = torch.nn.functional.pad(x, (0, 0, 0, padded - size))\n",
+                ),
+            ),
+        ),
+        ("`x` went from shape [4, 8] to [6, 8]",),
+        needs="xla",
+    ),
+    Situation(
+        "a cache that is written in place",
+        f"""{HEAD}
+@torch.compile(backend="openxla")
+def step(x, cache, at):
+    cache[:, at] = x
+    return cache.sum()
+
+
+@pytest.mark.max_graphs(xla=1)
+def test_it():
+    cache = torch.zeros(1, 8).to(device)
+    for at in range(3):
+        step(torch.ones(1).to(device), cache, at).cpu()
+""",
+        (INDEX,),
+        (
+            (
+                ("    cache[:, at] = x\n", "    cache.index_copy_(1, at, x[None])\n"),
+                ("cache, at).cpu()", "cache, torch.tensor([at]).to(device)).cpu()"),
+            ),
+        ),
+        needs="xla",
+    ),
+    Situation(
+        "a boolean mask",
+        f"""{HEAD}
+@pytest.mark.max_graphs(xla=1)
+def test_it():
+    x = torch.arange(8.0).to(device) - 3
+    y = x[x > 0].sum()
+    torch_xla.sync()
+""",
+        (MASK, SYNC),
+        ((("x[x > 0]", "torch.where(x > 0, x, 0)"),),),
+        needs="xla",
+    ),
+    Situation(
+        "a row that is selected outside of the compiled function",
+        f"""{HEAD}
+@torch.compile(backend="openxla")
+def model(ids):
+    hidden = ids * 2.0
+    return hidden
+
+
+@pytest.mark.max_graphs(xla=1)
+def test_it():
+    for last in (3, 4):
+        hidden = model(torch.ones(1, 8, 4).to(device))
+        row = hidden[:, last, :]
+        row.cpu()
+""",
+        (READ, VARYING),
+        (
+            (
+                ("def model(ids):\n", "def model(ids, last):\n"),
+                ("    return hidden\n", "    return hidden.index_select(1, last)\n"),
+                (
+                    "        hidden = model(torch.ones(1, 8, 4).to(device))\n"
+                    "        row = hidden[:, last, :]\n",
+                    "        last = torch.tensor([last]).to(device)\n"
+                    "        row = model(torch.ones(1, 8, 4).to(device), last)\n",
+                ),
+            ),
+        ),
+        needs="xla",
+    ),
+)

@@ -1,0 +1,135 @@
+"""Inductor in full, by its C++ compiler, on a CPU."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.inductor import compared, differences, modules
+from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.record import Eager, Frame, Graph, Record
+from tests.conftest import Suite
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++ on a CPU")
+
+TESTS = """
+import pytest
+import torch
+
+from pytest_graphbreak import BudgetExceeded
+
+
+def step(x):
+    return torch.sin(x).sum()
+
+
+def run(backward=True, mode=None):
+    compiled = torch.compile(step, mode=mode, dynamic=False)
+    y = compiled(torch.ones(3, requires_grad=True))
+    if backward:
+        y.backward()
+    return compiled
+
+
+@pytest.mark.max_graphs(inductor=2)
+def test_forward_and_backward():
+    run()
+
+
+@pytest.mark.max_graphs(inductor=1)
+def test_over():
+    run()
+
+
+def test_skip(graph_budget):
+    with graph_budget() as seen:
+        run(backward=False, mode="reduce-overhead")
+    (eager,) = seen.record.eager
+    assert eager.layer == "inductor"
+    assert "no CUDA graph: nothing of it runs on a GPU" in eager.reason
+    assert eager.where.function == "step"
+
+
+def test_steps(graph_budget):
+    compiled = run()
+    with pytest.raises(BudgetExceeded) as raised, graph_budget(max_graphs=0):
+        compiled(torch.ones(4, requires_grad=True)).backward()
+    assert "2 inductor graphs" in str(raised.value)
+    assert "1 dynamo graph" in str(raised.value) or "dynamo 0 -> 1" in str(raised.value)
+
+
+@pytest.mark.max_graphs(compiled=0)
+def test_warm():
+    run()
+"""
+
+
+def test_graphs_kernels_calls_and_skips_equal_torchs_own_cold_and_warm(tmp_path: Path) -> None:
+    found = compared(["softmax", "histc"], tmp_path)
+    assert differences(found) == []
+    cold, warm = found["ours cold"], found["ours warm"]
+    assert [cold[name]["loaded"] for name in cold] == [0, 0]
+    assert all(warm[name]["loaded"] == warm[name]["graphs"] for name in warm)
+
+
+@pytest.mark.nightly
+def test_all_modules_equal_torchs_own(tmp_path: Path) -> None:
+    assert differences(compared([*modules()], tmp_path)) == []
+
+
+def test_a_suite_is_capped_where_it_names_inductor(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    suite.write(TESTS)
+    result = suite.run("-k", "not warm")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*2 inductor graphs, the marker allows 1 (+1)*"])
+    result = suite.run("-k", "test_warm")
+    result.assert_outcomes(passed=1)
+    shutil.rmtree(tmp_path / "inductor")
+    result = suite.run("-k", "test_warm")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*2 inductor graphs compiled and not loaded, the marker allows 0 (+2)*",
+            "*no cache had it*",
+        ]
+    )
+
+
+# Plants, on records of the same form.
+
+WHERE = Frame("model.py", "Model.forward", 12, "def forward(self, x):")
+
+
+def record(kernels: int, **lists: Any) -> Record:
+    graph = Graph("inductor", "0/0 forward", "forward", ops=kernels, where=WHERE)
+    return record_of("inductor", graphs=1, graph_list=(graph,), **lists)
+
+
+def test_a_cuda_graph_that_is_skipped_is_lost_code_under_a_cap_of_its_layer() -> None:
+    line = Frame("model.py", "Model.forward", 14, "return x + self.table")
+    skipped = record(3, eager=(Eager("inductor", "no CUDA graph: a tensor on the CPU", line),))
+    assert judge(skipped, None, Cap(every=1)).name == "ok"
+    verdict = judge(skipped, None, Cap(layers={"inductor": 0}))
+    (place,) = [one for one in verdict.changes if one.kind == "eager" and not one.total]
+    assert place.where == line
+
+
+def test_what_was_compiled_is_named_and_what_was_loaded_is_not() -> None:
+    graphs = tuple(
+        Graph("inductor", f"{number}/0 forward", "forward", where=WHERE, cached=cached, hash="key")
+        for number, cached in enumerate(("compiled", "loaded"))
+    )
+    seen = record_of("inductor", graphs=2, graph_list=graphs)
+    assert judge(seen, None, Cap(compiled=1)).name == "ok"
+    verdict = judge(seen, None, Cap(compiled=0))
+    (place,) = [one for one in verdict.changes if one.kind == "compiled" and not one.total]
+    assert (verdict.name, place.where, place.items) == ("over", WHERE, (0,))
