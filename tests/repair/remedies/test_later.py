@@ -204,3 +204,8 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str, change: C
             pytest.fail(f"\n{line}\n{changed}\n{seen}\nwithout it\n{wanted}", pytrace=False)
 
     check()
+
+
+def test_a_line_that_draws_is_not_moved() -> None:
+    """Its numbers would be drawn after those of the graph."""
+    assert later.lines_of(*source_of("print(torch.rand(2), x.sum())\nreturn x")) is None
