@@ -68,5 +68,5 @@ def _lines(proof: Proof) -> Iterator[TextLine]:
         if proof.comparison.kinds:
             yield TextLine(f"drawn: {', '.join(proof.comparison.kinds)}")
     yield TextLine(f"{proof.verdict}: {proof.why}" if proof.why else proof.verdict)
-    if proof.verdict == UNJUDGED and not proof.before.error and not proof.before.record.graphs:
+    if proof.verdict == UNJUDGED and not proof.before.error and not proof.before.record.active:
         yield TextLine("a module that a program imports is proved with --run PROGRAM")

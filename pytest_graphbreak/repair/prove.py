@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair.gain import better, cleaner, graphs, no_gain
+from pytest_graphbreak.repair.gain import better, cleaner, no_gain
 from pytest_graphbreak.repair.original import Comparison, Original
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -32,7 +32,7 @@ class Proof:
 
     @property
     def verdict(self) -> str:
-        if self.before.error is not None or not graphs(self.before.record) or self._unsteady:
+        if self.before.error is not None or not self.before.record.active or self._unsteady:
             return UNJUDGED
         if self.comparison.words:
             return DIFFERS
@@ -47,8 +47,8 @@ class Proof:
             return f"the original does not run: {self.before.error}"
         if self._unsteady:
             return f"the original differs from run to run: {self._unsteady}"
-        if not graphs(self.before.record):
-            return "the original makes no graph"
+        if not self.before.record.active:
+            return "the original compiles nothing"
         if self.verdict == EQUAL:
             return no_gain(self.before.record, self.after.record)
         return self.comparison.words
@@ -126,7 +126,7 @@ def prove(
 def of(original: Original, patched: Target, *, dropped: bool = False, **options: Any) -> Proof:
     """Prove a patched program against an original that has run (``Original.patched``)."""
     before = original.first
-    if before.error is not None or not graphs(before.record):
+    if before.error is not None or not before.record.active:
         return Proof(before, before, Comparison())
     after = original.patched(patched, **options)
     return Proof(before, after, original.comparison(after, dropped=dropped))

@@ -290,7 +290,7 @@ def test_what_is_as_it_was_is_no_proof(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("import torch\nprint(1)\n", "the original makes no graph"),
+        ("import torch\nprint(1)\n", "the original compiles nothing"),
         ("import torch\nraise KeyError(1)\n", "the original does not run: KeyError: 1"),
         (
             BRANCH.replace("x * 2", "x * torch.rand(1, generator=g)").replace(
@@ -339,3 +339,27 @@ def test_a_test_is_proved_by_its_name(shop: Shop) -> None:
     said = shop.run("prove", "test_a.py::test_it", "test_b.py")
     assert said.code == 0, said.out + said.err
     assert "drawn: the first inputs again, negated, random" in said.out
+
+
+EAGER: Final = """
+import torch
+
+def f(x):
+    for i in range(2):
+        x = x * 2
+        print("round")
+    return x
+
+f = torch.compile(f, backend="eager")
+f(torch.ones(3))
+"""
+
+
+def test_code_that_ran_uncompiled_and_is_compiled_is_better(tmp_path: Path, shared: Bench) -> None:
+    """There is no graph before: a break in a loop leaves the whole function to Python."""
+    head = "torch._dynamo.config.reorderable_logging_functions.add(print)"
+    (tmp_path / "a.py").write_text(EAGER)
+    (tmp_path / "b.py").write_text(EAGER.replace("import torch\n", f"import torch\n{head}\n"))
+    proof = prove(shared, Target(tmp_path / "a.py"), Target(tmp_path / "b.py"))
+    assert (proof.before.record.graphs, proof.after.record.graphs) == ({}, {"dynamo": 1})
+    assert (proof.verdict, proof.why) == (BETTER, "")
