@@ -37,6 +37,9 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
+    "advice/match.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
+        r"\bScale\.apply\("
+    ],
     "advice/match.py:line.reason": lambda: [
         line.reason for one in by_name().values() for line in one.lines
     ],
