@@ -68,14 +68,9 @@ PURE: Final = (
     "tests/suite/test_absent.py",
     "tests/suite/test_changed_lines.py",
     "tests/suite/test_collection.py",
-    "tests/repair/test_conditions.py",
-    "tests/repair/test_drawn.py",
-    "tests/repair/test_pure.py",
-    "tests/repair/test_rewrite.py",
+    "tests/repair/test_printed.py",
     "tests/repair/test_search.py",
-    "tests/repair/test_settings.py",
     "tests/layers/children/test_runner.py",
-    "tests/repair/test_slicing.py",
     "tests/repair/test_writing.py",
     "tests/report/test_[!slrp]*.py",
     "tests/text/test_*.py",
@@ -119,19 +114,8 @@ ONCE: Final = (
     "tests/options/test_update.py",
     "tests/processes/test_faults.py",
     "tests/processes/test_plugins.py",
-    "tests/repair/test_again.py",
-    "tests/repair/test_by_path.py",
-    "tests/repair/test_collected.py",
-    "tests/repair/test_diff.py",
-    "tests/repair/test_dynamic.py",
-    "tests/repair/test_export.py",
-    "tests/repair/test_fix.py",
-    "tests/repair/test_gain.py",
-    "tests/repair/test_killed.py",
-    "tests/repair/test_numbers.py",
-    "tests/repair/test_opaque.py",
-    "tests/repair/test_repro.py",
-    "tests/repair/test_trial.py",
+    "tests/repair/remedies/test_*.py",
+    "tests/repair/test_[!x]*.py",
     "tests/runs/test_incoming.py",
     "tests/suite/test_blind.py",
     "tests/suite/test_marker.py",
@@ -164,13 +148,21 @@ WORKERS: Final = ("-n2", "--dist=worksteal")
 
 
 def pure() -> list[str]:
-    """The files of ``PURE``. Raises ``LookupError`` for a pattern of no file."""
+    return files(PURE)
+
+
+def once() -> list[str]:
+    return [file for file in files(ONCE) if file not in pure()]
+
+
+def files(patterns: Sequence[str]) -> list[str]:
+    """The files of patterns, each once. Raises ``LookupError`` for a pattern of no file."""
     found: dict[str, None] = {}
-    for pattern in PURE:
-        files = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
-        if not files:
+    for pattern in patterns:
+        paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+        if not paths:
             raise LookupError(f"tests/__main__.py: no file is named {pattern}")
-        found |= dict.fromkeys(files)
+        found |= dict.fromkeys(paths)
     return list(found)
 
 
@@ -185,7 +177,7 @@ def runs(half: str) -> list[list[str]]:
         return [[*WORKERS, *_but("nightly"), *pure()]]
     if half == "torch":
         return _with_torch([*WORKERS, *_but("nightly")], pure())
-    return _with_torch([*WORKERS, *_but("nightly or once")], [*pure(), *ONCE])
+    return _with_torch([*WORKERS, *_but("nightly or once")], [*pure(), *once()])
 
 
 def _but(markers: str) -> list[str]:

@@ -51,20 +51,6 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         r"\bblock\b'?\]?[.)]"
     ],
     "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
-    "repair/rewrite/indices.py:f'{name}\\\\.any\\\\([^()]*(\\\\([^()]*\\\\))?\\\\)'": lambda: [
-        "hits\\.any\\([^()]*(\\([^()]*\\))?\\)"
-    ],
-    "repair/rewrite/indices.py:f'torch\\\\.greater\\\\({total}, 0\\\\)|{total} > 0'": lambda: [
-        r"torch\.greater\(hits\.sum\([^()]*(\([^()]*\))?\), 0\)"
-        r"|hits\.sum\([^()]*(\([^()]*\))?\) > 0"
-    ],
-    "repair/rewrite/indices.py:f'\\\\b{name} = [\\\\w.]*one_hot\\\\('": lambda: [
-        "\\bhits = [\\w.]*one_hot\\("
-    ],
-    "repair/rewrite/indices.py:f'torch\\\\.where\\\\((.+)\\\\[(?:{index})\\\\](\\\\.squeeze\\\\(0\\\\))?\\\\)$'": lambda: [  # noqa: E501
-        r"torch\.where\((.+)\[(?:row|at)\](\.squeeze\(0\))?\)$"
-    ],
-    "repair/slicing.py:f'def\\\\s+{node.name}\\\\b'": lambda: [r"def\s+forward\b"],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),
 }

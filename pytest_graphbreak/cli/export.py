@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     with on_bench(args.timeout) as trials, Progress() as progress:
         progress.step(0, 1, target.name)
-        answer, out = trials.run(target, {"exporting": True})
+        answer, out = trials.run(target, {"kind": "exporting"})
     found: list[dict[str, Any]] = answer.get("exports") or []
     if answer.get("error") is not None:
         raise does_not_run(target, answer["error"], answer.get("stack") or (), out)

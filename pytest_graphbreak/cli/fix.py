@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
 import importlib.util
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
 from pytest_graphbreak.cli.interrupts import exit_code
-from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say, say_all
+from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.build import Diff
-from pytest_graphbreak.repair.gain import SearchResult
+from pytest_graphbreak.repair.original import Original
+from pytest_graphbreak.repair.outcome import SearchResult
+from pytest_graphbreak.repair.prove import BETTER, Proof
 from pytest_graphbreak.repair.report import nothing, report
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
@@ -54,8 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fix the program. Returns 0 if nothing is left to fix or a file was written, else 1."""
-    if _lacks_libcst():
-        return UNUSABLE
+    _check_libcst()
     target = find(args)
     _check_writable(target)
     with on_bench(args.timeout) as trials, _diff_stream(args.diff) as out:
@@ -63,64 +64,40 @@ def run(args: argparse.Namespace) -> int:
         return _fix(args, target, trials, out)
 
 
-def _lacks_libcst() -> bool:
-    """Return whether libcst is missing, as after ``pip install --no-deps``, and report it."""
-    if importlib.util.find_spec("libcst") is not None:
-        return False
-    python = shlex.quote(sys.executable)
-    command = (
-        f"{python} -m pip install"
-        if importlib.util.find_spec("pip")
-        else f"uv pip install --python {python}"
-    )
-    words = "graphbreak fix: libcst, which rewrites source, is not installed: "
-    complain(TextLine(words, command=f"{command} libcst"))
-    return True
+def _check_libcst() -> None:
+    """Raise ``UserError`` if libcst is missing, as after ``pip install --no-deps``."""
+    if importlib.util.find_spec("libcst") is None:
+        python = shlex.quote(sys.executable)
+        pip = f"{python} -m pip install" if importlib.util.find_spec("pip") else ""
+        command = pip or f"uv pip install --python {python}"
+        raise UserError(f"libcst, which rewrites source, is not installed: {command} libcst")
 
 
 @contextmanager
 def _diff_stream(diff: bool) -> Iterator[TextIO]:
     """Yield standard output for a diff, and redirect all other output to standard error."""
-    if not diff:
-        yield sys.stdout
-        return
     out = sys.stdout
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr if diff else out):
         yield out
 
 
 def _check_writable(target: Target) -> None:
     """Raise ``UserError`` if the result cannot be written, before the program takes its time."""
     fixed = target.beside("_fixed")
-    if not files.is_free(fixed.path):
-        raise UserError(_not_ours(fixed))
     for path in (fixed.path, target.trial(99_999).path):
-        with _writing(path):
-            files.probe(path)
+        _write(path, lambda path: files.probe(path), ours=path == fixed.path)
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Raise ``UserError`` if a file cannot be written."""
+def _write(path: Path, write: Callable[[Path], None], *, ours: bool = True) -> None:
+    """Raise ``UserError`` if a file is not ours, or cannot be written."""
+    if ours and not files.is_free(path):
+        what = "a symlink" if path.is_symlink() else "not written by graphbreak"
+        words = f"{path} is {what}, and is left as it is; the result would go there"
+        raise UserError(f"{words}, so rename it or move it away")
     try:
-        yield
+        write(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {reason(error)}") from None
-
-
-def _put(fixed: Target, source: bytes) -> None:
-    if not files.is_free(fixed.path):  # created since the command began
-        raise UserError(_not_ours(fixed))
-    with _writing(fixed.path):
-        files.put(fixed.path, source)
-
-
-def _not_ours(fixed: Target) -> str:
-    what = "a symlink" if fixed.path.is_symlink() else "not written by graphbreak"
-    return (
-        f"{fixed.path} is {what}, and is left as it is; the result would go there, "
-        "so rename it or move it away"
-    )
 
 
 def _header(target: Target) -> str:
@@ -133,14 +110,12 @@ def _header(target: Target) -> str:
 
 def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) -> int:
     progress = Progress()
-
-    search, stop = _searched(args, target, bench, progress, codegen=False)
-    words, stop = _written(target, search, progress, stop)
-    if words and not search.codegen:
-        say(f"With inductor's code generation it does not hold: {words}. Searched again with it.")
-        search, stop = _searched(args, target, bench, progress, codegen=True)
-        words, stop = _written(target, search, progress, stop)
-    code = _result(target, search.outcome, words)
+    search, stop = _searched(args, target, bench, progress)
+    proof: Proof | None = None
+    if search.outcome.source is not None:
+        proof, stop = _written(target, search, bench, progress, stop)
+    progress.clear()
+    code = _result(target, search.outcome, proof)
     if args.diff and code == FIXED:
         _show(search.diff(), out)
     elif code == FIXED and search.outcome.source is not None:
@@ -153,9 +128,9 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
 
 
 def _searched(
-    args: argparse.Namespace, target: Target, bench: Bench, progress: Progress, *, codegen: bool
+    args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
 ) -> tuple[Search, KeyboardInterrupt | None]:
-    """Search, with inductor's code generation or without; return what interrupted it, too."""
+    """Search, and return what interrupted it, too. Raises ``UserError`` if nothing runs."""
 
     def speak(text: str) -> None:
         progress.clear()
@@ -168,7 +143,6 @@ def _searched(
         most=args.runs,
         keep_side_effects=args.keep_side_effects,
         assume=args.assume,
-        codegen=codegen,
         header=_header(target),
         say=speak,
         progress=progress.step,
@@ -177,53 +151,63 @@ def _searched(
     if first.error is not None:
         progress.clear()
         raise does_not_run(target, first.error, first.stack, first.out)
-    stop: KeyboardInterrupt | None = None
     try:
         search.run()
-    except KeyboardInterrupt as error:
+    except KeyboardInterrupt as stop:
         search.finish()
-        stop = error
-    progress.clear()
-    return search, stop
+        return search, stop
+    return search, None
 
 
 def _written(
-    target: Target, search: Search, progress: Progress, stop: KeyboardInterrupt | None
-) -> tuple[str, KeyboardInterrupt | None]:
-    """Write the file, and run it; return why it does not hold, and what interrupted the command.
+    target: Target,
+    search: Search,
+    bench: Bench,
+    progress: Progress,
+    stop: KeyboardInterrupt | None,
+) -> tuple[Proof | None, KeyboardInterrupt | None]:
+    """Write the patched file and prove it, as it is and in a new Python, with inductor.
 
-    A file that does not hold is removed. After an interrupt it is not run: its text was a trial.
+    One that does not hold is removed. After an interrupt it is not run: its text was a trial.
     """
     outcome, fixed = search.outcome, target.beside("_fixed")
-    if outcome.source is None:
-        return "", stop
-    _put(fixed, outcome.source)
+    assert outcome.source is not None
+    source = outcome.source
+    _write(fixed.path, lambda path: files.put(path, source))
     if stop is not None:
-        return "", stop
-    words = ""
+        return None, stop
     try:
         progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")
-        words = search.prove(fixed)
+        proof = _proof(target, fixed, search, bench)
     except KeyboardInterrupt as error:
         outcome.stopped = "interrupted"
-        stop = error
-    progress.clear()
-    if words:
+        return None, error
+    if proof.verdict != BETTER:
         fixed.path.unlink(missing_ok=True)
-    return words, stop
+    return proof, None
 
 
-def _result(target: Target, outcome: SearchResult, words: str) -> int:
-    """Report what was found, and what was written; return the exit code."""
+def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof:
+    """Prove a written file; without a break it is run with the program's own fullgraph=True."""
+    outcome, original = search.outcome, search.original
+    if outcome.first.inductor:
+        original = Original(bench, target, values_only=True)
+    whole = outcome.first.fullgraph and not outcome.last.record.breaks
+    dropped = any(patch.drops for patch in outcome.kept)
+    return prove.of(original, fixed, dropped=dropped, alone=True, allow_breaks=not whole)
+
+
+def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
+    """Report what was tried, and what was written; return the exit code."""
     if not outcome.first.record.active:
         say("Nothing was compiled, so there is nothing to fix.")
         return FIXED
     if not outcome.problems and not outcome.stopped:
         say_all(nothing(outcome))
         return FIXED
-    say_all(report(outcome, columns(sys.stdout)))
-    if words:
-        complain(f"graphbreak fix: the file does not do what its parts did: {words}")
+    say_all(report(outcome, proof, columns(sys.stdout)))
+    if proof is not None and proof.verdict != BETTER:
+        complain(f"graphbreak fix: the patched file is not written: {proof.verdict}: {proof.why}")
         return NOTHING
     if outcome.source is None:
         say("No remedy worked: nothing is written.")

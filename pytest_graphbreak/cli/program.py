@@ -30,6 +30,11 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
     )
+    add_arguments_of(parser)
+
+
+def add_arguments_of(parser: argparse.ArgumentParser) -> None:
+    """Add the program's own arguments, and the limit of the time of a run."""
     parser.add_argument(
         "--args",
         type=shlex.split,
@@ -57,13 +62,18 @@ def _seconds(text: str) -> float:
 _seconds.__name__ = "number of seconds"  # the name in argparse's messages
 
 
-def find(args: argparse.Namespace) -> Target:
-    """Return the program that was named. Raises ``UserError``."""
+def checked() -> None:
+    """Raise ``UserError`` if nothing can be run in this Python."""
     if importlib.util.find_spec("torch") is None:
         raise UserError(
             f"torch is not installed in this Python ({sys.executable}): "
             "run it with the Python that runs the program"
         )
+
+
+def find(args: argparse.Namespace) -> Target:
+    """Return the program that was named. Raises ``UserError``."""
+    checked()
     return parse(args.target, args.args)
 
 

@@ -19,12 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair import pure
-from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.source import SourceError, lines, read
+from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, UnfitError
+from pytest_graphbreak.repair.source import SourceError, find, imports, lines, read
 
-_OWN: Final = ("later", "later_block", "note", "note_block", "held", "held_note", "drawn")
-"""Rewrites that call a function of the user's own file."""
 _PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
 _EDIT: Final = '''
@@ -99,18 +96,23 @@ def build(
                 head.append(edit.source)
         elif (other := origin(edit.where, own, sites)) is None:
             source = rewritten(source, edit)
-        elif edit.kind in _OWN:
+        elif edit.helper:
             raise BuildError("what it calls is a function of the user's own file")
-        elif edit.kind in DECORATORS:
-            head.append(_decorated(other, edit.where.function, DECORATORS[edit.kind]))
+        elif edit.decorator and "<locals>" not in edit.where.function:
+            head.append(_decorated(other, edit.where.function, edit.decorator))
         else:
             texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
-            patched[other.module, edit.where.function] = other.path
+            patched[other.module, _outer(edit.where)] = other.path
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
         head.append(_edited(module, name, text_of(path), texts[path]))
     return _with_head(source, "\n".join(head), header, test)
+
+
+def _outer(where: Frame) -> str:
+    """Return the outermost function of a place, whose text holds that of the local ones."""
+    return where.function.partition(".<locals>")[0]
 
 
 def _decorated(site: Site, name: str, decorator: str) -> str:
@@ -122,7 +124,7 @@ def _decorated(site: Site, name: str, decorator: str) -> str:
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
     text = text_of(site.path) if "." in name else ""
-    found = pure.find(text, name) if text else None
+    found = find(text, name) if text else None
     around = {ast.unparse(one) for one in found.decorator_list} if found is not None else set()
     full = f"_{last}.{name}"
     made = f"{decorator}(\n    {full}\n)"
@@ -131,7 +133,7 @@ def _decorated(site: Site, name: str, decorator: str) -> str:
             made = f"{kind}(\n    {decorator}({full}{function})\n)"
     if "property" in around:
         made = f"{full}.getter(\n    {decorator}({full}.fget)\n)"
-    known = pure.imports(text)
+    known = imports(text)
     if any(_is_cached(one, known) for one in around):
         return f"{load}\n{full}.func = {decorator}(\n    {full}.func\n)"
     return f"{load}\n{full} = {made}"
@@ -149,7 +151,7 @@ def _edited(module: str, name: str, before: str, after: str) -> str:
     Raises ``BuildError`` if the new lines call torch, and the module does not import it.
     """
     old, new = _function(before, name), _function(after, name)
-    if "torch." in new and "torch." not in old and "torch" not in pure.imports(before):
+    if "torch." in new and "torch." not in old and "torch" not in imports(before):
         raise BuildError(f"{module} does not import torch, which the new lines of {name} call")
     digest = hashlib.sha256(old.rstrip().encode()).hexdigest()[:12]
     found = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
@@ -174,18 +176,15 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
     patched = home(where)
     if patched is not None:
         return next(site for site in sites.values() if site.module == patched[0])
-    if where.file not in sites or "<locals>" in where.function:
+    if where.file not in sites:
         raise BuildError(f"{where.file}: {where.function} cannot be replaced from outside")
     return sites[where.file]
 
 
 def rewritten(source: str, edit: Rewrite) -> str:
     """Return the source with one edit applied. Raises ``BuildError`` if it fits nothing."""
-    from pytest_graphbreak.repair.rewrite import apply
-    from pytest_graphbreak.repair.rewrite.scope import UnfitError
-
     try:
-        changed = apply(source, edit.kind, edit.where)
+        changed = edit.change(source, edit.where)
     except UnfitError as error:
         raise BuildError(str(error)) from None
     if changed is None:
@@ -203,7 +202,7 @@ def text_of(path: Path) -> str:
 
 def _function(source: str, name: str) -> str:
     """Return the ``def`` of a qualified name, dedented and without decorators."""
-    found = pure.find(source, name)
+    found = find(source, name)
     if found is None:
         raise BuildError(f"{name}: its def was not found")
     text = lines(source)[found.lineno - 1 : found.end_lineno]
@@ -306,8 +305,6 @@ def _places(source: str) -> tuple[int, int]:
     return first, first
 
 
-_OURS: Final = ("op", "scalar_op", "constants", "masks", "all_constants")
-"""Rewrites that call a function defined in the fixed script."""
 _LONGEST: Final = 88
 
 
@@ -341,7 +338,7 @@ def difference(
     for patch, item in kept:
         left_out += _left_out(patch)
         for edit in patch.edits:
-            if isinstance(edit, Preamble) or edit.kind in _OURS:
+            if not isinstance(edit, Rewrite) or _is_ours(edit):
                 continue
             site = origin(edit.where, own, sites)
             name = own if site is None else edit.where.file
@@ -354,7 +351,7 @@ def difference(
 
 def _left_out(patch: SourcePatch) -> list[str]:
     """Return what no file of a library can hold: the settings of a patch, or the whole of it."""
-    ours = [one for one in patch.edits if isinstance(one, Preamble) or one.kind in _OURS]
+    ours = [one for one in patch.edits if _is_ours(one)]
     settings = [one.source for one in ours if isinstance(one, Preamble) and "\n" not in one.source]
     if len(ours) < len(patch.edits) and len(settings) == len(ours):
         return settings
@@ -380,3 +377,8 @@ def _unified(name: str, before: str, after: str) -> str:
     found = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
     end = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + end for line in found)
+
+
+def _is_ours(edit: Edit) -> bool:
+    """Return whether no file of a library can hold an edit, but only the patched program."""
+    return isinstance(edit, Preamble) or edit.helper or edit.decorator.startswith("_")

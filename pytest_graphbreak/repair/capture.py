@@ -1,4 +1,4 @@
-"""Records the inputs and outputs of compiled callables, and calls them again.
+"""Records the inputs and outputs of compiled callables, and calls them again with other inputs.
 
 ``torch.compile`` is replaced by a function that compiles as before and wraps the result in a thin
 function; if the program itself wraps ``torch.compile``, as patches do, ours wraps that wrapper.
@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import time
+import types
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
 from torch.utils._pytree import tree_flatten
 
-from pytest_graphbreak.repair import optimizers, sizes
-from pytest_graphbreak.repair.again import Compilations
-from pytest_graphbreak.repair.compare import Flat, flatten
-from pytest_graphbreak.repair.copies import copied, kept, leaves_of, snapshot
+from pytest_graphbreak.repair import objects, sizes
+from pytest_graphbreak.repair.compare import ENDLESS, Flat, flatten
+from pytest_graphbreak.repair.copies import kept, leaves_of, snapshot
+from pytest_graphbreak.repair.inputs import DrawnInputs
 from pytest_graphbreak.repair.limit import TooLongError, limited
-from pytest_graphbreak.repair.others import FIRST, RESIZED, OtherInputs
-from pytest_graphbreak.repair.steady import seed, steady_random, wait
+from pytest_graphbreak.repair.optimizers import restore
+from pytest_graphbreak.repair.printed import Lines
+from pytest_graphbreak.repair.steady import logged, seed, steady_random
 from pytest_graphbreak.text.output import raised
 
 MOST_CALLS: Final = 64
@@ -35,8 +38,8 @@ LIMIT: Final = 10.0
 """The time in seconds that a call with other inputs may take, or three of the program's slowest."""
 COMPILING: Final = 90.0
 """The same where inductor generates code for other inputs, which takes most of the time."""
-ENDLESS: Final = "does not end"
-LEFT_OUT: Final = "left out"
+_IMPROVE: Final = " (Could this error message be improved?"
+"""How the plea begins that ``torch._check`` adds to its errors."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,11 @@ class CompiledCall:
     slowest: float = 0.0
     """The longest time in seconds of a call of the program's own."""
 
+    @property
+    def module(self) -> torch.nn.Module | None:
+        owner = getattr(self.original, "__self__", self.original)
+        return owner if isinstance(owner, torch.nn.Module) else None
+
 
 class Capture:
     """Everything that one run passed into compiled code and got out of it.
@@ -60,25 +68,16 @@ class Capture:
     ``codegen`` is whether inductor generates code for what it compiles.
     """
 
-    def __init__(self, *, allow_breaks: bool, codegen: bool = True) -> None:
+    def __init__(self, *, allow_breaks: bool = True, codegen: bool = True) -> None:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
         self.inductor = False
         """Whether inductor compiles something."""
-        self.errors: dict[int, Flat | str] = {}
-        """What the compiled program gives for other inputs that the uncompiled one raises for."""
-        self.compiled_again: list[dict[str, Any]] = []
-        """The kinds of other inputs for which something was compiled again, and why (``again``).
-
-        The first of another batch size or length is left out: its size becomes dynamic then.
-        """
-        self.other_sizes: dict[str, list[sizes.Call]] = {}
-        """The shapes of those inputs, and of the program's own, by the name of the callable."""
         self._allow_breaks = allow_breaks
         self._codegen = codegen
         self._calls: list[tuple[Any, ...]] = []
-        self._shapes: dict[str, list[sizes.Call]] = {}
+        self._shapes: dict[str, list[sizes.Shapes]] = {}
         self._numbers: dict[str, dict[str, set[float]]] = {}
         self._depth = 0
         self._layers: dict[Any, Any] = {}
@@ -166,7 +165,7 @@ class Capture:
         name = sizes.name_of(entry.original)
         shapes = self._shapes.setdefault(name, [])
         if len(shapes) < sizes.MOST:
-            shapes.append(sizes.note(entry.original, args, kwargs, result))
+            shapes.append(sizes.note(entry.original, args, kwargs))
         seen = self._numbers.setdefault(name, {})
         for key, value in sizes.numbers(entry.original, args, kwargs):
             seen.setdefault(key, set()).add(value)
@@ -186,137 +185,133 @@ class Capture:
 
     def roots(self) -> list[str]:
         """Return the qualified names of the functions that are compiled, of modules ``forward``."""
-        found = (getattr(entry.original, "forward", entry.original) for entry in self.entries)
-        return sorted({str(getattr(one, "__qualname__", "")) for one in found})
+        functions = (getattr(entry.original, "forward", entry.original) for entry in self.entries)
+        return sorted({str(getattr(function, "__qualname__", "")) for function in functions})
 
-    def calls(self) -> list[Flat]:
-        """Return the result and arguments of each call, as they were when it returned."""
-        return [flatten([leaves_of(item) for item in call]) for call in self._calls]
+    def results(
+        self, space: dict[str, Any], original: dict[str, Any] | None, **options: Any
+    ) -> dict[str, Any]:
+        """Return what the run gave (``compare.Results``).
 
-    def state(self) -> Flat:
+        ``space`` are the global variables of the program, ``original`` are the names that
+        hold what the original calls (``_names``), ``options`` those of ``_draw``.
+        """
+        calls = [_named_leaves(*call) for call in self._calls]
+        ended = {"calls": calls, "state": self._state(), "objects": self._objects(space)}
+        names = self._names(space)
+        outer = self._outer_calls(space, original) if original is not None else None
+        drawn: dict[str, Flat | str] = {}
+        for number, entry in enumerate(outer or self._called()):
+            self._draw(number, entry, drawn, **options)
+        return {**ended, "drawn": drawn, "moved": outer is not None, "names": names}
+
+    def _called(self) -> list[CompiledCall]:
+        return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
+
+    def _names(self, space: dict[str, Any]) -> dict[str, Any]:
+        """Return the variables that hold what is called, each with its inputs, for ``original``."""
+        names: dict[str, Any] = {}
+        for number, entry in enumerate(self._called()):
+            holders = (entry.compiled, getattr(entry.original, "__self__", entry.compiled))
+            for name, value in space.items():
+                if any(value is holder for holder in holders):
+                    names[name] = (number, entry.args, entry.kwargs)
+        return names
+
+    def _outer_calls(
+        self, space: dict[str, Any], original: dict[str, Any]
+    ) -> list[CompiledCall] | None:
+        """Return the calls of functions that a patch put around what it compiles, if it did.
+
+        They have the names of what the original compiles: the inputs are those of the original.
+        """
+        compiled = [entry.compiled for entry in self.entries]
+        calls: dict[int, CompiledCall] = {}
+        for name, (number, args, kwargs) in original.items():
+            value, entries = space.get(name), self._called()
+            if not callable(value) or number >= len(entries):
+                continue
+            around = isinstance(value, types.FunctionType) and value not in compiled
+            entry = replace(entries[number], compiled=value, args=args, kwargs=kwargs)
+            calls.setdefault(number, entry if around else entries[number])
+        moved = any(call.compiled not in compiled for call in calls.values())
+        return [calls[number] for number in sorted(calls)] if moved else None
+
+    def _objects(self, space: dict[str, Any]) -> dict[str, Flat]:
+        """Return what the program holds, in its variables and the objects that it compiles."""
+        names = dict(space)
+        for entry in self._called():
+            names |= objects.around(entry.original, sizes.name_of(entry.original))
+        return objects.values(names)
+
+    def _state(self) -> Flat:
         """Return the gradients, buffers and trained parameters at the end of the run."""
-        found: Flat = []
+        state: Flat = []
         for number, entry in enumerate(self.entries):
-            module = _module(entry.original)
+            module = entry.module
             if module is None:
-                tensors = [t for t in tree_flatten((entry.args, entry.kwargs))[0] if _has_grad(t)]
-                if tensors:
-                    found += flatten([t.grad for t in tensors], f"gradient of input {number}")
+                leaves = tree_flatten((entry.args, entry.kwargs))[0]
+                grads = [leaf.grad for leaf in leaves if _has_grad(leaf)]
+                state += flatten(grads, f"gradient of input {number}") if grads else []
                 continue
             for name, parameter in module.named_parameters():
                 if parameter.grad is not None:
-                    found += flatten(parameter.grad, f"gradient of {name}")
-                    found += flatten(parameter, name)
+                    state += flatten(parameter.grad, f"gradient of {name}")
+                    state += flatten(parameter, name)
             for name, buffer in module.named_buffers():
-                found += flatten(buffer, name)
-        return found
+                state += flatten(buffer, name)
+        return state
 
-    def rerun(
+    def _draw(
         self,
+        number: int,
+        entry: CompiledCall,
+        drawn: dict[str, Flat | str],
         *,
         eager: bool,
-        endless: Collection[int] = (),
-        refused: Collection[int] = (),
-        resized: bool = True,
-    ) -> list[Flat | str]:
-        """Return the results for other inputs; for a call that raises, a text ``raises ...``.
-
-        For a call that does not end in time, and for those of the numbers ``endless``, which are
-        not made, it is ``ENDLESS``. For those that the program refuses, ``refused``, it does not
-        matter whether something is compiled again. Unless ``resized``, inputs of sizes that the
-        program does not use are ``LEFT_OUT``.
-        """
-        found: list[Flat | str] = []
-        compilations = Compilations()
-        with compilations.watched():
-            for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
-                dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
-                inputs = OtherInputs(entry.original, entry.args, entry.kwargs, dims)
-                # A copy may be compiled again: it is no view, as a gradient often is.
-                self._called(entry, functools.partial(copied, (entry.args, entry.kwargs)), eager)
-                for number, kind in enumerate(inputs.kinds()):
-                    if len(found) in endless:
-                        found.append(ENDLESS)
-                        continue
-                    if kind in RESIZED and not resized:
-                        found.append(LEFT_OUT)
-                        continue
-                    # With a seed for each, a number that was baked into a graph shows.
-                    seed(number + 1)
-                    before = _compiled()
-                    draw = functools.partial(inputs.drawn, kind)
-                    found.append(self._called(entry, draw, eager))
-                    if eager and isinstance(found[-1], str) and found[-1] != ENDLESS:
-                        seed(number + 1)
-                        self.errors[len(found) - 1] = self._called(entry, draw, False)
-                    if _compiled() > before and len(found) - 1 not in refused:
-                        self._note_again(entry, inputs, kind, compilations.reason())
-        return found
-
-    def _note_again(
-        self, entry: CompiledCall, inputs: OtherInputs, kind: str, why: dict[str, Any]
+        values_only: bool,
+        left_out: Collection[str],
     ) -> None:
-        if kind in FIRST:
-            return
-        self.compiled_again.append({"kind": kind, **why})
-        own = (entry.args, entry.kwargs)
-        shapes = self.other_sizes.setdefault(sizes.name_of(entry.original), [])
-        for args, kwargs in (own, inputs.drawn(kind)):
-            shapes.append(sizes.note(entry.original, args, kwargs, None))
+        """Call with drawn inputs, and add what each gives: a text is what was raised.
 
-    def _called(
-        self, entry: CompiledCall, drawn: Callable[[], tuple[Any, Any]], eager: bool
+        With ``eager`` nothing is compiled; with ``values_only`` all have the sizes of the program's
+        own; those in ``left_out`` are not called.
+        """
+        name = sizes.name_of(entry.original)
+        dims = sizes.varying(self._shapes.get(name, []))
+        inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, dims)
+        grad = entry.grad and not entry.inference
+        for kind in inputs.kinds(values_only=values_only, grad=grad):
+            key = f"{number}: {kind}" if number else kind
+            if key not in left_out:
+                # With a seed for each, a number that was baked into a graph shows.
+                seed(len(drawn) + 1)
+                drawn[key] = self._result(entry, functools.partial(inputs.draw, kind), eager)
+
+    def _result(
+        self, entry: CompiledCall, draw: Callable[[], tuple[Any, Any]], eager: bool
     ) -> Flat | str:
-        """Return the result of a call, as ``rerun`` does."""
+        """Return what a call gives, prints, changes in place, and its gradients."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         most = COMPILING if self.inductor and self._codegen and not eager else LIMIT
         self._depth += 1
         if eager:
-            optimizers.restore()
+            restore()
+        out = io.StringIO()
         try:
             with stance, mode(entry), limited(max(most, 3 * entry.slowest)):
-                args, kwargs = drawn()
-                result = entry.compiled(*args, **kwargs)
-                return flatten([leaves_of(result), _gradients(entry, result, args, kwargs)])
+                args, kwargs = draw()
+                with contextlib.redirect_stdout(out), logged() as lines:
+                    result = entry.compiled(*args, **kwargs)
+                gradients = _gradients(entry, result, args, kwargs)
+            values = [*_named_leaves(result, args, kwargs), *flatten(gradients, "gradients")]
+            return [*values, ("lines", Lines((*out.getvalue().splitlines(), *lines)))]
         except TooLongError:
             return ENDLESS
         except Exception as error:
-            return f"raises {raised(error)}"
+            return f"raises {raised(error).partition(_IMPROVE)[0]}"
         finally:
             self._depth -= 1
-
-    def warm(self) -> float | None:
-        """Return the shortest time in seconds of some calls of the first callable.
-
-        The calls are made with its own inputs.
-        """
-        entry = next((entry for entry in self.entries if entry.called), None)
-        if entry is None:
-            return None
-        best: float | None = None
-        self._depth += 1
-        try:
-            with mode(entry):
-                for _ in range(6):
-                    args, kwargs = copied((entry.args, entry.kwargs))
-                    began = time.perf_counter()
-                    entry.compiled(*args, **kwargs)
-                    wait()
-                    took = time.perf_counter() - began
-                    best = took if best is None else min(best, took)
-                    if took > 1:
-                        break
-        except Exception:
-            return None
-        finally:
-            self._depth -= 1
-        return best
-
-
-def _compiled() -> int:
-    """Return the number of graphs that Dynamo has made."""
-    made: int = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    return made
 
 
 def _named(option: Any) -> Any:
@@ -333,9 +328,10 @@ def _skip(function: Callable[..., Any]) -> None:
         skip(function.__code__)
 
 
-def _module(original: Any) -> torch.nn.Module | None:
-    found = getattr(original, "__self__", original)
-    return found if isinstance(found, torch.nn.Module) else None
+def _named_leaves(result: Any, args: Any, kwargs: Any) -> Flat:
+    """Return the result and the arguments of a call, as they are when it has returned."""
+    parts = {"output": result, "arguments": args, "keywords": kwargs}
+    return [leaf for name, part in parts.items() for leaf in flatten(leaves_of(part), name)]
 
 
 def _has_grad(value: Any) -> bool:
@@ -362,9 +358,8 @@ def _gradients(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> Any:
         for leaf in tree_flatten((args, kwargs))[0]
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad
     ]
-    module = _module(entry.original)
-    if module is not None:
-        leaves += [one for one in module.parameters() if one.requires_grad]
+    if entry.module is not None:
+        leaves += [leaf for leaf in entry.module.parameters() if leaf.requires_grad]
     if not leaves:
         return None
     total = sum(

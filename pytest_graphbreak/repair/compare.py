@@ -1,83 +1,86 @@
-"""Compares the results of two runs: values as flat lists, by dtype, and the weights of modules."""
+"""Compares the results of two runs: values as flat lists, by structure, dtype and value."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import torch
 
+from pytest_graphbreak.repair import printed
+from pytest_graphbreak.repair.inputs import GRADIENTS
+
 Flat = list[tuple[str, Any]]
 """Each leaf of a value by its path: tensors on the CPU, numbers, texts, names of types."""
+Results = Mapping[str, Any]
+"""What a run gave: ``calls``, ``state``, ``objects`` and ``drawn`` (``capture.Capture``)."""
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+ENDLESS: Final = "does not end"
+DRAWN: Final = "with other inputs"
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+_DEPTH: Final = 8
 
 
 def flatten(value: Any, path: str = "", depth: int = 0) -> Flat:
     """Return the leaves of a value. Tensors are copied, so later changes do not matter."""
     if isinstance(value, torch.Tensor):
-        return [(path, plain(value))]
+        return [(path, dense(value))]
     if isinstance(value, _PLAIN):
         return [(path, value)]
-    if depth > 8:
-        return [(path, f"<{type(value).__name__}>")]
-    parts: list[tuple[str, Any]] | None = None
-    if isinstance(value, Mapping):
-        parts = [(f"{path}[{key!r}]", item) for key, item in value.items()]
-    elif isinstance(value, list | tuple):
-        parts = [(f"{path}[{number}]", item) for number, item in enumerate(value)]
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = [
-            (f"{path}.{field.name}", getattr(value, field.name, None))
-            for field in dataclasses.fields(value)
-        ]
-    elif type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        return (
-            [(path, torch.as_tensor(value).clone())] if _is_number(value) else [(path, str(value))]
-        )
+    if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+        number = getattr(value.dtype, "kind", "") in "biufc"
+        return [(path, torch.as_tensor(value).clone() if number else str(value))]
+    parts = _parts(value, path) if depth <= _DEPTH else None
+    kind = f"<{type(value).__name__}>"
     if parts is None:
-        return [(path, f"<{type(value).__name__}>")]
-    found: Flat = [(f"{path}()", f"<{type(value).__name__}>")]
+        return [(path, kind)]
+    leaves: Flat = [(f"{path}()", kind)]
     for name, item in parts:
-        found += flatten(item, name, depth + 1)
-    return found
+        leaves += flatten(item, name, depth + 1)
+    return leaves
 
 
-def _is_number(value: Any) -> bool:
-    return getattr(value.dtype, "kind", "") in "biufc"
+def _parts(value: Any, path: str) -> list[tuple[str, Any]] | None:
+    """Return the parts of a container by their paths, or None for another object."""
+    if isinstance(value, Mapping):
+        return [(f"{path}[{key!r}]", item) for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return [(f"{path}[{number}]", item) for number, item in enumerate(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return [(f"{path}.{name}", getattr(value, name, None)) for name in names]
+    return None
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
+def dense(tensor: torch.Tensor) -> torch.Tensor:
     """Return a dense copy on the CPU, without autograd history."""
-    dense = tensor.detach()
-    if dense.layout != torch.strided:
-        dense = dense.to_dense()
-    if dense.is_quantized:
-        dense = dense.dequantize()
-    return dense.cpu().clone().contiguous()
+    value = tensor.detach()
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    if value.is_quantized:
+        value = value.dequantize()
+    return value.cpu().clone().contiguous()
 
 
-def difference(wanted: Flat, given: Flat) -> str | None:
+def difference(wanted: Flat, other: Flat) -> str | None:
     """Return what differs, in a few words, or None if the values agree."""
-    if [path for path, _ in wanted] != [path for path, _ in given]:
+    if [path for path, _ in wanted] != [path for path, _ in other]:
         return "the result has another structure"
-    for (path, old), (_, new) in zip(wanted, given, strict=True):
-        words = _differs(old, new)
-        if words:
+    for (path, old), (_, new) in zip(wanted, other, strict=True):
+        if words := _differs(old, new):
             return f"{path or 'the result'}: {words}"
     return None
 
 
 def _differs(old: Any, new: Any) -> str | None:
-    if isinstance(old, torch.Tensor) != isinstance(new, torch.Tensor):
-        return "a tensor in one, none in the other"
-    if isinstance(old, torch.Tensor):
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
         return _tensors(old, new)
     if type(old) is not type(new):
         return f"{type(old).__name__} became {type(new).__name__}"
+    if isinstance(old, printed.Lines):
+        return printed.difference(old, new)
     if isinstance(old, float):
         same = math.isclose(old, new, rel_tol=1e-5, abs_tol=1e-6) or (old != old and new != new)
         return None if same else f"{old!r} became {new!r}"
@@ -94,41 +97,96 @@ def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
     # The tolerances of torch.testing are for values around one: the absolute one has to grow
     # with the largest value of the tensor, since rounding does.
     wide = old.to(torch.complex128 if old.is_complex() else torch.float64)
-    fine = torch.where(torch.isfinite(wide.abs()), wide.abs(), 0).max().item()
-    scale = max(1.0, float(fine))
+    largest = torch.where(torch.isfinite(wide.abs()), wide.abs(), 0).max().item()
     relative, absolute = torch.testing._comparison.default_tolerances(old)
-    try:
-        torch.testing.assert_close(new, old, rtol=relative, atol=absolute * scale, equal_nan=True)
-    except AssertionError:
-        apart = (new.to(wide.dtype) - wide).abs()
-        return (
-            f"values differ by up to {apart[torch.isfinite(apart)].max().item():.3g}"
-            if (torch.isfinite(apart).any())
-            else "values differ"
-        )
-    return None
-
-
-def digest(module: torch.nn.Module) -> str:
-    """Return a hash of a module's parameters (names, dtypes, values) and of what is trained.
-
-    Buffers are left out: running a module changes them.
-    """
-    found = hashlib.sha256(str(module.training).encode())
-    for name, parameter in module.named_parameters():
-        value = parameter.detach().cpu()
-        if value.is_complex():
-            value = torch.view_as_real(value)
-        sums = [float(one) for one in (value.double().sum(), value.double().abs().sum())]
-        words = (name, value.dtype, tuple(value.shape), parameter.requires_grad, sums)
-        found.update(repr(words).encode())
-    return found.hexdigest()
-
-
-def called(entries: Any) -> str | None:
-    """Return the digest of the module that was compiled and called first; None if there is none."""
-    entry = next((one for one in entries if one.called), None)
-    if entry is None:
+    bound = absolute * max(1.0, float(largest))
+    if torch.allclose(new.to(wide.dtype), wide, rtol=relative, atol=bound, equal_nan=True):
         return None
-    given = (getattr(entry.original, "__self__", entry.original), *entry.args[:1])
-    return next((digest(one) for one in given if isinstance(one, torch.nn.Module)), None)
+    apart = (new.to(wide.dtype) - wide).abs()
+    finite = apart[torch.isfinite(apart)]
+    if bool((torch.isnan(new) != torch.isnan(old)).any()):
+        return "values are NaN in one, not in the other"
+    return (
+        f"values differ by up to {finite.max().item():.3g}" if finite.numel() else "values differ"
+    )
+
+
+def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
+    """Compare files of results: ``wanted``, each of which is right, with ``other``."""
+    wanted = [torch.load(file, weights_only=False) for file in order["wanted"]]
+    other = torch.load(order["other"], weights_only=False)
+    words, counts = results(wanted, other, objects=order["objects"])
+    return {"compared": {"words": words or "", **counts}}
+
+
+def results(
+    wanted: Sequence[Results], other: Results, *, objects: bool
+) -> tuple[str | None, dict[str, Any]]:
+    """Return how a run differs from all of ``wanted``, and how many inputs were compared.
+
+    ``objects`` is whether what the program holds at its end is compared as well. Where a patch put
+    a function around what it compiles, that one is compared, with inputs of the original, in place
+    of the calls. For inputs that the original raises for, only that the other raises. Gradients
+    that the program does not ask for may be refused, but not be others.
+    """
+    counts: dict[str, Any] = {"inputs": 0, "raised": 0, "kinds": [], "refused": []}
+    calls = [item["calls"] for item in wanted if not other["moved"]] or [[]]
+    own = other["calls"] if not other["moved"] else []
+    if len(calls[0]) != len(own):
+        return f"{len(calls[0])} calls became {len(own)}", counts
+    for number, new in enumerate(own):
+        counts["inputs"] += 1
+        if words := _every([item[number] for item in calls if item[number:]], new):
+            return f"call {number + 1}: {words}", counts
+    if words := _every([item["state"] for item in wanted], other["state"]):
+        return words, counts
+    if objects and (words := _objects([item["objects"] for item in wanted], other["objects"])):
+        return words, counts
+    for kind, new in other["drawn"].items():
+        olds = [item["drawn"][kind] for item in wanted if kind in item["drawn"]]
+        if olds and (words := _drawn(olds, new, kind, counts)):
+            return f"{DRAWN} ({kind}): {words}", counts
+    return None, counts
+
+
+def _drawn(
+    olds: Sequence[Flat | str], new: Flat | str, kind: str, counts: dict[str, Any]
+) -> str | None:
+    """Return how a call with drawn inputs differs; a text is what was raised."""
+    raised = [old for old in olds if isinstance(old, str)]
+    if isinstance(new, str):
+        if raised:
+            counts["raised"] += 1
+            return None
+        if kind.endswith(GRADIENTS):
+            counts["refused"].append(kind)
+            return None
+        return f"it {new} where the original does not"
+    values = [old for old in olds if not isinstance(old, str)]
+    if not values:
+        return f"it does not raise where the original {raised[0][:80]}"
+    counts["inputs"] += 1
+    counts["kinds"].append(kind)
+    return _every(values, new)
+
+
+def _every(olds: Sequence[Flat], new: Flat) -> str | None:
+    """Return how a value differs from the first of several, or None if it is one of them."""
+    words = [difference(old, new) for old in olds]
+    return None if None in words else words[0]
+
+
+def _objects(olds: Sequence[Mapping[str, Flat]], new: Mapping[str, Flat]) -> str | None:
+    """Return which object, by its name in both runs, has another value at the end.
+
+    One that differs from run to run of the original is left out, such as a time.
+    """
+    for name, value in new.items():
+        known = [old[name] for old in olds if name in old]
+        if not known or any(difference(known[0], one) for one in known[1:]):
+            continue
+        if words := difference(known[0], value):
+            return (
+                f"at the end {name}{words}" if words[0] in ".[(" else f"at the end {name}: {words}"
+            )
+    return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
@@ -69,6 +70,14 @@ def snapshot(value: Any) -> Any:
 
 
 def leaves_of(value: Any) -> Any:
-    """Return the leaves of a value that pytree can open, such as the outputs of transformers."""
+    """Return the leaves of a value that pytree can open, such as the outputs of transformers.
+
+    With the structure in words: that of a tensordict names functions, by their addresses as well.
+    """
     leaves, spec = tree_flatten(value)
-    return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]
+    if len(leaves) == 1 and leaves[0] is value:
+        return value
+    return [_ADDRESS.sub("", str(spec))[:2000], *leaves]
+
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")

@@ -1,15 +1,13 @@
 """Takes the arguments of functions out of a running, uncompiled program.
 
 This runs in the process of ``child``. A profile function looks at each Python call; the first call
-of each wanted function is written to files, with everything that is needed to call it again. If its
-first argument is a module, the names in the program that hold this module are recorded too:
-``loading`` finds out what makes them.
+of each wanted function is written to files, with what leads to it from what the program compiles:
+the path of its module, or its name.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import sys
 import zipfile
@@ -19,24 +17,24 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
+from pytest_graphbreak.model.places import places
+from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
 
+_LONGEST = 200
+"""The number of characters of arguments that are written into a script."""
+
 
 def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     """Run the target and cut out the functions in ``order["cut"]``: pairs of file and function."""
-    import torch
-
-    from pytest_graphbreak.model.places import places
-
+    capture = Capture()
     cutter = _FrameCutter(
-        {tuple(pair) for pair in order["cut"]},
-        places(Path.cwd()),
-        Path(order["folder"]),
-        os.path.abspath(order["path"]),
+        {tuple(pair) for pair in order["cut"]}, Path(order["folder"]), capture, order["path"]
     )
-    error: list[str] = []
 
     @contextmanager
     def around() -> Iterator[None]:
@@ -50,24 +48,26 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
                     sys.setprofile(None)
         except KeyboardInterrupt:
             raise
-        except BaseException as raised:
-            error.append(f"{type(raised).__name__}: {raised}")
+        except BaseException:  # the run before has shown it; what was cut until then is used
+            return
 
-    go(around)
-    return {"cuts": cutter.cuts, "error": error[0] if error else None}
+    with capture.installed():
+        go(around)
+    return {"cuts": cutter.cuts}
 
 
 class _FrameCutter:
     """Finds the wanted frames, and saves each once."""
 
     def __init__(
-        self, wanted: set[tuple[str, ...]], places: Any, folder: Path, program: str
+        self, wanted: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
         self.cuts: dict[str, Answer] = {}
         self._wanted = wanted
-        self._places = places
+        self._places = places(Path.cwd())
         self._folder = folder
-        self._program = program
+        self._capture = capture
+        self._program = Path(program).resolve()
         self._names: dict[CodeType, tuple[str, str] | None] = {}
 
     def look(self, frame: FrameType, event: str, _: Any) -> None:
@@ -90,39 +90,54 @@ class _FrameCutter:
             sys.setprofile(self.look)
 
     def _cut(self, frame: FrameType, function: str) -> Answer:
-        import torch
-
-        from pytest_graphbreak.repair.compare import digest
-
+        """Return the arguments of a call and how a script comes by what is called."""
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
             return {"why": "it is a generator"}
         args, kwargs = _arguments(frame)
-        stem = self._folder / f"cut{len(self.cuts)}"
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
         method = _method(module, frame.f_code, function) if module is not None else ""
-        answer: Answer = {
-            "module": frame.f_globals.get("__name__", ""),
-            "method": method,
-            "grad": torch.is_grad_enabled(),
-        }
+        name = frame.f_globals.get("__name__", "")
+        mine = Path(frame.f_code.co_filename).resolve() == self._program
+        answer: Answer = {"module": "" if mine else name, "method": method}
+        answer["grad"] = torch.is_grad_enabled()
+        stem = self._folder / f"cut{len(self.cuts)}"
+        for number, entry in enumerate(self._capture.entries):
+            if path := _path(entry.original, module, frame.f_code):
+                inputs = _saved(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
+                answer["path"] = {**path, **inputs, "number": number}
+                break
         if "<locals>" in function and not method:
-            answer["why"] = "it is defined inside a function"
-            answer["path"] = _rest(args, kwargs, stem) | {
-                "weights": None,
-                "found": _named(frame, self._program),
-            }
-            return answer
-        answer |= _kept(args, kwargs, Path(f"{stem}.pt"))
-        if module is not None:
-            state = Path(f"{stem}_state.pt")
-            torch.save(module.state_dict(), state)
-            answer["path"] = _rest(args[1:], kwargs, stem) | {
-                "state": str(state),
-                "training": module.training,
-                "weights": digest(module),
-                "found": _holders(frame, module, self._program),
-            }
-        return answer
+            return answer | {"why": "it is defined inside a function"}
+        return answer | _saved(args, kwargs, Path(f"{stem}.pt"))
+
+
+def _path(original: Any, module: Any, code: CodeType) -> Answer | None:
+    """Return the expression for a module, or for a function, from ``full_model`` on."""
+    if module is None:
+        same = getattr(inspect.unwrap(original), "__code__", None) is code
+        return {"expression": "full_model", "what": "as the program compiles it"} if same else None
+    for expression, root in _roots(original):
+        if isinstance(root, torch.nn.Module):
+            path = next((name for name, one in root.named_modules() if one is module), None)
+            if path is not None:
+                name = type(root).__name__
+                what = f"{path} of {name} by its path" if path else f"{name} as loaded"
+                tail = f'.get_submodule("{path}")' if path else ""
+                return {"expression": f"{expression}{tail}", "what": what}
+    return None
+
+
+def _roots(original: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that what is compiled holds: itself, its owner, and its variables."""
+    yield "full_model", original
+    yield "full_model.__self__", getattr(original, "__self__", None)
+    function = inspect.unwrap(getattr(original, "__func__", original))
+    if inspect.isfunction(function):
+        names = inspect.getclosurevars(function)
+        for name, value in names.nonlocals.items():
+            yield f'inspect.getclosurevars(full_model).nonlocals["{name}"]', value
+        for name, value in names.globals.items():
+            yield f'full_model.__globals__["{name}"]', value
 
 
 def _method(module: Any, code: CodeType, function: str) -> str:
@@ -136,45 +151,23 @@ def _method(module: Any, code: CodeType, function: str) -> str:
     return "" if "." not in function or "<locals>" in function else function.rpartition(".")[2]
 
 
-def _rest(args: list[Any], kwargs: Answer, stem: Path) -> Answer:
-    """Return the inputs of a call, inline or in a file.
-
-    ``move`` says whether the script moves them to a device.
-    """
-    import torch
-    from torch.utils._pytree import tree_flatten, tree_map_only
-
-    inline = _inline(args, kwargs)
-    leaves = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
-    move = inline is None and bool(leaves) and all(one.device.type == "xla" for one in leaves)
-    if move:  # kept on the CPU
-        args, kwargs = tree_map_only(
-            torch.Tensor,
-            lambda one: one.detach().cpu().requires_grad_(one.requires_grad),
-            (args, kwargs),
-        )
-    return {**_kept(args, kwargs, Path(f"{stem}_inputs.pt")), "inline": inline, "move": move}
-
-
 def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
     """Return the positional and the keyword arguments that a frame was called with."""
-    given = inspect.getargvalues(frame)
-    args = [given.locals[name] for name in given.args]
-    if given.varargs:
-        args += given.locals[given.varargs]
+    values = inspect.getargvalues(frame)
+    args = [values.locals[name] for name in values.args]
+    if values.varargs:
+        args += values.locals[values.varargs]
     count = frame.f_code.co_argcount
     only = frame.f_code.co_varnames[count : count + frame.f_code.co_kwonlyargcount]
     args = args[:count] + args[count + len(only) :] if only else args
-    kwargs = {name: given.locals[name] for name in only}
-    if given.keywords:
-        kwargs |= given.locals[given.keywords]
+    kwargs = {name: values.locals[name] for name in only}
+    if values.keywords:
+        kwargs |= values.locals[values.keywords]
     return args, kwargs
 
 
-def _kept(args: list[Any], kwargs: Answer, file: Path) -> Answer:
+def _saved(args: list[Any], kwargs: Answer, file: Path) -> Answer:
     """Save arguments, and return where, or the reason if they cannot be saved."""
-    import torch
-
     try:
         torch.save({"args": args, "kwargs": kwargs}, file)
         needs = _needs(file)
@@ -183,113 +176,17 @@ def _kept(args: list[Any], kwargs: Answer, file: Path) -> Answer:
     return {"file": str(file), "inline": _inline(args, kwargs), "needs": needs}
 
 
-def _holders(frame: FrameType, module: Any, program: str) -> list[Answer]:
-    """Return the names in the program's file that hold the module, largest models first.
-
-    ``spot`` is the function that has the name: its own name, its first line, the line that is
-    running, and the source of its plain arguments. It is None for the module, whose running line is
-    ``line``.
-    """
-    found: list[Answer] = []
-    for where, names in _namespaces(frame, program):
-        for name, expression, value in _modules(names):
-            root = getattr(value, "_orig_mod", value)
-            path = next((p for p, one in root.named_modules() if one is module), None)
-            if path is not None:
-                path = ".".join(part for part in path.split(".") if part != "_orig_mod")
-                one = {"name": name, "expression": expression, "path": path}
-                found.append(one | {"root": type(root).__name__} | where)
-    found.sort(key=lambda one: -len(one["path"].split(".")) if one["path"] else 0)
-    return found
-
-
-def _named(frame: FrameType, program: str) -> list[Answer]:
-    """Return the names of the function that a frame runs, in the form of ``_holders``."""
-    found: list[Answer] = []
-    for where, names in _namespaces(frame, program):
-        for name, value in list(names.items()):
-            own = getattr(value, "_torchdynamo_orig_callable", value)
-            if getattr(own, "__code__", None) is frame.f_code:
-                found.append({"name": name, "expression": name, "path": "", "root": ""} | where)
-    return found
-
-
-def _namespaces(frame: FrameType, program: str) -> list[tuple[Answer, dict[str, Any]]]:
-    """Return the namespaces of the program's running functions and of its module."""
-    every: list[tuple[Answer, dict[str, Any]]] = []
-    line = None
-    shared: dict[str, Any] | None = None
-    outer: FrameType | None = frame
-    while outer is not None:
-        code = outer.f_code
-        if os.path.abspath(code.co_filename) == program:
-            shared = outer.f_globals
-            if code.co_name == "<module>":
-                line = outer.f_lineno
-            elif not code.co_name.startswith("<"):
-                literals = {
-                    name: text
-                    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-                    if (text := _plain(outer.f_locals.get(name, ...))) is not None
-                }
-                spot = (code.co_name, code.co_firstlineno, outer.f_lineno, literals)
-                every.append(({"spot": spot}, dict(outer.f_locals)))
-        outer = outer.f_back
-    if shared is not None:
-        every.append(({"spot": None}, shared))
-    return [(where | {"line": line}, names) for where, names in every]
-
-
-def _modules(names: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield each module in a namespace, its lists and dicts, and attributes of its objects."""
-    import types
-
-    import torch
-
-    fixed = (type, types.ModuleType, types.FunctionType, types.MethodType)
-    for name, value in list(names.items()):
-        # ``self`` is never made by a statement, and some names of pytest are not identifiers.
-        if name.startswith("__") or name == "self" or not name.isidentifier():
-            continue
-        inside: list[tuple[str, Any]] = []
-        if isinstance(value, torch.nn.Module):
-            inside = [("", value)]
-        elif isinstance(value, dict):
-            keys = [key for key in list(value)[:64] if isinstance(key, str | int)]
-            inside = [(f"[{key!r}]", value[key]) for key in keys]
-        elif isinstance(value, list | tuple):
-            inside = [(f"[{number}]", one) for number, one in enumerate(value[:64])]
-        elif not isinstance(value, fixed) and hasattr(value, "__dict__"):
-            inside = [(f".{key}", one) for key, one in list(vars(value).items())[:64]]
-        for tail, one in inside:
-            if isinstance(one, torch.nn.Module):
-                yield name, name + tail, one
-
-
-def _plain(value: Any) -> str | None:
-    """Return the source of an argument that is a plain value, or None."""
-    import torch
-
-    if value is None or type(value) in (bool, int, str, torch.dtype):
-        return repr(value) if len(repr(value)) < 80 else None
-    if type(value) is float and value == value and abs(value) != float("inf"):
-        return repr(value)
-    return None
-
-
 def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
     """Return the arguments as Python source if all of them are small, else None."""
     parts = [_literal(value) for value in args]
     parts += [None if (t := _literal(v)) is None else f"{k}={t}" for k, v in kwargs.items()]
     known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or sum(map(len, known)) > 400:
+    if len(known) < len(parts) or sum(map(len, known)) > _LONGEST:
         return None
     return ", ".join(known)
 
 
 def _literal(value: Any) -> str | None:
-    import torch
-
     if (plain := _plain(value)) is not None:
         return plain
     if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type in ("cpu", "xla"):
@@ -302,6 +199,15 @@ def _literal(value: Any) -> str | None:
             made = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}).to(device)"
             return f"{made}.requires_grad_()" if grad else made
         return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}{grad})"
+    return None
+
+
+def _plain(value: Any) -> str | None:
+    """Return the source of an argument that is a plain value, or None."""
+    if value is None or type(value) in (bool, int, str, torch.dtype):
+        return repr(value) if len(repr(value)) < 80 else None
+    if type(value) is float and value == value and abs(value) != float("inf"):
+        return repr(value)
     return None
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pytest_graphbreak import advice as known
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 
+AUTOMATIC: Final = "automatic"
+STATIC: Final = "dynamic=False"
+DYNAMIC: Final = "dynamic=True"
 MARKED: Final = "mark_dynamic"
-_WAYS: Final = {"automatic": None, "dynamic=False": False, "dynamic=True": True, MARKED: None}
+_WAYS: Final = {AUTOMATIC: None, STATIC: False, DYNAMIC: True, MARKED: None}
 """The value of ``dynamic`` for ``torch.compile`` in each way."""
 FEW: Final = 4
 """The largest number of sizes that counts as few: a graph for each is soon compiled."""
@@ -44,6 +48,11 @@ class Way:
         return self.record.graphs.get("dynamo", 0)
 
     @property
+    def limited(self) -> bool:
+        """Whether torch gave up at its recompile limit, and the other calls ran uncompiled."""
+        return any(known.name(item) == "limit" for item in self.record.eager)
+
+    @property
     def device(self) -> str:
         """The layer of the device below Dynamo that made graphs, or "" if there is none."""
         layer = self.record.headline
@@ -60,50 +69,62 @@ class Way:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and times as plain data."""
+        counts = ("error", "graphs", "limited", "device_graphs", "recompiles")
         return {
             "way": self.name,
-            "error": self.error,
-            "graphs": self.graphs,
-            "device_graphs": self.device_graphs,
-            "recompiles": self.recompiles,
+            **{name: getattr(self, name) for name in counts},
             "first_seconds": self.first,
             "all_seconds": self.all,
             "call_seconds": self.call,
         }
 
 
-Marks = Mapping[str, list[int]]
-"""The dimensions that vary, by the name of the argument."""
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """What varies from call to call: dimensions by the name of the argument, and numbers.
+
+    ``special`` is whether one of the sizes is 0 or 1.
+    """
+
+    dims: Mapping[str, list[int]] = field(default_factory=dict)
+    numbers: Sequence[str] = ()
+    special: bool = False
+    rest: str = "args"
+    """The name of the parameter that takes all further arguments."""
+
+    def typed(self, name: str) -> str:
+        """Return the name of an argument as code: the third of ``*rows`` is ``rows[2]``."""
+        return re.sub(r"^\*(\d+)", rf"{self.rest}[\1]", name)
 
 
 def ways(
     bench: Bench, target: Target, step: Callable[[int, int, str], None]
-) -> tuple[list[Way], Marks]:
-    """Run a target in each way, and return the results and the dimensions that vary.
+) -> tuple[list[Way], Variation]:
+    """Run a target in each way, and return the results and what varies.
 
     The way ``mark_dynamic`` is only used if a size varies. If the first way fails or compiles
     nothing, no other is tried. ``step`` is called before each. Raises ``ServerError``.
     """
-    found: list[Way] = []
-    marks: Marks = {}
+    results: list[Way] = []
+    varies = Variation()
     for name, dynamic in _WAYS.items():
-        if name == MARKED and not marks:
+        if name == MARKED and not varies.dims:
             break
-        step(len(found), len(_WAYS), name)
-        way, varying = _way(bench, target, name, dynamic, marks if name == MARKED else {})
-        found.append(way)
-        marks = marks or varying
-        if way is found[0] and (way.error is not None or not way.record.active):
+        step(len(results), len(_WAYS), name)
+        marks = varies.dims if name == MARKED else {}
+        order = {"kind": "timing", "timing": {"dynamic": dynamic, "marks": dict(marks)}}
+        answer, out = bench.run(target, order)
+        way = _way(name, answer, out)
+        results.append(way)
+        varies = varies if name != AUTOMATIC else _variation(answer)
+        if way is results[0] and (way.error is not None or not way.record.active):
             break
-    return found, marks
+    return results, varies
 
 
-def _way(
-    bench: Bench, target: Target, name: str, dynamic: bool | None, marks: Marks
-) -> tuple[Way, Marks]:
-    answer, out = bench.run(target, {"timing": {"dynamic": dynamic, "marks": marks}})
+def _way(name: str, answer: Mapping[str, Any], out: str) -> Way:
     times = answer.get("calls") or ()
-    found = Way(
+    return Way(
         name,
         Record.from_dict(answer.get("record") or {}),
         answer.get("error"),
@@ -113,55 +134,87 @@ def _way(
         sum(times) if times else None,
         answer.get("again"),
     )
-    varying: dict[str, list[int]] = {}
-    for callable_ in answer.get("varies") or ():
-        for argument, dims in callable_["dims"].items():
-            varying.setdefault(argument, []).extend(dim for dim, _ in dims)
-    return found, {name: sorted(set(dims)) for name, dims in varying.items()}
 
 
-def advice(found: list[Way], marks: Marks) -> str:
-    """Return which way to take, and why.
+def _variation(answer: Mapping[str, Any]) -> Variation:
+    dims: dict[str, list[int]] = {}
+    for varying in answer.get("varies") or ():
+        for argument, sizes in varying["dims"].items():
+            dims[argument] = sorted({*dims.get(argument, ()), *(dim for dim, _ in sizes)})
+    numbers = [name for names in (answer.get("numbers") or {}).values() for name in names]
+    return Variation(dims, numbers, bool(answer.get("special")), answer.get("rest") or "args")
+
+
+def advice(results: list[Way], varies: Variation) -> Iterator[str]:
+    """Yield which way to take and why, and why not the others.
 
     A size that never varies is fixed. If there are few sizes, each may have its own graph if that
     makes calls faster. Many sizes share one graph: marking, which says what varies, is preferred to
     ``dynamic=True``, which makes every size dynamic.
     """
-    ran = {way.name: way for way in found if way.error is None}
-    static = ran.get("dynamic=False")
-    if not marks:
-        return "dynamic=False: no size varies, and one that does later shows as a recompile"
-    one = ran.get(MARKED) or ran.get("dynamic=True")
-    if one is None or (static is not None and static.graphs <= one.graphs):
-        return "dynamic=False: dynamic sizes make no graph less; pad or bucket where sizes are many"
+    ran = {way.name: way for way in results if way.error is None}
+    yield f"take {_best(ran, varies)}"
+    for way in ran.values():
+        if way.limited:
+            yield (
+                f"{way.name} stops at the recompile limit: {way.graphs} graphs, and the other "
+                "calls run uncompiled"
+            )
+    static, dynamic = ran.get(STATIC), ran.get(DYNAMIC)
+    if varies.numbers and static is not None and static.recompiles:
+        words = f"the numbers that vary are graphs of their own: {', '.join(varies.numbers)}"
+        if dynamic is not None and dynamic.graphs < static.graphs:
+            words += "; a tensor is an input, and dynamic=True makes integers inputs, too"
+        yield words
+    if varies.special:
+        yield (
+            "sizes of 0 and 1 are compiled apart: torch makes neither dynamic (mark_unbacked does)"
+        )
+
+
+def _best(ran: Mapping[str, Way], varies: Variation) -> str:
+    static, dynamic = ran.get(STATIC), ran.get(DYNAMIC)
+    if not varies.dims:
+        if not varies.numbers or static is None or dynamic is None:
+            return f"{STATIC}: no size varies, and one that does later shows as a recompile"
+        if dynamic.graphs < static.graphs or static.limited:
+            return f"{DYNAMIC}: {dynamic.graphs} in place of {_graphs(static)}"
+        return f"{STATIC}: {DYNAMIC} makes no graph less, since no size varies, but numbers do"
+    one = ran.get(MARKED) or dynamic
+    if one is None or (static is not None and static.graphs <= one.graphs and not static.limited):
+        return f"{STATIC}: dynamic sizes make no graph less; pad or bucket where sizes are many"
     if static is not None and (one.device_graphs or 0) >= (static.device_graphs or 1):
         return (
-            f"dynamic=False, and pad to one size or a few: {one.device} compiles each size, "
+            f"{STATIC}, and pad to one size or a few: {one.device} compiles each size, "
             f"{static.device_graphs} graphs, and {one.device_graphs} with {one.name}"
         )
-    marked = _calls(marks) if one.name == MARKED else one.name
-    if static is None or static.graphs > FEW or not static.call or not one.call:
-        return f"{marked}: {one.graphs} in place of {_graphs(static)}"
+    marked = _calls(varies) if one.name == MARKED else one.name
+    why = f"{one.graphs} in place of {_graphs(static)}{_not_all(dynamic, one)}"
+    few = static is not None and not static.limited and static.graphs <= FEW
+    if static is None or not few or not static.call or not one.call:
+        return f"{marked}: {why}"
     ratio = one.call / static.call
     if ratio > _SLOWER:
         return (
-            f"dynamic=False: {static.graphs} graphs are few, and a call with dynamic sizes takes "
+            f"{STATIC}: {static.graphs} graphs are few, and a call with dynamic sizes takes "
             f"{ratio:.1f} times as long; to pad to one size makes one graph"
         )
-    return f"{marked}: {one.graphs} in place of {_graphs(static)}, and calls are as fast"
+    return f"{marked}: {why}, and calls are as fast"
 
 
-def _calls(marks: Marks) -> str:
+def _not_all(dynamic: Way | None, one: Way) -> str:
+    """Return why not ``dynamic=True``, where it makes as few graphs."""
+    if dynamic is None or one is dynamic or dynamic.graphs > one.graphs:
+        return ""
+    return f" ({DYNAMIC}: {dynamic.graphs}, with every size and number as an input)"
+
+
+def _calls(varies: Variation) -> str:
     """Return the calls that mark the sizes, as a line that can be typed where the inputs are."""
     return "; ".join(
-        f"torch._dynamo.mark_dynamic({typed(name)}, {dims[0] if len(dims) == 1 else dims})"
-        for name, dims in marks.items()
+        f"torch._dynamo.mark_dynamic({varies.typed(name)}, {dims[0] if len(dims) == 1 else dims})"
+        for name, dims in varies.dims.items()
     )
-
-
-def typed(name: str) -> str:
-    """Return the name of an argument as code: the third of ``*args`` is ``args[2]``."""
-    return re.sub(r"^\*(\d+)", r"args[\1]", name)
 
 
 def _graphs(way: Way | None) -> str:

@@ -54,14 +54,19 @@ def _exported(entry: CompiledCall, named: Places) -> Answer:
 
 
 def _failure(entry: CompiledCall, named: Places, *, strict: bool) -> Answer | None:
-    """Return why an export fails, as a ``Break`` in plain data, or None if it succeeds."""
+    """Return why an export fails, or the call of what it gives, as a ``Break`` in plain data.
+
+    None if both succeed: ``torch.export`` also takes programs that it cannot run.
+    """
     args, kwargs = copied((entry.args, entry.kwargs))
     own = entry.original
     module = own if isinstance(own, torch.nn.Module) else _Function(own)
     try:
         with mode(entry), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.export.export(module, args, kwargs, strict=strict)
+            exported = torch.export.export(module, args, kwargs, strict=strict)
+            args, kwargs = copied((entry.args, entry.kwargs))
+            exported.module()(*args, **kwargs)
     except Exception as error:
         return _reason(error, named).to_dict()
     finally:

@@ -12,6 +12,7 @@ from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.text.output import raised
 
+_LONGEST: Final = 400
 _FAKE: Final = "with fake tensors: "
 """Dynamo's words before what it ran, as in ``get_fake_value`` of ``_dynamo/utils.py``, torch 2.13.
 
@@ -23,6 +24,8 @@ def noted(error: BaseException) -> dict[str, Any]:
     stack = user_frames(error, places(Path.cwd()))
     words = _operators(str(error)) or _inside(str(error)) or raised(error)
     words = words.partition(" (Could this error message be improved?")[0]  # of torch._check
+    if words.endswith(":"):  # what was found is in the lines below
+        words = " ".join([words, *str(error).partition(words[-40:])[2].split()])[:_LONGEST]
     return {"error": words, "stack": [frame.to_dict() for frame in stack]}
 
 

@@ -1,39 +1,49 @@
 """Patches that remedies propose: changes of the program, as Python source.
 
-A ``SourcePatch`` is a list of edits. ``Preamble`` edits are statements that run before the program
-does; ``Rewrite`` edits change one source line of one function, in the copy of the user's file, or
-in memory if the function belongs to another module.
+A ``SourcePatch`` is a list of edits. A ``Preamble`` is statements that run before the program does;
+a ``Rewrite`` changes one function, in the copy of the user's file, or in memory if the function
+belongs to another module.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 
-DECORATORS: Final = {
-    "leave_compiler": "torch.compiler.disable",
-    "nonstrict": "torch._dynamo.nonstrict_trace",
-    "op": "_graphbreak_op",
-    "scalar_op": "_graphbreak_scalar_op",
-}
-"""Rewrites that put a decorator on a function, whichever file it is in."""
+Change = Callable[[str, Frame], str | None]
+"""Returns the source of a file with a place rewritten, or None if it does not apply there.
+
+Raises ``UnfitError`` if the form is known but cannot be rewritten. It is compared by identity: a
+function of a module, or one that is cached.
+"""
+
+
+class UnfitError(ValueError):
+    """Raised with the reason why a place cannot be rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preamble:
-    """Statements for the head of the patched file, after ``torch`` and ``importlib``."""
+    """Statements for the head of the patched file, after ``import torch``; each stands once."""
 
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A change at a source line. ``kind`` names a rewriter of ``rewrite``."""
+    """A change at a source line.
 
-    kind: str
+    ``helper`` is whether the new lines call a function of a ``Preamble``: then only the user's own
+    file can be rewritten. ``decorator`` is the full name of one if that is all that is added to the
+    function at ``where``: a function of another module is then replaced as a whole.
+    """
+
+    change: Change
     where: Frame
+    helper: bool = False
+    decorator: str = ""
 
 
 Edit = Preamble | Rewrite
@@ -41,37 +51,24 @@ Edit = Preamble | Rewrite
 
 @dataclass(frozen=True, slots=True)
 class SourcePatch:
-    """A remedy for a break. ``drops`` says which side effect is lost, if one is.
+    """A remedy for a problem. Its edits are its identity: no patch is tried twice.
 
-    ``moves`` says what still happens, but at another time. ``key`` is its identity: a patch that
-    was tried is not tried again for another break.
+    ``drops`` says which side effect is lost, ``moves`` what still happens, but at another time,
+    ``note`` what the patch costs, and ``unfit`` why it is not tried at all.
     """
 
     title: str
     edits: tuple[Edit, ...]
     drops: str = ""
     moves: str = ""
+    note: str = ""
+    unfit: str = ""
     leaves: bool = False
     """Whether it takes code out of the compiler on purpose (``disable``)."""
-    note: str = ""
-    """The cost of the patch, for the report."""
-    unfit: str = ""
-    """Why it is not tried, for the report."""
-    changes_errors: bool = False
-    """Whether the program's own exceptions may become others, as ``drops`` says."""
-
-    @property
-    def key(self) -> tuple[Edit, ...]:
-        return self.edits
+    assumes: bool = False
+    """Whether it only holds for what the inputs of the program have in common (``--assume``)."""
 
 
 def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
     """Return the statement that sets a config of torch."""
     return Preamble(f"{home}.{name} = {value}")
-
-
-UNCOMPILED: Final = SourcePatch(
-    "the program without the compiler",
-    (Preamble('torch.compiler.set_stance("force_eager")'),),
-)
-"""No remedy: it shows what a program does where torch compiles it to something else."""

@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.loading import Writer, load
-from pytest_graphbreak.repair.slicing import NotPlain
-from pytest_graphbreak.repair.source import read
+from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
@@ -58,14 +56,6 @@ class _Attempt:
     files: Mapping[str, str] = field(default_factory=dict)
     how: str = ""
     by_path: bool = False
-    weights: str | None = None
-    other_weights: bool = False
-
-    def same_weights(self, trial: Trial) -> bool:
-        """Return whether the module had the same weights as in the program, as far as is known."""
-        seen = trial.answer.get("weights")
-        self.other_weights = None not in (self.weights, seen) and seen != self.weights
-        return not self.other_weights
 
 
 class Repro:
@@ -73,22 +63,20 @@ class Repro:
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
         self._made = _directories(out)
-        files.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999_state.pt")
-        self.first = bench.measure(target, compare=False, outputs=False, same_random=False)
+        files.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999.pt")
+        self.first = bench.measure(target, outputs=False)
         self._target = target
         self._bench = bench
         self._out = out
         self._as_test = as_test
-        self._source = read(target.path).text
         answer = self.first.answer
         self._writer = Writer(
             target,
-            self._source,
             answer.get("device") or "",
             answer.get("options") or {},
             as_test,
             out,
-            _homes(answer, out, as_test),
+            answer.get("homes") or {},
         )
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
@@ -117,7 +105,7 @@ class Repro:
             for frame in (*item.stack, item.where)
             if frame.function not in ("", "<module>")
         }
-        order = {"cut": sorted(wanted), "folder": str(folder)}
+        order = {"kind": "cut", "cut": sorted(wanted), "folder": str(folder)}
         answer, _ = self._bench.run(self._target, order)
         cuts: dict[str, Any] = answer.get("cuts") or {}
         return cuts
@@ -159,18 +147,17 @@ class Repro:
             cut = cuts.get(
                 f"{frame.file}\n{frame.function}", {"why": "it was not called by itself"}
             )
-            for attempt in self._attempts(item, frame, cut, path.stem, notes):
+            for attempt in self._attempts(item, frame, cut, path.stem):
                 self._write(path, attempt)
                 trial = self._measure(path)
                 why = missing(item, trial)
-                same = attempt.same_weights(trial)
-                if why is None and same:
+                if why is None:
                     words = ("; ".join(reasons), "; ".join(notes))
                     return Script(path, item, frame.function, True, *words, attempt.how)
                 if not attempt.by_path:
                     reasons.append(f"{frame.function} alone: {why}")
                 else:
-                    notes.append(f"{frame.function} by its path: {why or 'other weights'}")
+                    notes.append(f"{frame.function} by its path: {why}")
             if "why" in cut:
                 reasons.append(f"{frame.function}: {cut['why']}")
         self._write(path, _Attempt(self._writer.whole(item)))
@@ -179,59 +166,17 @@ class Repro:
             reasons.append(f"the whole program: {why}")
         return Script(path, item, "the whole program", why is None, "; ".join(reasons))
 
-    def _attempts(
-        self, item: Break, frame: Frame, cut: Answer, stem: str, notes: list[str]
-    ) -> Iterator[_Attempt]:
+    def _attempts(self, item: Break, frame: Frame, cut: Answer, stem: str) -> Iterator[_Attempt]:
         """Yield the scripts for one function: by its path in the model, then from a saved file."""
         data = f"{stem}.pt"
-        if "path" in cut:
-            yield from self._by_path(item, frame, cut, stem, notes)
-        if "file" in cut:
-            inline = cut["inline"] is not None
-            try:
-                text = self._writer.saved(item, frame, cut, data)
-            except NotPlain as why:
-                cut["why"] = str(why)
-                return
-            yield _Attempt(
-                text,
-                {} if inline else {data: cut["file"]},
-                "" if inline else f"restored from {data}",
-            )
-
-    def _by_path(
-        self, item: Break, frame: Frame, cut: Answer, stem: str, notes: list[str]
-    ) -> Iterator[_Attempt]:
-        rest, data, state = cut["path"], f"{stem}.pt", f"{stem}_state.pt"
-        first = frame.function.partition(".")[0]
-        own = self._writer.owns(cut["module"]) and not cut["method"] and "why" not in cut
-        names = [first] if own else []
-        try:
-            if "why" in rest:
-                raise NotPlain(rest["why"])
-            every = [*names, *rest["needs"]]
-            loading = load(self._source, self._target, rest["found"], every)
-        except NotPlain as why:
-            if cut["method"] or "why" not in cut:
-                notes.append(f"{frame.function}: the model cannot be loaded here: {why}")
-            return
-        files = {} if rest["inline"] is not None else {data: rest["file"]}
-        plain = _Attempt(
-            self._writer.by_path(item, frame, cut, loading, data),
-            files,
-            loading.what,
-            True,
-            rest["weights"],
-        )
-        yield plain
-        if plain.other_weights:
-            yield _Attempt(
-                self._writer.by_path(item, frame, cut, loading, data, state),
-                files | {state: rest["state"]},
-                f"{loading.what}, its weights from {state}",
-                True,
-                rest["weights"],
-            )
+        path = cut.get("path", {})
+        for source, write in ((path, self._writer.by_path), (cut, self._writer.saved)):
+            if "file" not in source or "inline" not in source:
+                continue
+            saved = {} if source["inline"] is not None else {data: source["file"]}
+            restored = f"restored from {data}" if saved else ""
+            how = path["what"] if source is path else restored
+            yield _Attempt(write(item, frame, cut, data), saved, how, source is path)
 
     def _write(self, path: Path, attempt: _Attempt) -> None:
         """Write the script and its files, and remove those of the previous attempt."""
@@ -243,9 +188,7 @@ class Repro:
 
     def _measure(self, path: Path) -> Trial:
         target = Target(path, "test_no_break" if self._as_test else "")
-        return self._bench.measure(
-            target, compare=False, outputs=False, same_random=False, weights=True
-        )
+        return self._bench.measure(target, outputs=False)
 
 
 def _slug(out: Path) -> str:
@@ -263,18 +206,9 @@ def _directories(path: Path) -> list[Path]:
     return made[::-1]
 
 
-def _homes(answer: Mapping[str, Any], out: Path, as_test: bool) -> dict[str, str]:
-    """Return the directories of modules that a script has to find; a test may have pytest's ini."""
-    homes: dict[str, str] = answer.get("homes") or {}
-    if not as_test or not out.resolve().is_relative_to(Path.cwd().resolve()):
-        return homes
-    known = answer.get("pythonpath") or []
-    return {name: home for name, home in homes.items() if home not in known}
-
-
 def _files(path: Path) -> list[Path]:
     """Return a script and the files that may belong to it."""
-    return [path, *(path.with_name(f"{path.stem}{end}.pt") for end in ("", "_state"))]
+    return [path, path.with_name(f"{path.stem}.pt")]
 
 
 def _outwards(item: Break) -> list[Frame]:

@@ -1,14 +1,14 @@
-"""Tries patches one by one and together, and keeps those that are proven.
+"""Tries patches one by one, and keeps those that are proven.
 
-A patch is kept only if the program has fewer graphs with it (or code that had left the compiler
-came back), and the results are those of the original. A patch that fixes its break without fewer
-graphs may be half of a fix: it stays on trial, and is removed at the end if there are as few graphs
-and breaks without it.
+First all settings of torch together, then each break with its remedies, the cheapest first, then
+the recompiles. A device below Dynamo is better off without the settings, since a value that becomes
+a node splits its graph: there they come last. A patch is kept if the program has fewer graphs with
+it, or as many with a break less, and does what the original does (``original``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,37 +17,37 @@ from msgspec import structs
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.attempts import UNWRITABLE, Attempts
-from pytest_graphbreak.repair.build import BuildError, Diff
+from pytest_graphbreak.repair.build import BuildError, Diff, build, difference
 from pytest_graphbreak.repair.gain import (
-    Problem,
-    SearchResult,
-    Tried,
-    assumes,
     better,
     cleaner,
-    compiles_again,
-    fixing,
+    eager,
     graphs,
-    item_of,
     no_gain,
     no_worse,
-    origin_of,
     places,
-    reads,
     recompiled,
-    taken_out,
 )
-from pytest_graphbreak.repair.patch import Preamble, SourcePatch
-from pytest_graphbreak.repair.source import called
+from pytest_graphbreak.repair.naming import Names
+from pytest_graphbreak.repair.original import Comparison, Original
+from pytest_graphbreak.repair.outcome import Attempt, Problem, SearchResult
+from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
-Say = Callable[[str], None]
+_UNWRITABLE: Final = "unwritable"
+"""Why a patch is not tried that fits nothing: it is not reported."""
+
+Ran = tuple[Trial, Comparison] | str
+"""A run that does what the original does, or why it does not."""
 
 
 class Search:
-    """The search for one target. ``outcome`` is valid at any time, also after an interrupt."""
+    """The search for one target, of at most ``most`` runs, without code generation of inductor.
+
+    ``outcome`` is valid at any time, also after an interrupt.
+    """
 
     def __init__(
         self,
@@ -55,301 +55,249 @@ class Search:
         bench: Bench,
         *,
         most: int,
-        keep_side_effects: bool,
+        keep_side_effects: bool = False,
         assume: bool = False,
-        codegen: bool = False,
-        header: str,
-        say: Say,
-        progress: Callable[[float, float, str], None],
+        header: str = "",
+        say: Callable[[str], None] = lambda _: None,
+        progress: Callable[[float, float, str], None] = lambda *_: None,
     ) -> None:
+        self._target = target
+        self._bench = bench
         self._most = most
+        self._started = bench.runs
         self._keep_side_effects = keep_side_effects
         self._assume = assume
         self._header = header
         self._say = say
         self._progress = progress
-        self._share = 0.0
-        self._waiting = 0
-        self._uncertain: list[SourcePatch] = []
-        self._certain: tuple[list[SourcePatch], Trial] | None = None  # before these patches
-        self._attempts = Attempts(target, bench, most=most, codegen=codegen, show=self._show)
-        self._names = self._attempts.names
-        self.outcome = SearchResult(self._attempts.first, self._attempts.first)
+        self._file = read(target.path)
+        self._names = Names(target.path, self._file.text)
+        self._ran: dict[bytes, Ran] = {}
+        self._certain: tuple[list[SourcePatch], Trial] | None = None
+        """The patches, and their run, before the first that is kept without a gain."""
+        self.original = Original(bench, target, codegen=False)
+        self._names.add(self.original.first.sites)
+        self.outcome = SearchResult(self.original.first, self.original.first)
 
     def run(self) -> SearchResult:
         """Work until no remedy helps, or the number of runs is used up."""
         out = self.outcome
-        if out.first.error is not None or not out.first.record.active:
+        record = out.first.record
+        if out.first.error is not None or not record.active:
             return out
-        seen: set[tuple[str, ...]] = set()
-        self._together(seen)
-        while (problem := self._next(seen)) is not None:
+        device = record.headline != "dynamo"
+        if not device:
+            self._settings()
+        self._breaks()
+        if recompiled(out.last.record):
+            problem = Problem(None, out.after)
             out.problems.append(problem)
-            self._waiting = len({self._names.key(one) for one in places(out.last.record)} - seen)
-            self._fix(problem)
-            if out.stopped:
-                break
-        self._share = 1.0
-        if not out.stopped:
-            self._weed()
-            self._other_sizes()
+            self._solve(problem, remedies.for_recompiles(self._placed(out.last)))
+        if device:
+            self._settings()
         self._close()
         return out
 
-    def _show(self, title: str) -> None:
-        self._progress(self._share, 1.0, title)
+    def finish(self) -> None:
+        """Keep what is finished after an interrupt."""
+        self.outcome.stopped = self.outcome.stopped or "interrupted"
+        self._close()
 
-    def _together(self, seen: set[tuple[str, ...]]) -> None:
-        """Try the first simple patch for each break in one run, then the next for the breaks left.
+    def diff(self) -> Diff:
+        """Return the diff of the kept patches for the maintainers of the files."""
+        why = {id(patch): one.item for one in self.outcome.problems for patch in one.kept}
+        kept = [(patch, why.get(id(patch))) for patch in self.outcome.kept]
+        return difference(self._file.text, self._names.own, kept, self._names.sites)
 
-        They may help each other or not; patches that fail together are tried one by one later.
-        """
+    def _settings(self) -> None:
+        """Try all settings in one run; then take each back without which it is as good."""
         out = self.outcome
-        known = dict.fromkeys(self._names.key(one) for one in places(out.first.record))
-        for number in range(_ROUNDS):
-            problems = [self._problem(one) for one in places(out.last.record)]
-            chosen: list[tuple[Problem, SourcePatch]] = []
-            for problem in problems:
-                fresh = [one for one in self._cheapest(problem) if self._refused(one) is None]
-                if fresh[number:] and self._names.key(item_of(problem)) in known:
-                    chosen.append((problem, fresh[number]))
-            patches = list(dict.fromkeys(patch for _, patch in chosen))
-            if len(chosen) < 2 or not patches or self._attempts.left < 2:
-                return
-            trial, _ = self._attempts.run([*out.kept, *patches])
-            if trial is None:
-                return
-            left = {self._names.key(one) for one in places(trial.record)}
-            gone = [one for one in chosen if self._names.key(item_of(one[0])) not in left]
-            useful = list(dict.fromkeys(patch for _, patch in gone))
-            if len(useful) < len(patches):
-                trial, _ = self._attempts.run([*out.kept, *useful]) if useful else (None, None)
-            before = out.last.record
-            if trial is None or self._compiles_again(trial):
-                continue
-            if not any(one(before, trial.record) for one in (better, cleaner)):
-                continue
-            for problem, patch in gone:
-                seen.add(self._names.key(item_of(problem)))
-                out.problems.append(problem)
-                if patch in out.kept:
-                    problem.fixed = True
-                else:
-                    self._keep(problem, patch, trial)
+        offered = remedies.for_settings(self._placed(out.last))
+        patches = [patch for patch in offered if not self._refused(patch)]
+        if not patches:
+            return
+        before = out.last.record
+        ran = self._run([*out.kept, *patches], "all settings together")
+        if isinstance(ran, str) or not better(before, ran[0].record):
+            return
+        without: dict[SourcePatch, Record] = {}
+        for patch in list(patches):
+            rest = [one for one in patches if one is not patch]
+            less = self._run([*out.kept, *rest], f"without {patch.title}") if rest else ""
+            if not isinstance(less, str) and _as_good(ran[0].record, less[0].record):
+                patches, ran = rest, less
+            else:
+                without[patch] = before if isinstance(less, str) else less[0].record
+        self._credit(without, *ran)
 
-    def _cheapest(self, problem: Problem) -> Iterator[SourcePatch]:
-        """Yield the first patches that only change settings or a line, and lose nothing."""
-        for patch in self._patches(problem):
-            if reads(patch):
-                continue
-            try:
-                self._attempts.built([patch])
-            except (BuildError, UnicodeEncodeError):
-                continue
-            if not _is_simple(patch):
-                return
-            yield patch
+    def _credit(
+        self, without: Mapping[SourcePatch, Record], trial: Trial, proof: Comparison
+    ) -> None:
+        """Keep settings, each for the breaks that are there without it."""
+        out, count = self.outcome, graphs(trial.record)
+        items: list[Break | None] = [*map(self._placed_break, places(out.last.record))]
+        items += [None] if recompiled(out.last.record) else []
+        problems = [Problem(item, out.after, count) for item in items]
+        problems = [problem for problem in problems if self._gone(problem, trial.record)]
+        for patch, record in without.items():
+            needs = [one for one in problems if not self._gone(one, record)] or problems[:1]
+            for problem in needs:
+                problem.kept.append(patch)
+            self._say(f"kept: {patch.title} ({out.after} -> {count})")
+        out.problems += problems
+        out.kept += without
+        self._accept(trial, proof)
 
-    def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
-        """Return the next break that was not worked on, then the recompiles, then None."""
-        for item in places(self.outcome.last.record):
-            key = self._names.key(item)
-            if key not in seen:
-                seen.add(key)
-                return self._problem(item)
-        if recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
-            seen.add(("recompiles",))
-            return Problem(None, graphs(self.outcome.last.record))
-        return None
-
-    def _problem(self, item: Break) -> Problem:
-        """Return a problem for a break, with its places in the user's own file."""
-        stack = tuple(self._names.placed(frame) for frame in item.stack)
-        placed = structs.replace(item, where=self._names.placed(item.where), stack=stack)
-        before = graphs(self.outcome.last.record)
-        return Problem(placed, before, origin=self._origin(item))
-
-    def _origin(self, item: Break) -> Problem | None:
-        """Return the problem whose patch wrote a line, or disabled what it calls, if one did."""
-        patched = [one for one in self.outcome.problems if one.kept and one.item is not None]
-        known = {self._names.key(one) for one in places(self.outcome.first.record)}
-        if advice.name(item) == "disabled" and self._names.key(item) not in known:
-            left = [one for one in patched if any(patch.leaves for patch in one.kept)]
-            names = {name.rpartition(".")[2] for name in called(item.where.code)}
-            near = [one for one in left if taken_out(one) & names]
-            return origin_of(near or left)
-        named = self._names.named(item.where)
-        if named == item.where or not named.code:
-            return None
-        if self._names.has(named):
-            return None
-        near = [one for one in patched if item_of(one).where.function == named.function]
-        return origin_of(near or patched)
-
-    def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
-        last = replace(self.outcome.last, sites=self._names.sites)
-        if problem.item is None:
-            record = self._names.guarded(last.record)
-            return remedies.for_recompiles(replace(last, record=record))
-        return remedies.for_break(problem.item, last)
-
-    def _fix(self, problem: Problem) -> None:
-        """Try the remedies for one problem in turn, until one holds."""
+    def _breaks(self) -> None:
+        """Work on each break, also on those that a patch uncovers, but not on a patch's own."""
         out = self.outcome
-        patches = list(self._patches(problem))
-        for number, patch in enumerate(patches):
-            # The share of the known problems, and of the patches for this one.
-            done = len(out.problems) - 1 + number / len(patches)
-            self._share = done / (len(out.problems) + self._waiting)
+        seen: set[tuple[str, ...]] = set()
+        while not out.stopped:
+            items = places(out.last.record)
+            item = next((one for one in items if self._names.key(one) not in seen), None)
+            if item is None:
+                return
+            seen.add(self._names.key(item))
+            if self._is_patched(item):
+                continue
+            problem = Problem(self._placed_break(item), out.after)
+            assert problem.item is not None
+            out.problems.append(problem)
+            self._solve(problem, remedies.for_break(problem.item, self._placed(out.last)))
+
+    def _solve(self, problem: Problem, patches: Iterable[SourcePatch]) -> None:
+        """Try remedies in turn, until one holds."""
+        out = self.outcome
+        doubtful: tuple[SourcePatch, Trial, Comparison] | None = None
+        for patch in patches:
             why = self._refused(patch)
-            if why is None:
-                if self._attempts.left < 1:
-                    out.stopped = f"the number of runs (--runs {self._most}) is used up"
-                    problem.note = out.stopped
-                    break
-                why = self._try(problem, patch)
-            if why == "":
-                if problem.fixed:
+            if not why and self._left < 1:
+                out.stopped = problem.note = f"the number of runs (--runs {self._most}) is used up"
+                return
+            ran = why or self._run([*out.kept, patch], patch.title)
+            if isinstance(ran, str):
+                if ran != _UNWRITABLE:
+                    problem.tried.append(Attempt(patch, ran))
+                continue
+            before, after = out.last.record, ran[0].record
+            gone, gain = self._gone(problem, after), self._gains(patch, before, after)
+            if gain or (gone and self._uncovers(problem, patch, before, after)):
+                self._keep(problem, patch, *ran, certain=gain)
+                if gone:
                     return
-            elif why != UNWRITABLE:
-                problem.tried.append(Tried(patch, why))
-            if self._uncovers(problem):
-                break
-        if problem.doubtful is not None and not problem.kept:
-            patch, trial = problem.doubtful
-            self._certain = self._certain or (list(out.kept), out.last)
-            self._uncertain.append(patch)
-            problem.tried = [one for one in problem.tried if one.patch is not patch]
-            self._keep(problem, patch, trial, word="on trial")
+            elif gone and no_worse(before, after) and not patch.leaves and doubtful is None:
+                doubtful = (patch, *ran)
+            else:
+                left = "the break is" if problem.item is not None else "recompiles are"
+                words = no_gain(before, after) if gone else f"{left} still there"
+                problem.tried.append(Attempt(patch, words))
+        if doubtful is not None and not problem.kept:
+            self._keep(problem, *doubtful, certain=False)
 
-    def _try(self, problem: Problem, patch: SourcePatch) -> str:
-        """Run with a patch and keep it if that is a gain; return why it is not kept, or ""."""
-        last = self.outcome.last
-        trial, why = self._attempts.run([*self.outcome.kept, patch])
-        if trial is None:
-            return why or ""
-        assumed = "" if self._assume else assumes(problem, patch, trial, last)
-        if why := assumed or self._compiles_again(trial):
-            return why
-        gone = self._gone(problem, trial.record)
-        before, after, leave = last.record, trial.record, patch.leaves
-        whole = not patch.drops and cleaner(before, after, may_leave=leave)
-        if (gone and whole) or better(before, after, may_leave=leave):
-            self._keep(problem, patch, trial)
-            problem.fixed = gone
-            return ""
-        if gone and no_worse(before, after) and not leave and problem.doubtful is None:
-            problem.doubtful = (patch, trial)
-        there = "the break is" if problem.item is not None else "recompiles are"
-        return no_gain(before, after) if gone else f"{there} still there"
+    def _gains(self, patch: SourcePatch, before: Record, after: Record) -> bool:
+        clean = not patch.drops and cleaner(before, after, may_leave=patch.leaves)
+        return clean or better(before, after, may_leave=patch.leaves)
 
-    def _uncovers(self, problem: Problem) -> bool:
-        """Return whether a simple patch on trial shows the next break of code left to eager.
+    def _uncovers(
+        self, problem: Problem, patch: SourcePatch, before: Record, after: Record
+    ) -> bool:
+        """Return whether a patch shows the next break of a function that was left to eager.
 
         Such code is compiled when its last break is gone, so heavier patches are not tried first.
         """
-        if problem.doubtful is None or problem.item is None or not self.outcome.last.record.eager:
+        if problem.item is None or patch.drops or patch.leaves or not eager(before):
             return False
-        patch, trial = problem.doubtful
-        known = {self._names.key(one) for one in places(self.outcome.last.record)}
-        function = problem.item.where.function
-        return _is_simple(patch) and any(
-            one.where.function == function and self._names.key(one) not in known
-            for one in places(trial.record)
-        )
-
-    def _compiles_again(self, trial: Trial) -> str:
-        """Return that patches compile again for more other inputs than the program, or ""."""
-        if self._assume or not trial.again:
-            return ""
-        plain = self._attempts.plain()
-        return compiles_again(trial, plain, self._attempts.text) if plain is not None else ""
-
-    def _other_sizes(self) -> None:
-        """Make other sizes dynamic where the program with its patches is compiled for each.
-
-        Where a line computes with a size as a number, no graph can hold for two. Nor can it where a
-        device below Dynamo compiles each size, whatever Dynamo does.
-        """
-        out = self.outcome
-        if not out.kept or not out.last.again:
-            return
-        out.plain = self._attempts.plain()
-        if out.last.record.headline != "dynamo":
-            return
-        problem = Problem(None, graphs(out.last.record), others=True)
-        self._for_sizes(
-            problem, remedies.for_fixed_sizes(map(self._names.placed, fixing(out.last)))
-        )
-        if not all(one.get("code") for one in out.last.again):
-            self._for_sizes(problem, remedies.for_other_sizes(out.last))
-
-    def _for_sizes(self, problem: Problem, patches: Iterator[SourcePatch]) -> None:
-        """Keep the first patch with which the program is compiled for fewer other inputs."""
-        out = self.outcome
-        for patch in patches:
-            if self._attempts.left < 1:
-                return
-            trial, why = self._attempts.run([*out.kept, patch])
-            fewer = trial is not None and len(trial.again) < len(out.last.again)
-            if trial is not None and fewer and graphs(trial.record) <= graphs(out.last.record):
-                if problem not in out.problems:
-                    out.problems.append(problem)
-                self._keep(problem, patch, trial)
-                return
-            if why != UNWRITABLE:
-                problem.tried.append(Tried(patch, why or "it is compiled again as often"))
+        known = {self._names.key(item) for item in places(before)}
+        here = problem.item.where.function
+        new = [item for item in places(after) if self._names.key(item) not in known]
+        return no_worse(before, after) and any(item.where.function == here for item in new)
 
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
-        if problem.others:
-            return not self.outcome.last.again
         if problem.item is None:
             return not recompiled(record)
         return self._names.key(problem.item) not in map(self._names.key, places(record))
 
-    def _refused(self, patch: SourcePatch) -> str | None:
-        """Return why a patch is not tried at all, or None if it is."""
-        if any(set(patch.key) <= set(kept.key) for kept in self.outcome.kept):
-            return "it is there already"
+    def _is_patched(self, item: Break) -> bool:
+        """Return whether a break is at a line that a patch wrote, or at what it disabled."""
+        named = self._names.named(item.where)
+        if named != item.where and named.code and not self._names.has(named):
+            return True
+        known = {self._names.key(one) for one in places(self.outcome.first.record)}
+        disabled = advice.name(item) == "disabled" and self._names.key(item) not in known
+        return disabled and any(patch.leaves for patch in self.outcome.kept)
+
+    def _placed_break(self, item: Break) -> Break:
+        """Return a break with its places in the user's own file."""
+        stack = tuple(self._names.placed(frame) for frame in item.stack)
+        return structs.replace(item, where=self._names.placed(item.where), stack=stack)
+
+    def _placed(self, trial: Trial) -> Trial:
+        """Return a run whose guards have their places in the user's own file."""
+        record = self._names.guarded(trial.record)
+        return replace(trial, record=record, sites=self._names.sites)
+
+    def _refused(self, patch: SourcePatch) -> str:
+        """Return why a patch is not tried at all, or ""."""
+        if any(set(patch.edits) <= set(kept.edits) for kept in self.outcome.kept):
+            return _UNWRITABLE
         if patch.drops and self._keep_side_effects:
             return f"--keep-side-effects: {patch.drops}"
-        return patch.unfit or None
+        if patch.assumes and not self._assume:
+            return "it holds for inputs with these numbers only (--assume tries it)"
+        return patch.unfit
 
     def _keep(
-        self, problem: Problem, patch: SourcePatch, trial: Trial, *, word: str = "kept"
+        self,
+        problem: Problem,
+        patch: SourcePatch,
+        trial: Trial,
+        proof: Comparison,
+        *,
+        certain: bool,
     ) -> None:
         out = self.outcome
-        self._names.add(trial.sites)
+        if not certain and self._certain is None:
+            self._certain = (list(out.kept), out.last)
+        out.kept.append(patch)
         problem.kept.append(patch)
         problem.after = graphs(trial.record)
-        out.kept.append(patch)
-        out.last = trial
+        self._accept(trial, proof)
+        word = "kept" if certain else "on trial"
         self._say(f"{word}: {patch.title} ({problem.before} -> {problem.after})")
 
-    def _weed(self) -> None:
-        """Remove the patches on trial that bring no gain."""
-        out = self.outcome
-        leave = any(patch.leaves for patch in out.kept)
-        for patch in list(self._uncertain):
-            if self._attempts.left < 1:
-                return
-            rest = [one for one in out.kept if one is not patch]
-            if not rest:
-                if cleaner(out.first.record, out.last.record, may_leave=leave):
-                    continue
-                out.kept, out.last = [], out.first
-            else:
-                trial, _ = self._attempts.run(rest)
-                if trial is None or better(trial.record, out.last.record):
-                    continue
-                if cleaner(trial.record, out.last.record, may_leave=leave):
-                    continue
-                out.kept, out.last = rest, trial
-            for problem in out.problems:
-                if patch in problem.kept:
-                    problem.kept.remove(patch)
-                    problem.tried.append(Tried(patch, "the graphs are as few without it"))
+    def _accept(self, trial: Trial, proof: Comparison) -> None:
+        self._names.add(trial.sites)
+        self.outcome.last, self.outcome.comparison = trial, proof
+
+    @property
+    def _left(self) -> int:
+        """The number of runs that may still be made."""
+        return self._started + self._most - self._bench.runs
+
+    def _run(self, patches: Sequence[SourcePatch], title: str) -> Ran:
+        """Run the program with patches, and compare it. The same text is run once."""
+        try:
+            source = self._built(patches)
+        except (BuildError, UnicodeEncodeError) as error:
+            return f"it cannot be written: {error}" if str(error) else _UNWRITABLE
+        if source not in self._ran:
+            if self._left < 1:
+                return "the number of runs is used up"
+            self._progress(self._bench.runs - self._started, self._most, title)
+            with self._bench.beside(self._target, source) as copy:
+                self._names.copies.add(copy.path.name)
+                trial = self.original.patched(copy)
+            dropped = any(patch.drops for patch in patches)
+            compared = self.original.comparison(trial, dropped=dropped)
+            self._ran[source] = compared.words or (trial, compared)
+        return self._ran[source]
+
+    def _built(self, patches: Sequence[SourcePatch], header: str = "") -> bytes:
+        """Return the patched program. Raises ``BuildError`` or ``UnicodeEncodeError``."""
+        names, test = self._names, self._target.test
+        text = build(names.source, names.own, patches, names.sites, header, test)
+        return self._file.encoded(text)
 
     def _settle(self) -> None:
         """Remove the patches on trial, and those kept after them, if there is no gain."""
@@ -358,74 +306,35 @@ class Search:
             return
         before, after = self._certain[1].record, out.last.record
         leave = any(patch.leaves for patch in out.kept)
-        if better(before, after) or cleaner(before, after, may_leave=leave):
+        if better(before, after, may_leave=leave) or cleaner(before, after, may_leave=leave):
             return
-        gone = [patch for patch in out.kept if patch not in self._certain[0]]
-        out.kept, out.last = self._certain
+        kept, out.last = self._certain
         for problem in out.problems:
-            for patch in [one for one in problem.kept if one in gone]:
+            for patch in [one for one in problem.kept if one not in kept]:
                 problem.kept.remove(patch)
-                problem.tried.append(Tried(patch, no_gain(before, after)))
+                problem.tried.append(Attempt(patch, no_gain(before, after)))
+        out.kept = kept
+
+    def _blame(self, function: str) -> None:
+        """Leave the problem open whose patch wrote a line of a function that breaks."""
+        patched = [problem for problem in self.outcome.problems if problem.kept]
+        near = [one for one in patched if one.item and one.item.where.function == function]
+        for problem in (near or patched)[-1:]:
+            problem.fixed = False
 
     def _close(self) -> None:
         """Write the source with all kept patches, and record which problems are fixed."""
         self._settle()
         out = self.outcome
         for problem in out.problems:
-            tried = bool(out.kept) or problem.item is None
-            problem.fixed = tried and self._gone(problem, out.last.record)
-        for problem in list(out.problems):
-            if problem.origin is not None and not problem.kept and not problem.fixed:
-                # The remaining reason is that of the program's own line.
-                problem.origin.fixed = False
-                problem.origin.tried += problem.tried
-                out.problems.remove(problem)
-        out.reference, out.prints = self._attempts.reference, self._attempts.prints
-        out.first = self._attempts.original
+            problem.fixed = bool(out.kept) and self._gone(problem, out.last.record)
+        for item in filter(self._is_patched, places(out.last.record)):
+            self._blame(self._names.named(item.where).function)
         if out.kept:
-            out.source = self._attempts.built(out.kept, self._header)
-        else:
-            out.last = out.first
-
-    @property
-    def codegen(self) -> bool:
-        """Whether inductor, if the program uses it, generates code in the runs."""
-        return self._attempts.codegen
-
-    def prove(self, fixed: Target) -> str:
-        """Run the written file as it is, and return why it does not hold, or ""."""
-        out = self.outcome
-        trial = self._attempts.prove(fixed, out.kept, out.last)
-        if isinstance(trial, str):
-            return trial
-        out.last, out.reference = trial, self._attempts.reference
-        return ""
-
-    def diff(self) -> Diff:
-        """Return the diff of the kept patches for the maintainers of the files."""
-        why = {
-            id(patch): problem.item for problem in self.outcome.problems for patch in problem.kept
-        }
-        kept = [(patch, why.get(id(patch))) for patch in self.outcome.kept]
-        return self._attempts.diff(kept)
-
-    def finish(self) -> None:
-        """Keep what is finished after an interrupt."""
-        self.outcome.stopped = self.outcome.stopped or "interrupted"
-        self._close()
+            out.source = self._built(out.kept, self._header)
 
 
-_ROUNDS: Final = 2
-"""How often several patches are tried in one run before each is tried alone."""
-_LINES: Final = (
-    *("later", "later_block", "note", "note_block", "held", "held_note"),
-    *("masked", "where", "cond", "while_loop"),
-    *("keep_tensor", "drop_graph_break", "number", "drawn"),
-)
-"""Rewrites of one statement, or of calls alone, which do not affect any other."""
-
-
-def _is_simple(patch: SourcePatch) -> bool:
-    """Return whether a patch only changes settings or a line, and loses nothing."""
-    lines = (isinstance(edit, Preamble) or edit.kind in _LINES for edit in patch.edits)
-    return all(lines) and not patch.drops and not patch.leaves
+def _as_good(before: Record, after: Record) -> bool:
+    """Return whether a run without a setting is as good as one with it."""
+    fewer = len(places(after)) <= len(places(before)) and eager(after) <= eager(before)
+    return fewer and graphs(after) <= graphs(before) and recompiled(after) <= recompiled(before)

@@ -1,7 +1,6 @@
 """Finds the sizes that vary from call to call, from the calls themselves.
 
-A guard that fails names one dimension, the first that differs; the calls show all of them, and
-which dimensions of the results follow them.
+A guard that fails names one dimension, the first that differs; the calls show all of them.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ import dis
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
@@ -29,27 +27,14 @@ _BY_POSITION: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The shapes of one call: tensors by name, results in the order of pytree."""
-
-    given: Shapes
-    results: tuple[Shape | None, ...]
-
-
 def name_of(model: Any) -> str:
     """Return the name of a compiled callable, which is the class of a module."""
     return str(getattr(model, "__qualname__", type(model).__qualname__))
 
 
-def note(model: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Call:
-    """Return the shapes of a call that has returned."""
-    given = {name: tuple(leaf.shape) for name, leaf in tensors(model, args, kwargs)}
-    leaves = tree_flatten(result)[0]
-    return Call(
-        given,
-        tuple(tuple(leaf.shape) if _has_shape(leaf) else None for leaf in leaves),
-    )
+def note(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Shapes:
+    """Return the shapes of a call."""
+    return {name: tuple(leaf.shape) for name, leaf in tensors(model, args, kwargs)}
 
 
 def tensors(
@@ -91,69 +76,44 @@ def _has_shape(leaf: Any) -> bool:
 
 def parameters(model: Any) -> list[str]:
     """Return the names of the positional parameters."""
+    return [one.name for one in _signature(model) if one.kind in _BY_POSITION]
+
+
+def rest(model: Any) -> str:
+    """Return the name of the parameter that takes all further arguments, or ""."""
+    kinds = [one.name for one in _signature(model) if one.kind is inspect.Parameter.VAR_POSITIONAL]
+    return kinds[0] if kinds else ""
+
+
+def _signature(model: Any) -> Sequence[inspect.Parameter]:
     called: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
     try:
-        found = inspect.signature(called).parameters.values()
+        return list(inspect.signature(called).parameters.values())
     except (TypeError, ValueError):
         return []
-    return [one.name for one in found if one.kind in _BY_POSITION]
 
 
-def varying(calls: Sequence[Call]) -> dict[str, dict[int, int]]:
+def varying(calls: Sequence[Shapes]) -> dict[str, dict[int, int]]:
     """Return the dimensions that vary for each argument, with their largest size.
 
     Arguments that are not in all calls, or whose rank varies, are left out.
     """
-    found: dict[str, dict[int, int]] = {}
-    for name, first in calls[0].given.items() if calls else ():
-        shapes = [call.given.get(name) for call in calls]
+    dims: dict[str, dict[int, int]] = {}
+    for name, first in calls[0].items() if calls else ():
+        shapes = [call.get(name) for call in calls]
         if any(shape is None or len(shape) != len(first) for shape in shapes):
             continue
         sizes = [[shape[dim] for shape in shapes if shape] for dim in range(len(first))]
-        dims = {dim: max(these) for dim, these in enumerate(sizes) if len(set(these)) > 1}
-        if dims:
-            found[name] = dims
-    return found
+        vary = {dim: max(each) for dim, each in enumerate(sizes) if len(set(each)) > 1}
+        if vary:
+            dims[name] = vary
+    return dims
 
 
-def followers(calls: Sequence[Call]) -> list[tuple[int, int, str, int]] | None:
-    """Return the dimensions of results that follow a varying size: result, dim, argument, dim.
-
-    Returns None if a size in the results varies but is not a size of the arguments: then the result
-    cannot be cut back.
-    """
-    dims = [(name, dim) for name, these in varying(calls).items() for dim in these]
-    ranks = {tuple(None if one is None else len(one) for one in call.results) for call in calls}
-    if len(ranks) != 1:
-        return None
-    found: list[tuple[int, int, str, int]] = []
-    for number, shape in enumerate(calls[0].results):
-        for dim in range(len(shape or ())):
-            sizes = [(call.results[number] or ())[dim] for call in calls]
-            if len(set(sizes)) == 1:
-                continue
-            source = next(
-                (one for one in dims if [call.given[one[0]][one[1]] for call in calls] == sizes),
-                None,
-            )
-            if source is None:
-                return None
-            found.append((number, dim, *source))
-    return found
-
-
-def varying_sizes(calls: dict[str, list[Call]]) -> list[dict[str, Any]]:
+def varying_sizes(calls: dict[str, list[Shapes]]) -> list[dict[str, Any]]:
     """Return what varies for each callable, by name, as plain data for the answer of a run."""
     return [
-        {
-            "name": name,
-            "dims": {
-                argument: [[dim, most] for dim, most in dims.items()]
-                for argument, dims in varying(these).items()
-            },
-            "results": len(these[0].results),
-            "follow": followers(these),
-        }
-        for name, these in calls.items()
-        if varying(these)
+        {"name": name, "dims": {key: [*map(list, these.items())] for key, these in dims.items()}}
+        for name, shapes in calls.items()
+        if (dims := varying(shapes))
     ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -56,3 +59,21 @@ def wait(*, pending: bool = True) -> None:
             sys.modules["torch_xla.core.xla_model"].wait_device_ops()
     elif torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """Yield the lines that loggers get within the block, but for those of torch."""
+    lines: list[str] = []
+    handle = logging.Logger.handle
+
+    def noted(self: logging.Logger, record: logging.LogRecord) -> None:
+        if not record.name.startswith("torch"):
+            lines.append(f"{record.name}: {record.getMessage()}"[:500])
+        handle(self, record)
+
+    logging.Logger.handle = noted  # type: ignore[method-assign]
+    try:
+        yield lines
+    finally:
+        logging.Logger.handle = handle  # type: ignore[method-assign]

@@ -67,6 +67,15 @@ class _Timed(Capture):
                 for dim in dims:
                     torch._dynamo.mark_dynamic(leaf, dim)
 
+    def special(self) -> dict[str, Any]:
+        """Return whether a size that varies is ever 0 or 1, and the name of ``*rows``."""
+        special = False
+        for calls in self._shapes.values():
+            for name, dims in sizes.varying(calls).items():
+                special |= any(call[name][dim] < 2 for call in calls for dim in dims)
+        names = [sizes.rest(entry.original) for entry in self.entries if entry.called]
+        return {"special": special, "rest": next(filter(None, names), "")}
+
     def again(self) -> float | None:
         """Return the mean seconds of a call over the inputs, once everything is compiled."""
         self._depth += 1
@@ -112,6 +121,6 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     with timed.installed():
         answer.update(go(around) or {})
     answer["calls"] = timed.seconds
-    answer["varies"] = timed.varies()
+    answer |= {"varies": timed.varies(), "numbers": timed.numbers(), **timed.special()}
     answer["again"] = None if answer.get("error") else timed.again()
     return answer

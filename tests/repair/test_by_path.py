@@ -47,8 +47,7 @@ def test_large_inputs_are_in_a_file_and_the_model_is_not(shop: Shop) -> None:
     assert "1.0 of Sequential by its path" in said.out
     assert shop.files() == {"a.py", "repros/a_repro_1.py", "repros/a_repro_1.pt"}
     text = (shop.path / "repros/a_repro_1.py").read_text()
-    assert "    net.to(device).eval()\n" in text
-    assert 'module = net.get_submodule("1.0")' in text
+    assert 'model = full_model.get_submodule("1.0")' in text
     assert "randn" not in text
     data = shop.path / "repros/a_repro_1.pt"
     assert data.stat().st_size < 10_000  # of the weights it would be 360 000
@@ -80,13 +79,12 @@ TRAINED = """
 """
 
 
-def test_weights_that_loading_does_not_give_come_from_a_file(shop: Shop) -> None:
+def test_weights_are_those_that_the_program_compiles(shop: Shop) -> None:
     shop.write("a.py", TRAINED)
     said = shop.run("repro", "a.py")
     assert said.code == 0, said.out + said.err
-    assert "Model as loaded, its weights from a_repro_1_state.pt" in said.out
-    assert shop.files() == {"a.py", "repros/a_repro_1.py", "repros/a_repro_1_state.pt"}
-    assert "load_state_dict" in (shop.path / "repros/a_repro_1.py").read_text()
+    assert "Model as loaded" in said.out
+    assert shop.files() == {"a.py", "repros/a_repro_1.py"}
 
 
 STATE = """
@@ -111,12 +109,11 @@ STATE = """
 """
 
 
-def test_a_break_that_loading_does_not_give_comes_from_the_saved_module(shop: Shop) -> None:
+def test_what_the_program_does_to_its_model_is_done(shop: Shop) -> None:
     shop.write("a.py", STATE)
     said = shop.run("repro", "a.py")
     assert said.code == 0, said.out + said.err
-    assert "           restored from a_repro_1.pt" in said.out
-    assert "not by its path: Model.forward by its path: no break came" in said.out
+    assert "Model as loaded" in said.out
 
 
 TESTS = """
@@ -158,9 +155,6 @@ def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
     said = shop.run("repro", "test_a.py::test_built[2]", "--as-test", "--out", ".")
     assert said.code == 0, said.out + said.err
     assert "0 of Sequential by its path" in said.out
-    text = (shop.path / "test_a_repro_1.py").read_text()
-    assert "    layers = 2\n    width = 2\n" in text  # plain arguments are written down
-    assert "torch.nn.Sequential(*[Model(width) for _ in range(layers)])" in text
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "test_a_repro_1.py"], cwd=shop.path, capture_output=True, text=True
@@ -169,13 +163,11 @@ def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
     assert "1 failed" in done.stdout  # red until it is fixed
 
 
-def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> None:
+def test_a_model_that_a_fixture_makes_is_made_by_it(shop: Shop) -> None:
     shop.write("test_a.py", TESTS)
     said = shop.run("repro", "test_a.py::test_given", "--as-test")
     assert said.code == 0, said.out + said.err
-    assert "restored from test_a_repro_1.pt" in said.out
-    why = "Model.forward: the model cannot be loaded here: made is an argument of test_given"
-    assert f"not by its path: {why}" in said.out
+    assert "Model as loaded" in said.out
 
 
 @pytest.fixture
@@ -206,5 +198,4 @@ def test_a_model_of_transformers_is_loaded_from_its_config(shop_with_bigbird: Sh
     assert "encoder.layer.0.attention.self of BigBirdModel by its path" in said.out
     assert "the whole program" not in said.out
     text = (shop.path / "repros/bigbird_repro_1.py").read_text()
-    assert 'module = model.get_submodule("encoder.layer.0.attention.self")' in text
-    assert "model = BigBirdModel(BigBirdConfig(" in text
+    assert 'model = full_model.get_submodule("encoder.layer.0.attention.self")' in text

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
+from torch.utils._pytree import register_pytree_node
 
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.others import LENGTHS, VARIANTS
+from pytest_graphbreak.repair.copies import leaves_of
 
 
 def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,68 +34,56 @@ def test_ours_goes_around_the_wrappers_of_the_program() -> None:
     assert (torch.compile, type(torch)) == (real, kind)
     assert len(recorder.entries) == 2
     values = [
-        [x.item() for _, x in call if isinstance(x, torch.Tensor)] for call in recorder.calls()
+        [x.item() for _, x in call if isinstance(x, torch.Tensor)]
+        for call in recorder.results({}, None, eager=True, values_only=True, left_out=[])["calls"]
     ]
     assert values == [[4, 1], [3, 1]]  # the result, then the argument
 
 
-def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
-    for sizes, kinds in (((3, 3), VARIANTS), ((3, 5), VARIANTS + LENGTHS)):
-        seen: list[torch.Tensor] = []
-
-        def model(x: torch.Tensor, seen: list[torch.Tensor] = seen) -> torch.Tensor:
-            seen.append(x.detach().clone())
-            return x
-
-        recorder = Capture(allow_breaks=True)
-        with recorder.installed():
-            compiled = torch.compile(model, backend="eager")
-            with torch.compiler.set_stance("force_eager"):
-                for size in sizes:
-                    compiled(torch.ones(size))
-        assert len(recorder.rerun(eager=True)) == len(kinds)
-        del seen[:3]  # the program's own calls, and one with a copy of its inputs
-        assert [len(x) for x in seen] == [3, 3, 3, 3, 3, 2, 2, 2, 6][: len(kinds)]
-        for x in seen[5:6]:
-            assert x.min() > 0
-        for x in seen[6:7]:
-            assert x.max() < 0
+def drawn(model: Any, *args: Any) -> dict[str, Any]:
+    recorder = Capture()
+    with recorder.installed(), torch.compiler.set_stance("force_eager"):
+        torch.compile(model, backend="eager")(*args)
+    options = {"eager": True, "values_only": False, "left_out": ["random"]}
+    found: dict[str, Any] = recorder.results({}, None, **options)["drawn"]
+    return found
 
 
-@pytest.mark.parametrize(
-    ("given", "others"),
-    [
-        (torch.ones(2, 4, dtype=torch.long), [[1, 1, 0, 0], [1, 1, 1, 0]]),
-        (torch.ones(2, 3, dtype=torch.bool), [[True, False, False], [True, True, False]]),
-        (torch.ones(2, 0, dtype=torch.bool), [[], []]),
-        (torch.tensor([7, 8, -4]), [7, 4, -2]),
-        (torch.tensor(5), 2),
-        (torch.ones(2, dtype=torch.bool), [True, False]),
-    ],
-)
-def test_integers_that_are_all_alike_are_others_too(given: torch.Tensor, others: object) -> None:
-    seen: list[torch.Tensor] = []
+def test_each_of_the_drawn_inputs_has_random_numbers_of_its_own() -> None:
+    values = [drawn(lambda x: torch.rand(1), torch.ones(1)) for _ in range(2)]
+    numbers = [[value[0][1].item() for value in one.values()] for one in values]
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers[0])) == len(numbers[0])
 
+
+def test_what_a_call_prints_changes_and_gives_is_kept() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
-        seen.append(x.detach().clone())
-        return x
+        print("here")
+        x.add_(1)
+        return x * 2
 
-    recorder = Capture(allow_breaks=True)
-    with recorder.installed(), torch.compiler.set_stance("force_eager"):
-        torch.compile(model, backend="eager")(given)
-    recorder.rerun(eager=True)
-    found = [one.tolist() for one in seen]
-    assert len(found) == 2 + len(VARIANTS) + (2 if given.dim() > 1 else 0)
-    assert found[0] == found[1]  # a copy of the program's own
-    assert others in found[2:]
+    values = drawn(model, torch.ones(2))
+    assert "random" not in values
+    assert values["zero"][:2] == [("output", values["zero"][0][1]), values["zero"][1]]
+    kept = {name: value for name, value in values["zero"] if isinstance(value, torch.Tensor)}
+    assert [value.tolist() for value in kept.values()] == [[2, 2], [1, 1]]
+    assert values["zero"][-1] == ("lines", ("here",))
+    assert values["inputs that require gradients"].startswith("raises RuntimeError: a leaf")
 
 
-def test_each_of_the_other_inputs_has_random_numbers_of_its_own() -> None:
-    recorder = Capture(allow_breaks=True)
-    with recorder.installed(), torch.compiler.set_stance("force_eager"):
-        torch.compile(lambda x: torch.rand(1), backend="eager")(torch.ones(1))
-    found = [one[1][1].item() for one in recorder.rerun(eager=True) if not isinstance(one, str)]
-    assert len(set(found)) == len(VARIANTS)
-    assert found == [
-        one[1][1].item() for one in recorder.rerun(eager=True) if not isinstance(one, str)
-    ]
+def test_the_structure_of_a_result_has_no_address() -> None:
+    """As that of a tensordict, which names functions."""
+    context = [lambda: None, lambda: None]
+    words = [leaves_of(Box(function, torch.ones(1)))[0] for function in context]
+    assert words[0] == words[1]
+    assert "function" in words[0]
+
+
+class Box:
+    def __init__(self, function: Any, value: torch.Tensor) -> None:
+        self.function, self.value = function, value
+
+
+register_pytree_node(
+    Box, lambda box: ([box.value], box.function), lambda values, context: Box(context, values[0])
+)

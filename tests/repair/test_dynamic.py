@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_graphbreak.model.merging import merge, record_of
-from pytest_graphbreak.repair.dynamic import MARKED, Way, advice
+from pytest_graphbreak.repair.dynamic import MARKED, Variation, Way, advice
 from tests.repair.conftest import Shop
 
 SIZES = """
@@ -54,7 +54,10 @@ def test_it_says_what_varies_and_what_to_take(shop: Shop) -> None:
         *("graphs", "recompiles", "first", "call", "all", "calls", "one", "call")
     ]
     assert varies == "sizes that vary: x in dimension 0"
-    assert take == "take torch._dynamo.mark_dynamic(x, 0): 1 in place of 7 graphs"
+    assert take == (
+        "take torch._dynamo.mark_dynamic(x, 0): 1 in place of 7 graphs "
+        "(dynamic=True: 1, with every size and number as an input)"
+    )
 
 
 def test_a_way_that_fails_is_reported(shop: Shop) -> None:
@@ -112,13 +115,13 @@ def test_each_size_that_varies_is_marked_by_a_call_that_can_be_typed(shop: Shop)
     shop.write("a.py", SEVERAL)
     said = shop.run("dynamic", "a.py")
     *_, varies, take = said.out.splitlines()
-    where = "x in dimension 0, y in dimension 0, y in dimension 1, args[1] in dimension 0"
+    where = "x in dimension 0, y in dimension 0, y in dimension 1, x[1] in dimension 0"
     assert varies == f"sizes that vary: {where}"
     lines = take.removeprefix("take ").partition(": ")[0].split("; ")
     assert lines == [
         "torch._dynamo.mark_dynamic(x, 0)",
         "torch._dynamo.mark_dynamic(y, [0, 1])",
-        "torch._dynamo.mark_dynamic(args[1], 0)",
+        "torch._dynamo.mark_dynamic(x[1], 0)",
     ]
 
 
@@ -141,8 +144,34 @@ def way(name: str, graphs: int, call: float | None = 1.0, xla: int = 0) -> Way:
     ],
 )
 def test_what_is_advised(static: Way, marked: Way, taken: str) -> None:
-    assert advice([static, marked], {"x": [1]}).startswith(taken)
+    said = next(advice([static, marked], Variation({"x": [1]})))
+    assert said.startswith(f"take {taken}")
 
 
 def test_no_size_varies() -> None:
-    assert advice([way("automatic", 1)], {}).startswith("dynamic=False: no size varies")
+    said = next(advice([way("automatic", 1)], Variation()))
+    assert said.startswith("take dynamic=False: no size varies")
+
+
+NUMBERS = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def f(x, offset):
+        return x + offset
+
+    for n in range(10):
+        f(torch.ones(n + 1), n)
+"""
+
+
+def test_a_limit_a_number_and_a_size_of_one_are_said(shop: Shop) -> None:
+    shop.write("a.py", NUMBERS)
+    said = shop.run("dynamic", "a.py", "--json", "out.json")
+    assert said.code == 0, said.err
+    assert "8, then eager" in said.out
+    assert "numbers that vary: offset" in said.out
+    assert "dynamic=False stops at the recompile limit: 8 graphs, and the other calls" in said.out
+    assert "sizes of 0 and 1 are compiled apart" in said.out
+    data = json.loads((shop.path / "out.json").read_text())
+    assert [way["limited"] for way in data["ways"]][1:3] == [True, False]

@@ -101,3 +101,26 @@ def test_a_program_that_exports_nothing(shop: Shop, source: str, why: str) -> No
     said = shop.run("export", "a.py")
     assert (said.code, said.out) == (2, "")
     assert f"graphbreak export: {why}\n" in said.err
+
+
+def test_what_is_exported_is_called(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.export`` accepts a mutable global that its module does not find again."""
+    shop.write(
+        "a.py",
+        """
+        import torch
+
+        exported = torch.export.export
+
+        def export(module, *args, **kwargs):
+            program = exported(module, *args, **kwargs)
+            program.module = lambda: (_ for _ in ()).throw(KeyError("no such attribute"))
+            return program
+
+        torch.export.export = export
+        torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.ones(1, 2))
+        """,
+    )
+    said = shop.run("export", "a.py")
+    assert said.code == 1
+    assert "KeyError: no such attribute" in said.out

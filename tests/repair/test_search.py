@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
-from msgspec import structs
-
-from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
+from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.gain import SearchResult
+from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
-from pytest_graphbreak.repair.remedies import breaks
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
+
+if TYPE_CHECKING:
+    import pytest
 
 LINE = "y = helper(x)"
 PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))
@@ -37,18 +36,18 @@ class MadeUp:
 
     runs = 0
 
-    def __init__(self, left: str, reason: str, again: tuple[int, int] = (0, 0)) -> None:
-        self._left, self._reason, self._again = left, reason, again
+    def __init__(self, left: str, reason: str) -> None:
+        self._left, self._reason = left, reason
 
     def measure(self, target: Target, **options: Any) -> Trial:
         self.runs += 1
         before = ("the reason", LINE, target.path)
-        line = {"file": "a.py", "line": 1, "function": "f", "code": "f(x)"}
-        again = [[{"kind": "batch 3", "why": "a size", **line}] * n for n in self._again]
         if "_graphbreak_ours" not in target.path.read_text():
-            return Trial(record(3, before), again=again[0])
-        after = record(2, (self._reason, self._left, target.path))
-        return Trial(after, again=again[1])
+            return Trial(record(3, before))
+        return Trial(record(2, (self._reason, self._left, target.path)))
+
+    def compared(self, *args: Any, **options: Any) -> dict[str, Any]:
+        return {"words": ""}
 
     @contextmanager
     def beside(self, target: Target, data: bytes) -> Iterator[Target]:
@@ -63,12 +62,12 @@ def searched(
     monkeypatch: pytest.MonkeyPatch,
     reason: str = "ours",
     patch: SourcePatch = PATCH,
-    again: tuple[int, int] = (0, 0),
 ) -> SearchResult:
     monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([patch]))
+    monkeypatch.setattr(remedies, "for_settings", lambda trial: ())
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp(left, reason, again)
+    bench: Any = MadeUp(left, reason)
     return Search(
         parse(str(path)),
         bench,
@@ -111,63 +110,9 @@ def test_a_line_of_the_program_is_a_problem_of_its_own(
     ]
 
 
-def test_a_patch_that_is_compiled_for_more_inputs_than_the_program_is_not_kept(
+def test_what_holds_for_these_numbers_only_waits_for_assume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = searched("z = y + 1", tmp_path, monkeypatch, again=(1, 2))
+    found = searched("z = y + 1", tmp_path, monkeypatch, patch=replace(PATCH, assumes=True))
     assert (found.kept, found.source) == ([], None)
-    assert [one.why for one in found.problems[0].tried] == [
-        "compiled again for 2 other inputs, 1 without it: a size (--assume)"
-    ]
-    as_often = searched("z = y + 1", tmp_path, monkeypatch, again=(2, 2))
-    assert as_often.kept == [PATCH]
-    assert as_often.plain is not None
-    assert len(as_often.plain.again) == 2
-
-
-def test_a_compiled_function_is_not_taken_out_of_the_compiler_for_its_caller() -> None:
-    """Of a trainer that calls what it compiled: then nothing of it would be compiled."""
-    stack = tuple(Frame("a.py", name, 2, "x") for name in ("train", "loss", "helper"))
-    item = Break("dynamo", "a reason", stack[-1], stack=stack)
-    made = Graph("dynamo", "0/0", "entry", where=Frame("a.py", "loss", 1, "def loss(x):"))
-    trial = Trial(structs.replace(record(2), graph_list=(made,)))
-    assert [one.function for one in breaks.inside(item, trial)] == ["helper"]
-    own = structs.replace(item, where=stack[1], stack=stack[:2])
-    assert breaks.inside(own, trial) == []
-
-
-class Misprinted(MadeUp):
-    """Torch compiles the program to one that prints other lines; patched, it prints its own."""
-
-    def __init__(self, uncompiled: str) -> None:
-        super().__init__("", "")
-        self._uncompiled = uncompiled
-
-    def measure(self, target: Target, **options: Any) -> Trial:
-        text = target.path.read_text()
-        if "force_eager" in text:
-            return Trial(record(0), lines=(self._uncompiled,))
-        if "_graphbreak_ours" in text:
-            return Trial(record(1), lines=("a text",))
-        return Trial(record(3, ("the reason", LINE, target.path)), lines=("a number",))
-
-
-@pytest.mark.parametrize("uncompiled", ["a text", "another"])
-def test_lines_are_those_of_the_uncompiled_program_where_torch_prints_others(
-    uncompiled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("model.py").write_text(f"import torch\ndef f(x):\n    {LINE}\n")
-    monkeypatch.setattr(remedies, "for_break", lambda *_: iter([PATCH]))
-    bench: Any = Misprinted(uncompiled)
-    out = Search(
-        parse("model.py"),
-        bench,
-        most=9,
-        keep_side_effects=False,
-        header="",
-        say=lambda _: None,
-        progress=lambda *_: None,
-    ).run()
-    assert bool(out.kept) is (uncompiled == "a text")
-    assert bool(out.prints) is bool(out.kept)
+    assert "--assume" in found.problems[0].tried[0].why

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.sizes import Call
+from pytest_graphbreak.repair.sizes import Shapes
 
 
 class Model(torch.nn.Module):
@@ -16,8 +16,8 @@ class Model(torch.nn.Module):
         pass
 
 
-def call(size: int, *results: tuple[int, ...] | None) -> Call:
-    return Call({"x": (4, size), "y": (size, size), "z": (4,)}, results)
+def call(size: int) -> Shapes:
+    return {"x": (4, size), "y": (size, size), "z": (4,)}
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -25,9 +25,9 @@ def test_tensors_are_named_as_the_function_names_them() -> None:
     args = (torch.ones(1, 2), torch.ones(3), torch.ones(4))
     nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])  # it has no shape
     kwargs = {"batch": {"ids": torch.ones(5), "nested": nested}, "flag": True}
-    found = sizes.note(Model(), args, kwargs, [torch.ones(6), 1])
-    given = {"x": (1, 2), "*1": (3,), "*2": (4,), "batch['ids']": (5,)}
-    assert found == Call(given, ((6,), None))
+    shapes = {"x": (1, 2), "*1": (3,), "*2": (4,), "batch['ids']": (5,)}
+    assert sizes.note(Model(), args, kwargs) == shapes
+    assert sizes.rest(Model()) == "rest"
     assert sizes.name_of(Model()) == "Model"
 
 
@@ -38,16 +38,5 @@ def test_only_what_differs_between_calls_varies() -> None:
 
 
 def test_what_is_not_in_all_calls_or_changes_its_rank_is_left_out() -> None:
-    other = Call({"x": (4, 5, 1), "z": (4,)}, ())
+    other: Shapes = {"x": (4, 5, 1), "z": (4,)}
     assert sizes.varying([call(3), other]) == {}
-
-
-def test_a_result_follows_a_size_that_it_has_in_every_call() -> None:
-    calls = [call(3, (8, 3), None, (3,)), call(8, (8, 8), None, (8,))]
-    assert sizes.followers(calls) == [(0, 1, "x", 1), (2, 0, "x", 1)]
-
-
-def test_a_result_that_varies_in_another_way_can_not_be_cut() -> None:
-    assert sizes.followers([call(3, (6,)), call(5, (10,))]) is None
-    assert sizes.followers([call(3, (3,)), call(5, (5, 1))]) is None
-    assert sizes.followers([call(3, (3,)), call(5, (5,), (5,))]) is None

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.build import BuildError, text_of
-from pytest_graphbreak.repair.loading import Writer, located, package
+from pytest_graphbreak.repair.loading import Writer, located
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
 from pytest_graphbreak.repair.target import Target
 
@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def writer(target: Target, *, as_test: bool = False) -> Writer:
-    return Writer(target, "", "", {}, as_test, Path("repros"))
+    return Writer(target, "", {}, as_test, Path("repros"))
 
 
 def test_a_program_that_cannot_be_cut_is_run_as_it_is(here: Path) -> None:
@@ -56,14 +56,6 @@ def test_a_file_of_another_directory_is_named_in_full(here: Path) -> None:
     assert inside == 'str(Path(__file__).resolve().parents[1] / "models" / "net.py")'
     outside = here.parent / "net.py"
     assert located(outside, Path("repros")) == repr(str(outside))
-
-
-def test_a_file_in_packages_has_their_names(here: Path) -> None:
-    (here / "a" / "b").mkdir(parents=True)
-    assert package(here / "a" / "b" / "test_net.py") == ""
-    for folder in ("a", "a/b"):
-        (here / folder / "__init__.py").write_text("")
-    assert package(here / "a" / "b" / "test_net.py") == "a.b"
 
 
 def test_a_source_that_cannot_be_read_is_an_error_of_building(here: Path) -> None:

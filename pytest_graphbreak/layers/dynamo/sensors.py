@@ -57,6 +57,7 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
 from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, LateSensor
 from pytest_graphbreak.layers.dynamo.owners import EVAL_FRAME, of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.dynamo.stances import StanceSensor
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
@@ -86,6 +87,7 @@ class DynamoSensors:
         self._late: tuple[LateSensor, ...] = (
             ExportSensor(*noting),
             BucketSensor(self._local, *noting),
+            StanceSensor(*noting),
         )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}

@@ -1,68 +1,59 @@
-"""The remedies for a graph break, in the order in which they are worth trying.
+"""The remedies, each in a file of its own, in the order in which they are worth trying.
 
-A remedy proposes patches. A run decides whether a patch repairs the break and whether the results
-stay the same.
+A remedy proposes patches: ``propose(item, trial)`` for a break, ``recompiles(trial)`` for code
+that is compiled again. A run decides whether a patch repairs it and whether the results stay the
+same. To add one, write its file and its line here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import (
-    breaks,
-    calls,
-    draws,
-    loops,
+    check,
+    cond,
+    constants,
+    enable,
+    later,
     numbers,
-    parts,
-    recompiles,
-    writing,
+    op,
+    settings,
+    sizes,
+    where,
+    while_loop,
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_IN_TURN = (
-    writing.later,
-    draws.propose,
-    loops.over_indices,
-    breaks.masked,
-    parts.propose,
-    breaks.flags,
-    breaks.indices,
-    loops.over_read,
-    numbers.propose,
-    breaks.switches,
-    breaks.branches,
-    loops.as_operator,
-    breaks.kept,
-    numbers.other_reads,
-    calls.propose,
-    writing.output,
-    calls.opaque,
-    breaks.uncompiled,
+_FOR_BREAKS: Final = (
+    later.propose,
+    settings.propose,
+    where.propose,
+    cond.propose,
+    check.propose,
+    op.propose,
+    enable.propose,
+    while_loop.propose,
+    constants.propose,
+    enable.uncompiled,
 )
+_FOR_RECOMPILES: Final = (numbers.recompiles, sizes.recompiles)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for a break, the one that changes least first."""
-    if item.layer == "xla":
-        yield from breaks.cpu_tensors(item)
-        return
-    for propose in _IN_TURN:
+    for propose in _FOR_BREAKS:
         yield from propose(item, trial)
-
-
-def for_fixed_sizes(lines: Iterable[Frame]) -> Iterator[SourcePatch]:
-    """Propose patches for lines that need a size as a number, so that each is compiled."""
-    yield from recompiles.for_fixed_sizes(lines)
-
-
-def for_other_sizes(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose patches for inputs of other sizes for which a program was compiled again."""
-    yield from recompiles.for_other_sizes(trial)
 
 
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Propose patches for the recompiles of a run."""
-    yield from recompiles.propose(trial)
+    for propose in _FOR_RECOMPILES:
+        yield from propose(trial)
+
+
+def for_settings(trial: Trial) -> Sequence[SourcePatch]:
+    """Return the settings of torch that may help a program, a patch each, to be tried together."""
+    return settings.together(trial)

@@ -1,118 +1,185 @@
-"""Turns numbers that code reads from small inputs, such as image sizes, into graph constants."""
+"""A Python number that varies becomes a tensor, whose value is no constant of the graph.
+
+Before::
+
+    python_offset = 0
+
+    def score_mod(score, b, h, q_idx, kv_idx):
+        return score + (q_idx + python_offset)
+
+After::
+
+    python_offset = 0
+    python_offset_tensor = torch.tensor(python_offset)
+
+    def score_mod(score, b, h, q_idx, kv_idx):
+        return score + (q_idx + python_offset_tensor)
+
+and the tensor is made again wherever the number is set. Numbers that are arguments, or that a
+function among the arguments closes over, are passed as tensors by a wrapper of ``torch.compile``.
+
+When not: where the number is a size, an index of a list, or decides an ``if``. Where no dtype acts
+like the number with the tensors of a call (bfloat16 without dimensions), it stays a number.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import libcst as cst
+from libcst import matchers as m
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.breaks import SCALARS
-from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
+from pytest_graphbreak.repair.remedies.sizes import dynamic
+from pytest_graphbreak.repair.rewrite.helpers import around, helper
+from pytest_graphbreak.repair.rewrite.tree import Tree, parse, statements
 from pytest_graphbreak.repair.trial import Trial
 
-BY_CASE: Final = around("constants", "by_case")
-CONSTANTS: Final = (AROUND, ARGUMENTS, BY_CASE)
-_CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
-"""Matches ``x[..., : sizes[0]``, for example a part of each image."""
-_ASKS: Final = re.compile(r"\b(?:isnan|isinf|isfinite)\(")
-_DRAWS: Final = re.compile(r"\brandom\.\w{1,40}\(|\b_graphbreak_drawn\(")
-READ: Final = frozenset(
-    {"branch", "compare", "item", "loop", "mask", "nonzero", "tolist", "unbacked"}
-)
-"""Families where the value of a tensor is read."""
-_NOTE: Final = (
-    "compiled again for other values of small integer inputs; where the numbers change "
-    "with another input, the graph raises RuntimeError"
-)
+if TYPE_CHECKING:
+    import torch
+
+_OTHERS: Final = frozenset({"size", "zero-one", "shape-branch", "stride"})
+"""Families of guards that are about a size, not about a number."""
 
 
-def decides(item: Break) -> bool:
-    """Return whether the numbers decide how many pieces there are, and of which size.
+def recompiles(trial: Trial) -> Iterator[SourcePatch]:
+    for name, frame in _globals(trial).items():
+        title = f"the number {name} of the module became a tensor"
+        yield SourcePatch(title, (Rewrite(of_module, frame),))
+    numbers = arguments(trial)
+    families = {advice.name(item) for item in trial.record.recompile_list} - {""}
+    if numbers and families - _OTHERS:
+        yield SourcePatch("Python numbers that vary became tensors", numbers)
+    for edits in dynamic(trial) if numbers else ():
+        title = "dynamic=True, and Python numbers that vary became tensors"
+        yield SourcePatch(title, (*edits, *numbers))
 
-    As nodes of the graph they would only move the break to the code that uses the pieces.
+
+def arguments(trial: Trial) -> tuple[Edit, ...]:
+    """Return the edits that pass Python numbers that vary as tensors; empty if none varies."""
+    if not trial.numbers:
+        return ()
+    wrap = around(_graphbreak_numbers, dict(trial.numbers))
+    return helper(_graphbreak_like), *wrap
+
+
+def _globals(trial: Trial) -> dict[str, Frame]:
+    """Return the numbers of modules that failed guards name, each with a place for its rewrite."""
+    found: dict[str, Frame] = {}
+    for item in trial.record.recompile_list:
+        name = item.reason.partition(" == ")[0].strip()
+        for frame in (item.guard, item.where):
+            source = trial.source(frame) if name.isidentifier() else ""
+            if source and name not in found and _set_at(parse(source), name):
+                found[name] = Frame(frame.file, "<module>", 0, name)
+    return found
+
+
+@lru_cache(maxsize=64)
+def of_module(source: str, where: Frame) -> str | None:
+    """Return a file in which functions read a tensor in place of a number of the module.
+
+    The code of the place is the name of the number.
     """
-    code = item.where.code
-    loops = ".tolist()" in code and ("for " in code or "split(" in code)
-    return loops or "repeat_interleave(" in code or _CUT.search(code) is not None
+    tree, name = parse(source), where.code
+    made = statements(f"{name}_tensor = torch.tensor({name})")
+    changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+    for node in _set_at(tree, name):
+        if isinstance(node, cst.For) and isinstance(node.body, cst.IndentedBlock):
+            changes[node.body] = [node.body.with_changes(body=[*made, *node.body.body])]
+        else:
+            changes[node] = [node, *made]
+    readers = _readers(tree, name)
+    if not changes or not readers:
+        return None
+    changes |= {one: [cst.Name(f"{name}_tensor")] for one in readers}
+    for node in m.findall(tree.module, m.Global()):
+        names = cst.ensure_type(node, cst.Global).names
+        if any(one.name.value == name for one in names):
+            both = [cst.NameItem(one.name) for one in names]
+            changes[node] = [cst.Global([*both, cst.NameItem(cst.Name(f"{name}_tensor"))])]
+    return tree.replaced(changes)
 
 
-def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make the numbers constants of the graph, which is sound for any input.
-
-    The graph checks the values that it was made for and raises for others.
-
-    This is only for sizes and lengths, which code computes from its arguments and does not write
-    into: Dynamo reads the values before it knows what is written in place, so the values of a mask
-    that was written into are not those that the graph has. The first patch is for all such places
-    of the run at once: they come in families, and fixing one alone helps little.
-    """
-    others = [one for one in trial.record.breaks if reads(one)]
-    family = reads(item) and len(others) > 1 and any(decides(one) for one in others)
-    if family and (edits := _everywhere(others, trial)):
-        nodes = [SCALARS] if any(one.id == "GB0124" for one in others) else []
-        yield SourcePatch(
-            "the numbers that the code reads are constants of the graph, which checks them",
-            (*CONSTANTS, *nodes, *edits),
-            note=_NOTE,
-        )
-    if decides(item):
-        yield SourcePatch(
-            "the numbers are constants of the graph, which checks them",
-            (*CONSTANTS, Rewrite(_kind(item), item.where)),
-            note=_NOTE,
-        )
+def _set_at(tree: Tree, name: str) -> list[cst.CSTNode]:
+    """Return the statements that set a variable of the module: lines, and ``for`` loops."""
+    scope, found = tree.scopes[tree.module], []
+    for one in scope.assignments[name] if scope is not None else ():
+        node: cst.CSTNode = getattr(one, "node", tree.module)
+        if not isinstance(node, cst.Name):
+            return []
+        while not isinstance(node, cst.SimpleStatementLine | cst.For | cst.With | cst.Module):
+            node = tree.parents[node]
+        if not isinstance(node, cst.SimpleStatementLine | cst.For):
+            return []
+        found.append(node)
+    return list(dict.fromkeys(found))
 
 
-def _kind(item: Break) -> str:
-    """Return the rewriter for a break; a name is taken for a mask where a size is read."""
-    return "masks" if "dynamic shape" in item.reason.lower() else "constants"
+def _readers(tree: Tree, name: str) -> list[cst.CSTNode]:
+    """Return where functions read a variable of the module that they do not set."""
+    scope = tree.scopes[tree.module]
+    assert scope is not None
+    read = [one for found in scope.assignments[name] for one in found.references]
+    setters = {tree.scopes[one] for one in m.findall(tree.module, m.Global())}
+    return list({x.node: None for x in read if x.scope is not scope and x.scope not in setters})
 
 
-def reads(item: Break) -> bool:
-    """Return whether the graph breaks because the value of a tensor is read."""
-    reason = item.reason.lower()
-    words = ("data dependent", "data-dependent", "dynamic shape")
-    return any(one in reason for one in words) or advice.name(item) in READ
+def _graphbreak_like(kind: Any, given: Any) -> Any:
+    """Return the dtype that acts like a Python number with these tensors; None if there is none."""
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
+    dtypes = {one.dtype for one in tensors if one.is_floating_point() or one.is_complex()}
+    short = [one for one in tensors if one.dtype in (torch.bfloat16, torch.float16)]
+    if kind is int:
+        others = {one.dtype for one in tensors} - dtypes - {torch.int64, torch.bool}
+        return None if others or short else torch.int64
+    if not dtypes & {torch.float64, torch.complex128}:
+        return torch.get_default_dtype() if all(one.dim() for one in short) else None
+    whole = all(one.is_floating_point() or one.is_complex() for one in tensors)
+    return torch.float64 if whole and len(dtypes) == 1 else None
 
 
-def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose constants for other values that are read, where they could not be graph nodes.
+def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
+    """Pass Python numbers that vary as tensors: arguments, and closures of functions."""
+    import inspect
+    import types
 
-    This is not done for a check that all is well: the graph would raise whenever it is not. Nor is
-    it for a random number, which is another in each call.
-    """
-    if not reads(item) or _ASKS.search(item.where.code) or _DRAWS.search(item.where.code):
-        return
-    edits = _everywhere([item], trial)
-    if edits:
-        yield SourcePatch(
-            "all numbers that the function reads are constants of the graph, which checks them",
-            (*CONSTANTS, *edits),
-            note=_NOTE,
-        )
+    vary = table.get(getattr(model, "__qualname__", type(model).__qualname__), ())
+    called = model.forward if isinstance(model, torch.nn.Module) else model
+    names = list(inspect.signature(called).parameters)
 
+    def closed(name: str, function: Any, given: Any) -> Any:
+        pairs = zip(function.__code__.co_freevars, function.__closure__)
+        cells = [
+            types.CellType(as_tensor(f"{name}.{inside}", cell.cell_contents, given))
+            if f"{name}.{inside}" in vary
+            else cell
+            for inside, cell in pairs
+        ]
+        made = types.FunctionType(function.__code__, function.__globals__, closure=tuple(cells))
+        made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        return made
 
-def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
-    """Return the edits for the lines of breaks and for other visible reads in their functions."""
-    functions = {(one.where.file, one.where.function): one.where for one in items}
-    wanted = [(_kind(one), one.where) for one in items]
-    wanted += [
-        (kind, where) for where in functions.values() for kind in ("all_constants", "group_key")
-    ]
-    texts: dict[str, str] = {}
-    return [Rewrite(kind, where) for kind, where in wanted if _applies(kind, where, texts, trial)]
+    def as_tensor(name: str, value: Any, given: Any) -> Any:
+        dtype = _graphbreak_like(type(value), given) if type(value) in (int, float) else None
+        if name in vary and dtype is not None:
+            tensors = [x for x in torch.utils._pytree.tree_leaves(given) if hasattr(x, "device")]
+            device = tensors[0].device if tensors and tensors[0].device.type == "xla" else "cpu"
+            return torch.tensor(value, dtype=dtype).to(device)
+        if isinstance(value, types.FunctionType) and any(x.startswith(f"{name}.") for x in vary):
+            return closed(name, value, given)
+        return value
 
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = (args, kwargs)
+        named = [*zip(names, args), *(("", one) for one in args[len(names) :])]
+        kwargs = {name: as_tensor(name, one, given) for name, one in kwargs.items()}
+        return inner(*(as_tensor(name, one, given) for name, one in named), **kwargs)
 
-def _applies(kind: str, where: Frame, texts: dict[str, str], trial: Trial) -> bool:
-    """Return whether a rewrite fits. If it does, ``texts`` then holds the rewritten file."""
-    from pytest_graphbreak.repair.rewrite import apply
-
-    if "<locals>" in where.function:
-        return False
-    text = texts.setdefault(where.file, trial.source(where))
-    changed = apply(text, kind, where)
-    texts[where.file] = changed or text
-    return changed is not None
+    return call

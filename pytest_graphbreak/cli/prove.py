@@ -1,0 +1,72 @@
+"""``graphbreak prove``: whether a patched program does what the original does, in fewer graphs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pytest_graphbreak.cli.messages import Progress, say_all
+from pytest_graphbreak.cli.program import add_arguments_of, checked, on_bench, put_json
+from pytest_graphbreak.repair.prove import BETTER, DIFFERS, EQUAL, UNJUDGED, Proof, prove
+from pytest_graphbreak.repair.target import Target, parse
+from pytest_graphbreak.text.output import TextLine, UserError
+from pytest_graphbreak.text.terminal import columns, table
+
+PROVED, WORSE, UNUSABLE = 0, 1, 2
+_CODES = {BETTER: PROVED, EQUAL: WORSE, DIFFERS: WORSE, UNJUDGED: UNUSABLE}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("original", metavar="ORIGINAL", help="script.py, or tests/test_a.py::test")
+    parser.add_argument("patched", metavar="PATCHED", help="the same with a patch")
+    parser.add_argument(
+        "--run",
+        metavar="PROGRAM",
+        help="the script or test to run, where ORIGINAL and PATCHED are a module that it imports",
+    )
+    add_arguments_of(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the proof as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prove the patch.
+
+    Returns 0 if it is better and equal, 1 if it is not, 2 if that cannot be judged.
+    """
+    checked()
+    original, patched = _targets(args)
+    replaced = None
+    if args.run:
+        replaced = (str(original.path.resolve()), str(patched.path.resolve()))
+        original = patched = parse(args.run, args.args)
+    with on_bench(args.timeout) as bench, Progress() as progress:
+        proof = prove(bench, original, patched, replaced=replaced, step=progress.step)
+    say_all(_lines(proof))
+    put_json(args.json, {"original": args.original, "patched": args.patched, **proof.to_dict()})
+    return _CODES[proof.verdict]
+
+
+def _targets(args: argparse.Namespace) -> tuple[Target, Target]:
+    """Return both programs; a patched file without a test's name is run for the same test."""
+    given = [] if args.run else args.args
+    original, patched = (parse(text, given) for text in (args.original, args.patched))
+    if original.test and not patched.test:
+        patched = replace(patched, test=original.test)
+    if original.path.resolve() == patched.path.resolve():
+        raise UserError(f"{original.path} is both: name the patched file second")
+    return original, patched
+
+
+def _lines(proof: Proof) -> Iterator[TextLine]:
+    """Yield the counts before and after, what was compared, and the verdict with its reason."""
+    rows = [("", "before", "after"), *proof.rows()]
+    yield from (TextLine(row, whole=True) for row in table(rows, columns(sys.stdout)))
+    if proof.verdict in (BETTER, EQUAL):
+        yield TextLine(f"equal: {proof.equal()}")
+        if proof.comparison.kinds:
+            yield TextLine(f"drawn: {', '.join(proof.comparison.kinds)}")
+    yield TextLine(f"{proof.verdict}: {proof.why}" if proof.why else proof.verdict)
+    if proof.verdict == UNJUDGED and not proof.before.error and not proof.before.record.active:
+        yield TextLine("a module that a program imports is proved with --run PROGRAM")

@@ -1,0 +1,63 @@
+"""What a search did for each problem of a program, and what it ended with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.repair.gain import graphs
+from pytest_graphbreak.repair.original import Comparison
+from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A patch that was tried for a problem, and why it was not kept."""
+
+    patch: SourcePatch
+    why: str
+
+
+@dataclass(slots=True)
+class Problem:
+    """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
+
+    ``before`` and ``after`` are numbers of graphs.
+    """
+
+    item: Break | None
+    before: int
+    after: int = 0
+    tried: list[Attempt] = field(default_factory=list)
+    kept: list[SourcePatch] = field(default_factory=list)
+    fixed: bool = False
+    note: str = ""
+
+    @property
+    def title(self) -> str:
+        if self.item is None:
+            return "recompiles"
+        return f"{self.item.id}  {self.item.reason}" if self.item.id else self.item.reason
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """The result of a search. ``last`` is the run of all kept patches together."""
+
+    first: Trial
+    last: Trial
+    comparison: Comparison = field(default_factory=Comparison)
+    """Of ``last`` with the original."""
+    kept: list[SourcePatch] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    source: bytes | None = None
+    stopped: str = ""
+
+    @property
+    def before(self) -> int:
+        return graphs(self.first.record)
+
+    @property
+    def after(self) -> int:
+        return graphs(self.last.record)

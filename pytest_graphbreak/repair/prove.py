@@ -1,0 +1,154 @@
+"""Proves that a patched program does what the original does, in fewer graphs.
+
+Whoever wrote the patch: ``graphbreak fix`` proves the files that it writes so, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.repair.gain import better, cleaner, no_gain
+from pytest_graphbreak.repair.original import Comparison, Original
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, Trial
+from pytest_graphbreak.text.output import plural
+
+BETTER: Final = "better and equal"
+EQUAL: Final = "equal, but not better"
+DIFFERS: Final = "differs"
+UNJUDGED: Final = "cannot be judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The runs of a program before and after a patch, and how they differ."""
+
+    before: Trial
+    after: Trial
+    comparison: Comparison
+
+    @property
+    def verdict(self) -> str:
+        if self.before.error is not None or not self.before.record.active or self._unsteady:
+            return UNJUDGED
+        if self.comparison.words:
+            return DIFFERS
+        before, after = self.before.record, self.after.record
+        gains = better(before, after, may_leave=True) or cleaner(before, after, may_leave=True)
+        return BETTER if gains else EQUAL
+
+    @property
+    def why(self) -> str:
+        """What differs, or why the patch is no gain, or why it cannot be judged; else empty."""
+        if self.before.error is not None:
+            return f"the original does not run: {self.before.error}"
+        if self._unsteady:
+            return f"the original differs from run to run: {self._unsteady}"
+        if not self.before.record.active:
+            return "the original compiles nothing"
+        if self.verdict == EQUAL:
+            return no_gain(self.before.record, self.after.record)
+        return self.comparison.words
+
+    @property
+    def _unsteady(self) -> str:
+        return self.comparison.unsteady
+
+    def equal(self) -> str:
+        """Return what was compared, in words."""
+        comparison = self.comparison
+        drawn = len(comparison.kinds)
+        own = plural(comparison.inputs - drawn, "call")
+        parts = [f"{own} of the program"]
+        if drawn:
+            parts.append(f"{plural(drawn, 'call')} with drawn inputs")
+        if comparison.raised:
+            parts.append(f"{comparison.raised} more raised in both")
+        if comparison.refused:
+            parts.append("but gradients of the inputs are refused")
+        trained = " and trained weights" if self.before.trained else ""
+        return f"outputs, gradients{trained}, changes in place and lines: {', '.join(parts)}"
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the counts of both, each with its name."""
+        before, after = self.before.record, self.after.record
+        for name in ("graphs", "recompiles", "executions"):
+            old, new = getattr(before, name), getattr(after, name)
+            for layer in dict.fromkeys((*before.layers, *after.layers)):
+                if layer in old or layer in new or (name == "recompiles" and layer == "dynamo"):
+                    yield f"{layer} {name}", str(old.get(layer, 0)), str(new.get(layer, 0))
+        yield "graph breaks", str(len(before.breaks)), str(len(after.breaks))
+        if before.eager or after.eager:
+            yield "left to eager", str(len(before.eager)), str(len(after.eager))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the proof as plain data."""
+        comparison = self.comparison
+        return {
+            "verdict": self.verdict,
+            "why": self.why or None,
+            "before": _counts(self.before),
+            "after": _counts(self.after),
+            "compared": comparison.inputs,
+            "drawn": list(comparison.kinds),
+            "raised": comparison.raised,
+            "refused": list(comparison.refused),
+        }
+
+
+def prove(
+    bench: Bench,
+    original: Target,
+    patched: Target,
+    *,
+    replaced: tuple[str, str] | None = None,
+    step: Callable[[float, float, str], None] = lambda *_: None,
+) -> Proof:
+    """Run both, on the program's own inputs and on drawn ones, and compare them.
+
+    If inductor compiles them, drawn inputs of other sizes are compared without its code generation,
+    which takes most of the time; all else as it is. ``replaced`` is a module that the program
+    imports, and its patched file: then both targets are that program.
+    """
+    step(0, 4, f"{original.shown} without code generation")
+    first = Original(bench, original, codegen=False)
+    proof = of(first, patched, replaced=replaced)
+    if proof.verdict not in (BETTER, EQUAL) or not first.first.inductor:
+        return proof
+    step(2, 4, f"{original.shown} as it is")
+    whole = of(Original(bench, original, values_only=True), patched, replaced=replaced)
+    return whole if whole.comparison.words else _joined(whole, proof)
+
+
+def of(original: Original, patched: Target, *, dropped: bool = False, **options: Any) -> Proof:
+    """Prove a patched program against an original that has run (``Original.patched``)."""
+    before = original.first
+    if before.error is not None or not before.record.active:
+        return Proof(before, before, Comparison())
+    after = original.patched(patched, **options)
+    return Proof(before, after, original.comparison(after, dropped=dropped))
+
+
+def _joined(whole: Proof, sizes: Proof) -> Proof:
+    """Return a proof with the inputs that the other compared, too."""
+    one, other = whole.comparison, sizes.comparison
+    kinds = [*one.kinds, *(kind for kind in other.kinds if kind not in one.kinds)]
+    own = one.inputs - len(one.kinds)
+    raised = max(one.raised, other.raised)
+    joined = Comparison("", own + len(kinds), kinds, raised, other.refused)
+    return Proof(whole.before, whole.after, joined)
+
+
+def _counts(trial: Trial) -> dict[str, Any]:
+    record: Record = trial.record
+    return {
+        "error": trial.error,
+        "graphs": dict(record.graphs),
+        "breaks": len(record.breaks),
+        "recompiles": dict(record.recompiles),
+        "executions": dict(record.executions),
+        "eager": len(record.eager),
+    }

@@ -1,0 +1,159 @@
+"""Numbers that are read from tensors become constants of the graph, which checks them (--assume).
+
+Before::
+
+    for length in lengths.tolist():
+
+After::
+
+    for length in torch._graphbreak_numbers(lengths):
+
+The numbers are those of the call that is compiled. Other values of small integer inputs are
+compiled again; where numbers change otherwise, the graph raises RuntimeError.
+
+When not: where the numbers vary from call to call, or a random number is one: only for sizes and
+lengths that belong to an input, such as those of the images of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import libcst as cst
+from libcst import matchers as m
+
+from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, around, helper
+from pytest_graphbreak.repair.rewrite.names import draws
+from pytest_graphbreak.repair.rewrite.reasons import reads_value
+from pytest_graphbreak.repair.rewrite.tree import attribute_of, calls, code, parse
+from pytest_graphbreak.repair.trial import Trial
+
+if TYPE_CHECKING:
+    import torch
+
+_READS: Final = m.Call(func=m.Attribute(attr=m.OneOf(m.Name("item"), m.Name("tolist"))), args=[])
+_PLACES: Final = m.Call(func=m.Attribute(attr=m.Name("nonzero")), args=[])
+_MASK: Final = m.OneOf(
+    m.Comparison(),
+    m.UnaryOperation(operator=m.BitInvert()),
+    m.BinaryOperation(operator=m.OneOf(m.BitAnd(), m.BitOr())),
+)
+_NOTE: Final = (
+    "compiled again for other values of small integer inputs; where the numbers change "
+    "with another input, the graph raises RuntimeError"
+)
+
+
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose constants for all numbers that functions with breaks read: one helps little."""
+    if not reads_value(item):
+        return
+    places = {x.where.key: x.where for x in (item, *trial.record.breaks) if reads_value(x)}
+    edits = [Rewrite(change, place) for place in places.values() if _fits(place, trial)]
+    if edits:
+        title = "the numbers that the code reads are constants of the graph, which checks them"
+        yield SourcePatch(title, (*HELPERS, *edits), note=_NOTE, assumes=True)
+
+
+def _fits(place: Frame, trial: Trial) -> bool:
+    source = trial.source(place)
+    return bool(source) and change(source, place) is not None
+
+
+@lru_cache(maxsize=256)
+def change(source: str, where: Frame) -> str | None:
+    """Return a file in which a function reads its numbers as constants."""
+    tree = parse(source)
+    changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+    for name, function in tree.functions:
+        if name != where.function:
+            continue
+        for call in calls(function.body):
+            if m.matches(call, _READS | _PLACES) and not draws([call]):
+                changes[call] = [_constant(call)]
+        for one in m.findall(
+            function.body, m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
+        ):
+            index = cst.ensure_type(cst.ensure_type(one, cst.Subscript).slice[0].slice, cst.Index)
+            text = f"torch._graphbreak_places({code(index.value)})"
+            changes[index] = [cst.Index(cst.parse_expression(text))]
+    return tree.replaced(changes) if changes else None
+
+
+def _constant(call: cst.Call) -> cst.BaseExpression:
+    tensor = code(cst.ensure_type(call.func, cst.Attribute).value)
+    if attribute_of(call) == "nonzero":
+        return cst.parse_expression(f"torch._graphbreak_nonzero({tensor})")
+    shape = ".reshape(())" if attribute_of(call) == "item" else ""
+    return cst.parse_expression(f"torch._graphbreak_numbers({tensor}{shape})")
+
+
+_graphbreak_case = ""
+_graphbreak_constant: Any = None
+
+
+def _graphbreak_numbers(value: Any) -> Any:
+    """Return the numbers of a tensor as constants of the graph, which checks them in each call."""
+    if not torch.compiler.is_compiling():
+        return value.tolist()
+    if _graphbreak_case == "":  # reading it adds a guard: other small inputs get another graph
+        pass
+    numbers = _graphbreak_constant(value)
+    known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
+    same = (value == known) | ((value != value) & (known != known))
+    if value.is_floating_point():  # 0.0 == -0.0, and 1 / x distinguishes them
+        same = same & ((torch.signbit(value) == torch.signbit(known)) | (value != value))
+    torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
+    return numbers
+
+
+def _graphbreak_nonzero(mask: Any) -> Any:
+    """Return where a tensor is not zero; the number of places is a constant, which is checked."""
+    if not torch.compiler.is_compiling():
+        return mask.nonzero()
+    return torch.nonzero_static(mask, size=_graphbreak_numbers((mask != 0).sum()))
+
+
+def _graphbreak_places(index: Any) -> Any:
+    """Return where a mask is not zero, as a tuple; return anything else unchanged."""
+    if not isinstance(index, torch.Tensor) or index.dtype != torch.bool:
+        return index
+    return _graphbreak_nonzero(index).unbind(1)
+
+
+def _graphbreak_by_case(model: Any, inner: Any) -> Any:
+    """Compile again for other values of small integer arguments, except for ids and labels."""
+    free = ("input_ids", "position_ids", "labels")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        global _graphbreak_case
+        case = [
+            (name, tensor.tolist())
+            for name, tensor in _graphbreak_tensors(model, args, kwargs)
+            if not tensor.is_floating_point() and not tensor.is_complex()
+            if tensor.numel() <= 4096 and not name.endswith(free)
+        ]
+        _graphbreak_case = repr(case)
+        return inner(*args, **kwargs)
+
+    return call
+
+
+_CONSTANT: Final = Preamble(
+    '_graphbreak_case = ""\n'
+    "_graphbreak_constant = torch._dynamo.assume_constant_result(lambda value: value.tolist())"
+)
+# They are set even if the file is only imported: its functions call them.
+_SET: Final = "_graphbreak_set = torch.{0} = {0}"
+_HELD: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
+HELPERS: Final = (
+    _CONSTANT,
+    *map(helper, _HELD),
+    *(Preamble(_SET.format(one.__name__)) for one in _HELD),
+    helper(_graphbreak_tensors),
+    *around(_graphbreak_by_case),
+)

@@ -1,0 +1,78 @@
+"""Settings of torch let more code into a graph: they are tried together, before all else.
+
+Before::
+
+    scale = y.sum().item()
+
+After: the same lines, and at the head of the program::
+
+    torch._dynamo.config.capture_scalar_outputs = True
+
+When not: a setting is for the whole process. On a device below Dynamo ``.item()`` as a node splits
+the graph, so there rewrites come first. ``print`` as a reordered function is lost where torch
+inlines the function that calls it: then the line is rewritten (``later``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
+from pytest_graphbreak.repair.trial import Trial
+
+_ORDERED: Final = "torch._dynamo.config.reorderable_logging_functions.add"
+_SCALAR: Final = SourcePatch(
+    "capture_scalar_outputs: .item() becomes a node of the graph",
+    (switch("capture_scalar_outputs"),),
+)
+_SHAPE: Final = SourcePatch(
+    "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
+    (switch("capture_dynamic_output_shape_ops"),),
+)
+_NUMBERS: Final = SourcePatch(
+    "numbers on modules are inputs of the graph", (switch("allow_unspec_int_on_nn_module"),)
+)
+_PRINT: Final = SourcePatch(
+    "print runs after the graph",
+    (Preamble(f"{_ORDERED}(print)"),),
+    moves="what print writes comes after the graph",
+)
+_WARN: Final = SourcePatch(
+    "warnings.warn runs after the graph",
+    (Preamble("import warnings"), Preamble(f"{_ORDERED}(warnings.warn)")),
+    moves="what warnings.warn writes comes after the graph",
+)
+_RNN: Final = SourcePatch("LSTM, GRU and RNN go into the graph", (switch("allow_rnn"),))
+_SPARSE: Final = SourcePatch(
+    "sparse tensors go into the graph", (switch("capture_sparse_compute"),)
+)
+_AUTOGRAD: Final = SourcePatch(
+    "trace_autograd_ops: backward() and torch.autograd.grad become nodes of the graph",
+    (switch("trace_autograd_ops"),),
+)
+
+
+_WORDS: Final = (
+    (_SCALAR, ("data", ".item", "tensor.item", "tolist", "branch")),
+    (_SHAPE, ("dynamic shape", "nonzero", "unique", "mask")),
+    (_PRINT, ("print(",)),
+    (_WARN, ("warn(",)),
+    (_RNN, ("lstm", "gru", "rnn")),
+    (_SPARSE, ("sparse",)),
+    (_AUTOGRAD, ("trace_autograd_ops",)),
+)
+"""The words of a break, or of its line, for which a setting may help."""
+
+
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    text = " ".join((item.reason, item.where.code, item.explanation, *item.hints)).lower()
+    yield from (patch for patch, words in _WORDS if any(word in text for word in words))
+
+
+def together(trial: Trial) -> Sequence[SourcePatch]:
+    """Return the settings that may help a program, to be tried in one run."""
+    patches = [patch for one in trial.record.breaks for patch in propose(one, trial)]
+    patches += [_NUMBERS] if trial.record.recompile_list else []
+    return list(dict.fromkeys(patches))

@@ -1,0 +1,55 @@
+"""A check in the graph raises where the program does, and changes nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+from pytest_graphbreak.repair.remedies import check
+from tests.repair.remedies.sound import TENSORS, Pair, loaded, rewritten, source_of
+
+CHECKS = {
+    "an if": "if x.isnan().any():\n    raise ValueError('NaN')\nreturn x * 2",
+    "an assert": "assert x.sum() >= 0, 'below zero'\nreturn x + y",
+    "a number that is read": "assert x.max().item() < 2.0\nreturn x + y",
+    "a message with values": "assert (x == x).all(), f'{x} is NaN'\nreturn x * 1",
+}
+
+
+@pytest.mark.parametrize("name", sorted(CHECKS))
+def test_a_check_raises_where_it_did(name: str) -> None:
+    source, changed = source_of(CHECKS[name]), rewritten(check.CHANGE, CHECKS[name])
+    assert changed is not None
+    pair, plain = Pair(source, changed), loaded(source)["f"]
+    patched = torch.compile(loaded(changed)["f"], backend="eager", fullgraph=True)
+
+    @settings(max_examples=8, deadline=None)
+    @given(TENSORS, TENSORS)
+    def same(x: torch.Tensor, y: torch.Tensor) -> None:
+        try:
+            plain(x, y)
+        except (ValueError, AssertionError):
+            with pytest.raises(RuntimeError):
+                patched(x, y)
+        else:
+            pair.check(x, y)
+
+    same()
+
+
+def test_a_number_is_checked_by_torch_check() -> None:
+    changed = rewritten(check.OF_NUMBERS, "assert n > 0, 'no row'\nreturn x", head="def f(x, n):")
+    assert changed is not None
+    assert "    torch._check(n > 0, lambda: 'no row')\n" in changed
+
+
+def test_values_are_left_out_of_the_words() -> None:
+    changed = rewritten(check.CHANGE, "if x.sum() > 3:\n    raise ValueError(f'{x} is {{large}}')")
+    assert changed is not None
+    assert "'... is {large}'" in changed
+
+
+@pytest.mark.parametrize("body", ["if x.sum() > 0:\n    return x", "if x.sum() > 0:\n    raise"])
+def test_another_if_is_no_check(body: str) -> None:
+    assert rewritten(check.CHANGE, body) is None

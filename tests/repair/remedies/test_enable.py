@@ -1,0 +1,100 @@
+"""What takes code out of the compiler goes; what only writes runs in eager code."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.repair.build import Site
+from pytest_graphbreak.repair.patch import UnfitError
+from pytest_graphbreak.repair.remedies import enable
+from pytest_graphbreak.repair.trial import Trial
+
+HEAD = "import torch\nfrom torch.compiler import disable\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("f", "@torch.compiler.disable\ndef f(x):\n    return x\n", "def f(x):\n    return x\n"),
+        (
+            "f",
+            "@torch._dynamo.disable(recursive=False)\n@other\ndef f(x): pass\n",
+            "@other\ndef f(x): pass\n",
+        ),
+        ("f", "f = torch.compiler.disable(f, reason='slow')\n", "f = f\n"),
+        ("f", "f = disable(f)\n", "f = f\n"),
+        (
+            "Model.__init__",
+            "class Model:\n    @disable\n    def __init__(self):\n        self.n = 1\n",
+            "class Model:\n    def __init__(self):\n        self.n = 1\n",
+        ),
+        (
+            "main.<locals>.hook",
+            "def main():\n    @disable\n    def hook(x): return x\n",
+            "def main():\n    def hook(x): return x\n",
+        ),
+    ],
+)
+def test_a_function_is_compiled_again(name: str, text: str, wanted: str) -> None:
+    assert enable.enable(HEAD + text, Frame("a.py", name, 0, "")) == HEAD + wanted
+
+
+def test_what_another_library_disables_stays() -> None:
+    text = "from other import disable\n\n\n@disable\ndef f(x): pass\n"
+    assert enable.enable(text, Frame("a.py", "f", 0, "")) is None
+
+
+def test_a_hook_is_found_whose_call_is_torchs_own_line(tmp_path: object) -> None:
+    """``hook(self, args)`` in torch's module.py breaks, and names nothing of the program."""
+    file = tmp_path / "a.py"  # type: ignore[operator]
+    file.write_text(f"{HEAD}@disable\ndef other(x): pass\n\n\n@disable\ndef hook(*args): pass\n")
+    where = Frame("torch/nn/modules/module.py", "Module._call_impl", 9, "hook(self, args)")
+    reason = "Skip calling `torch.compiler.disable()`d function"
+    item = Break(
+        "dynamo", reason, where, explanation="Skip calling function `<function hook at 0>`"
+    )
+    trial = Trial(Record(), sites={"a.py": Site(file, "a")})
+    first, second, *_ = enable.propose(item, trial)
+    assert first.title == "hook is compiled: no torch.compiler.disable"
+    assert second.title == "other is compiled: no torch.compiler.disable"
+
+
+def test_an_explicit_break_goes() -> None:
+    source = "def f(x):\n    y = x + 1\n    torch._dynamo.graph_break()\n    return y\n"
+    where = Frame("a.py", "f", 3, "torch._dynamo.graph_break()")
+    assert enable.without_break(source, where) == "def f(x):\n    y = x + 1\n    return y\n"
+
+
+def test_a_function_runs_uncompiled() -> None:
+    source = "class A:\n    @staticmethod\n    @other\n    def f(x):\n        return x\n"
+    wanted = source.replace("    @other\n", "    @torch.compiler.disable\n    @other\n")
+    assert enable.disable(source, Frame("a.py", "A.f", 0, "")) == wanted
+
+
+EAGER = {
+    "print('y', y.mean().item())": True,
+    "os.write(2, b'seen')": True,
+    "losses.append(y.sum().item())": True,
+    "logger.info('y %s', y.sum().item())": True,
+    "y.clamp_(0)": False,
+    "torch.nn.init.zeros_(y)": False,
+    "torch.add(y, 1, out=y)": False,
+    "torch._check(bool(y.sum() > 0))": False,
+    "must_be_small(y)": False,
+    "print(must_be_small(y))": False,
+    "losses.append(must_be_small(y))": False,
+    "print(f'{must_be_small(y)}')": False,
+}
+
+
+@pytest.mark.parametrize("line", sorted(EAGER))
+def test_what_only_writes_runs_in_eager_code_alone(line: str) -> None:
+    """What may raise or change a tensor has to happen in compiled code as well."""
+    source, where = f"def f(y):\n    {line}\n    return y\n", Frame("a.py", "f", 2, line)
+    if not EAGER[line]:
+        with pytest.raises(UnfitError):
+            enable.only_eager(source, where)
+        return
+    guard = f"    if not torch.compiler.is_compiling():\n        {line}\n"
+    assert enable.only_eager(source, where) == source.replace(f"    {line}\n", guard)

@@ -1,0 +1,91 @@
+"""Which inputs are drawn for a call, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_graphbreak.repair.inputs import OWN, VALUES, DrawnInputs
+
+
+def model(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def inputs(*args: Any, **kwargs: Any) -> DrawnInputs:
+    return DrawnInputs(model, args, kwargs, {})
+
+
+def test_what_is_drawn_follows_from_the_arguments() -> None:
+    kinds = inputs(torch.ones(2, 3)).kinds(values_only=False, grad=True)
+    assert kinds[: len(VALUES)] == VALUES
+    assert kinds[len(VALUES) :] == (
+        "a batch of one",
+        "a batch twice as large",
+        "a shorter length",
+        "a longer length",
+        "inputs that require gradients",
+        "negated, with gradients",
+        "inputs of float64",
+    )
+    whole = inputs(torch.ones(2, dtype=torch.long)).kinds(values_only=False, grad=True)
+    assert whole == (*VALUES, "a batch of one", "a batch twice as large")
+    assert inputs(torch.ones(2, 3)).kinds(values_only=True, grad=True) == VALUES
+    assert inputs(3).kinds(values_only=False, grad=True) == (OWN,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [
+        ("a batch of one", [(1, 8), (1, 8, 4), (3, 2), (4,)]),
+        ("a batch twice as large", [(4, 8), (4, 8, 4), (12, 2), (4,)]),
+        ("a shorter length", [(2, 7), (2, 7, 4), (6, 2), (4,)]),
+        ("a longer length", [(2, 16), (2, 16, 4), (6, 2), (4,)]),
+    ],
+)
+def test_sizes_that_belong_together_are_changed_together(
+    kind: str, shapes: list[tuple[int, ...]]
+) -> None:
+    """Heads that are folded into the batch as well."""
+    ids = torch.ones(2, 8, dtype=torch.long)
+    args, _ = inputs(ids, torch.ones(2, 8, 4), torch.ones(6, 2), torch.ones(4)).draw(kind)
+    assert [tuple(one.shape) for one in args] == shapes
+
+
+def test_values() -> None:
+    x = torch.tensor([1.0, -2.0, 3.0, 4.0])
+    drawn = {kind: inputs(x).draw(kind)[0][0] for kind in VALUES}
+    assert drawn[OWN].tolist() == x.tolist()
+    assert drawn[OWN].data_ptr() != x.data_ptr()
+    assert drawn["negated"].tolist() == [-1, 2, -3, -4]
+    assert drawn["zero"].tolist() == [0] * 4
+    assert 0 < int(drawn["NaN"].isnan().sum()) < 4
+    assert not drawn["random"].isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("given", "padded"),
+    [
+        (torch.ones(2, 4, dtype=torch.long), [[1, 1, 0, 0], [1, 1, 1, 0]]),
+        (torch.ones(2, 3, dtype=torch.bool), [[True, False, False], [True, True, False]]),
+        (torch.ones(2, 0, dtype=torch.bool), [[], []]),
+        (torch.tensor([7, 8, -4]), [7, 4, -2]),
+    ],
+)
+def test_a_mask_is_padded_by_row(given: torch.Tensor, padded: object) -> None:
+    (drawn,), _ = inputs(given).draw("padded")
+    assert drawn.tolist() == padded
+
+
+def test_gradients_and_dtypes() -> None:
+    (x, n), named = inputs(torch.ones(2), 3, y=torch.ones(1)).draw("inputs that require gradients")
+    assert (x.requires_grad, n, named["y"].requires_grad) == (True, 3, True)
+    (x,), _ = inputs(torch.ones(2, requires_grad=True)).draw("inputs of float64")
+    assert (x.dtype, x.requires_grad, x.is_leaf) == (torch.float64, True, True)
+
+
+def test_strides_are_those_of_the_original() -> None:
+    (x,), _ = inputs(torch.ones(3, 2).t()).draw("random")
+    assert x.stride() == torch.ones(3, 2).t().stride()
