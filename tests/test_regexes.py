@@ -47,6 +47,9 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
     "layers/children/process.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
+    'layers/dynamo/guard_values.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
+        r"\bblock\b'?\]?[.)]"
+    ],
     "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),
