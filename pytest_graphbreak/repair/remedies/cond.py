@@ -112,7 +112,9 @@ def _written(
         out = [name for name in names if name in later]
         _check(out, sides, place)
         lists = _lists([*sides[0], *sides[1]])
-        results = [f"({', '.join(own(name, side, lists) for name in out)},)" for side in sides]
+        results = [
+            f"({', '.join(output_of(name, side, lists) for name in out)},)" for side in sides
+        ]
         head = f"({', '.join(out)},) = "
     needed = {*read(place, [place.node]), *out}
     given = [name for name in names if name in known and name in needed]
@@ -164,7 +166,7 @@ def _lists(nodes: Sequence[cst.BaseStatement]) -> set[str]:
     return {code(one.targets[0].target) for one in every}
 
 
-def own(name: str, side: Sequence[cst.BaseStatement], lists: Collection[str] = ()) -> str:
+def output_of(name: str, side: Sequence[cst.BaseStatement], lists: Collection[str] = ()) -> str:
     """Return an expression for a result that is no input of its op: cloned where it may be one."""
     if name in lists:
         return f"[_one.clone() for _one in {name}]"

@@ -36,7 +36,7 @@ xla device, which runs such a loop on the host.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +45,7 @@ from libcst import matchers as m
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError, switch
-from pytest_graphbreak.repair.remedies.cond import operator, own, refuse, returned
+from pytest_graphbreak.repair.remedies.cond import operator, output_of, refuse, returned
 from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from pytest_graphbreak.repair.rewrite.loop_numbers import (
@@ -82,7 +82,10 @@ if TYPE_CHECKING:
 
 _ON_THE_HOST: Final = "torch_xla runs it on the host, with a graph or more for each round"
 _RANGE: Final = m.Call(func=m.Name("range"), args=[m.Arg(star=""), m.AtMostN(m.Arg(star=""), n=1)])
-_LEAVES: Final = (cst.Break, cst.Continue, cst.Return)
+_SURE: Final = m.Call(args=[m.Arg(m.Integer(m.MatchIfTrue(lambda text: int(text, 0) > 0)))])
+"""Matches ``range(9)``, which has a first round."""
+_FOREVER: Final = m.While(test=m.Name("True"))
+_JUMPS: Final = (cst.Break, cst.Continue, cst.Return)
 _STOP: Final = "_stop"
 
 
@@ -117,34 +120,61 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
         raise UnfitError("it is no loop, or has an `else`")
     inside = body(node.body)
     _refuse(inside)
-    head, tests, counter = _counted(node)
-    behind = [x.value for x in walk(inside) if isinstance(x, cst.Return) and x.value is not None]
-    names, test = bound(place, [node]), [node.test] if isinstance(node, cst.While) else []
-    used = [name for name in names if name in {*after(place), *read(place, behind)}]
+    head, tests, counter = _counted(node, place)
+    loop, used, carried = _state(place, inside, counter)
     known = before(place) | ({counter} - {""})
-    carried = [x for x in names if x in known and (x == counter or reads_first(place, x, inside))]
-    loop = _Loop(place, [x for x in names if x in {*used, *carried, *read(place, test)}])
-    rounds = _rounds(inside, loop, known | set(loop.state))
+    rounds = _rounds(inside, loop, known | set(loop.state), ())
     rounds += statements(f"{counter} = {counter} + 1") if counter else []
-    tests += [condition(one, place) for one in test if not m.matches(one, m.Name("True"))]
+    if isinstance(node, cst.While) and not m.matches(node.test, m.Name("True")):
+        tests.append(condition(node.test, place))
     if loop.stops:
         head += statements(f"{_STOP} = torch.tensor(False)")
         loop.state.append(_STOP)
         known.add(_STOP)
         tests.append(f"torch.logical_not({_STOP})")
     _check(used, loop, tests)
-    both = tests[0] if len(tests) == 1 else f"torch.logical_and({tests[0]}, {tests[1]})"
-    given, ends = ", ".join(loop.state), _behind(loop, counter if counter in used else "")
-    used += [_STOP] if any(_STOP in code(one) for one in ends) else []
-    values = ", ".join(f'"{x}": {x if x in known else None}' for x in loop.state)
+    ends = _behind(loop, counter if counter in used else "")
+    used += [_STOP] if any(_STOP in code(line) for line in ends) else []
     kinds = _kinds(loop, inside, used, [*carried, _STOP], {counter} - {""})
+    return [*head, *_operator(loop, rounds, tests, used, known, kinds), *ends]
+
+
+def _state(
+    place: Place, inside: Sequence[cst.BaseStatement], counter: str
+) -> tuple[_Loop, list[str], list[str]]:
+    """Return a loop, the names whose values are used behind it, and those a round begins with."""
+    node = place.node
+    tests = [node.test] if isinstance(node, cst.While) else []
+    names, known = bound(place, [node]), before(place) | {counter}
+    value = _returned(inside)
+    behind = {*after(place), *read(place, [value] if value else [])}
+    used = [name for name in names if name in behind]
+    carried = [
+        name
+        for name in names
+        if name in known and (name == counter or reads_first(place, name, inside))
+    ]
+    every = {*used, *carried, *read(place, tests)}
+    return _Loop(place, [name for name in names if name in every], leaves=value), used, carried
+
+
+def _operator(
+    loop: _Loop,
+    rounds: Sequence[cst.BaseStatement],
+    tests: Sequence[str],
+    used: Sequence[str],
+    known: Collection[str],
+    kinds: str,
+) -> Sequence[cst.BaseStatement]:
+    """Return the two functions of a loop, and its call."""
+    both = tests[0] if len(tests) == 1 else f"torch.logical_and({tests[0]}, {tests[1]})"
+    names = ", ".join(loop.state)
+    values = ", ".join(f'"{name}": {name if name in known else None}' for name in loop.state)
     call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {used}, {kinds})"
     return [
-        *head,
-        function(f"_goes_on({given})", statements(f"return {both}")),
-        function(f"_body({given})", [*rounds, *statements(f"return ({given},)")]),
+        function(f"_goes_on({names})", statements(f"return {both}")),
+        function(f"_body({names})", [*rounds, *statements(f"return ({names},)")]),
         *statements(f"({', '.join(used)},) = {call}" if used else call),
-        *ends,
     ]
 
 
@@ -170,110 +200,163 @@ CHANGE: Final = rewriting(to_while_loop, around=(cst.While, cst.For))
 
 def _refuse(inside: Sequence[cst.BaseStatement]) -> None:
     """Raise ``UnfitError`` for what no round of an operator can do; ``n += 1`` is ``n = n + 1``."""
-    every = [one for x in inside for one in walk([x])]
-    added = [x for x in every if isinstance(x, cst.AugAssign) and isinstance(x.target, cst.Name)]
-    leave = [x for x in every if isinstance(x, _LEAVES)]
-    skip = {id(one) for one in (*added, *leave)}
+    every = list(walk(inside))
+    skip = {
+        id(node)
+        for node in every
+        if isinstance(node, _JUMPS)
+        or (isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name))
+    }
     for line in every:
         if isinstance(line, cst.SimpleStatementLine):
-            small = [one for one in line.body if id(one) not in skip]
+            small = [statement for statement in line.body if id(statement) not in skip]
             refuse([cst.SimpleStatementLine(small)] if small else [])
-            if any(m.matches(one, m.Expr(m.Call())) for one in small):
+            if any(m.matches(statement, m.Expr(m.Call())) for statement in small):
                 raise UnfitError(f"`{code(line)[:60]}` does something else than compute")
         elif isinstance(line, cst.With | cst.Try | cst.FunctionDef):
             raise UnfitError(f"it holds `{code(line)[:60]}`")
 
 
+def _returned(inside: Sequence[cst.BaseStatement]) -> cst.BaseExpression | None:
+    """Return what a loop returns, or None if it never does. Raises ``UnfitError``.
+
+    One flag tells that it was left, so it is left in one way.
+    """
+    jumps = [node for node in _jumps(inside) if not isinstance(node, cst.Continue)]
+    values = [node.value for node in jumps if isinstance(node, cst.Return)]
+    first = values[0] if values else None
+    if not values:
+        return None
+    if first is None or len(values) < len(jumps):
+        raise UnfitError("it returns, and is left in another way too")
+    if any(value is None or code(value) != code(first) for value in values):
+        raise UnfitError("it returns different values")
+    return first
+
+
+def _jumps(nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Return what ends a round in it: ``break``, ``continue``, ``return``."""
+    jumps: list[cst.CSTNode] = []
+    for node in nodes:
+        if isinstance(node, _JUMPS):
+            jumps.append(node)
+        elif isinstance(node, cst.For | cst.While):  # its own `break` is none
+            jumps += [part for part in walk([node.body]) if isinstance(part, cst.Return)]
+            jumps += _jumps([node.orelse] if node.orelse else [])
+        else:
+            jumps += _jumps(node.children)
+    return jumps
+
+
+def _without_jumps(nodes: Sequence[cst.BaseStatement]) -> None:
+    """Raise ``UnfitError`` where what follows in the round would have to know of a jump."""
+    for node in _jumps(nodes):
+        raise UnfitError(f"`{code(node)}` in it is not at the end of an `if` of the round")
+
+
 def _counted(
-    node: cst.While | cst.For,
+    node: cst.While | cst.For, place: Place
 ) -> tuple[list[cst.BaseStatement], list[str], str]:
     """Return the lines before a loop, its tests and its counter: those of ``for i in range``."""
     if isinstance(node, cst.While):
         return [], [], ""
     if not m.matches(node.iter, _RANGE) or not isinstance(node.target, cst.Name):
         raise UnfitError(f"it goes over `{code(node.iter)[:60]}`")
-    name, args = (
-        node.target.value,
-        [code(x.value) for x in cst.ensure_type(node.iter, cst.Call).args],
-    )
-    first = "0" if len(args) == 1 else args[0]
-    return statements(f"{name} = {first}\n_end = {args[-1]}"), [f"{name} < _end"], name
+    name, call = node.target.value, cst.ensure_type(node.iter, cst.Call)
+    if name in bound(place, [node.body]):
+        raise UnfitError(f"it sets {name}, which counts its rounds")
+    if name in before(place) & {*after(place)} and not m.matches(call, _SURE):
+        raise UnfitError(f"{name} is set before it, and stays so where no round runs")
+    bounds = [code(argument.value) for argument in call.args]
+    first = "0" if len(bounds) == 1 else bounds[0]
+    return statements(f"{name} = {first}\n_end = {bounds[-1]}"), [f"{name} < _end"], name
 
 
 def _rounds(
-    lines: Sequence[cst.BaseStatement], loop: _Loop, known: set[str]
+    lines: Sequence[cst.BaseStatement], loop: _Loop, known: set[str], live: Collection[str]
 ) -> list[cst.BaseStatement]:
-    """Return statements in which flags take the place of jumps, and ops that of branches."""
-    place, found = loop.place, list[cst.BaseStatement]()
+    """Return statements in which flags take the place of jumps, and ops that of branches.
+
+    ``live`` are the names that the round reads behind the lines.
+    """
+    place, written = loop.place, list[cst.BaseStatement]()
     varying = {*bound(place, [place.node])}
-    for at, one in enumerate(lines):
+    for at, line in enumerate(lines):
         later = lines[at + 1 :]
-        if not isinstance(one, cst.If) or not varying & {*read(place, [one.test])}:
-            found.append(_computed(one, place))
-            known = known | set(bound(place, [one]))
+        if not isinstance(line, cst.If) or not varying & {*read(place, [line.test])}:
+            _without_jumps([line])
+            written.append(_computed(line, place))
+            known = known | set(bound(place, [line]))
             continue
-        if isinstance(one.orelse, cst.If):
+        if isinstance(line.orelse, cst.If):
             raise UnfitError("it has an `elif`")
-        sides = [body(one.body), body(one.orelse.body) if one.orelse else []]
-        test, last = condition(one.test, place), only(sides[0][-1])
-        if isinstance(last, _LEAVES):
+        sides = [body(line.body), body(line.orelse.body) if line.orelse else []]
+        test, last = condition(line.test, place), only(sides[0][-1])
+        if isinstance(last, _JUMPS):
             sides = [sides[0][:-1], [*sides[1], *later]]
             if not isinstance(last, cst.Continue):
-                found += statements(f"{_STOP} = {test}")
+                _without_jumps(sides[0])
+                written += statements(f"{_STOP} = {test}")
                 loop.stops, test = True, _STOP
-                loop.leaves = last.value if isinstance(last, cst.Return) else None
-            return [*found, *_branch(test, sides, [], loop, known)]
-        found += _branch(test, sides, later, loop, known)
-        known = known | set(bound(place, [one]))
-    return found
+            return [*written, *_branch(test, sides, loop, known, live)]
+        _without_jumps([line])
+        written += _branch(test, sides, loop, known, {*live, *read(place, later)})
+        known = known | set(bound(place, [line]))
+    return written
 
 
 def _computed(node: cst.BaseStatement, place: Place) -> cst.BaseStatement:
     """Return a line in which numbers that it reads are tensors, and ``n += 1`` is an assignment."""
     statement = only(node)
     if isinstance(statement, cst.AugAssign):
-        name, sign = code(statement.target), code(statement.operator).removesuffix("=")
-        text = tensor(statement.value) if m.findall(node, READS) else operand(statement.value)
-        return statements(f"{name} = {name} {sign} {text}")[0]
-    if isinstance(statement, cst.Assign) and m.matches(statement.value, CONSTANT):
-        value, target = code(statement.value), code(statement.targets[0].target)
-        double = ", dtype=torch.float64" if isinstance(statement.value, cst.Float) else ""
-        return statements(f"{target} = torch.full((), {value}{double})")[0]
-    if m.findall(node, READS):
-        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
-            raise UnfitError(f"`{code(node)[:60]}` reads a number")
-        target = code(statement.targets[0].target)
-        tests = isinstance(statement.value, cst.Comparison | cst.BooleanOperation)
-        text = condition(statement.value, place) if tests else tensor(statement.value)
-        return statements(f"{target} = {text}.detach().reshape(())")[0]
-    # Dynamo works x.T out before the loop, which then has two inputs that share memory.
-    turned = [x for x in walk([node]) if isinstance(x, cst.Attribute) and x.attr.value == "T"]
-    return changed(node, {x: cst.Call(x.with_changes(attr=cst.Name("t"))) for x in turned})
+        return cst.SimpleStatementLine([_assignment(statement)])
+    reads, constant = m.findall(node, READS), m.Assign(value=CONSTANT)
+    if not reads and not m.matches(statement or node, constant):
+        # Dynamo works x.T out before the loop, which then has two inputs that share memory.
+        turned = [x for x in walk([node]) if isinstance(x, cst.Attribute) and x.attr.value == "T"]
+        changes: dict[cst.CSTNode, cst.CSTNode]
+        changes = {x: cst.Call(x.with_changes(attr=cst.Name("t"))) for x in turned}
+        changes |= {x: _assignment(x) for x in walk([node]) if isinstance(x, cst.AugAssign)}
+        return changed(node, changes)
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        raise UnfitError(f"`{code(node)[:60]}` reads a number, or sets two names to one")
+    target, value = code(statement.targets[0].target), statement.value
+    if not reads:
+        double = ", dtype=torch.float64" if isinstance(value, cst.Float) else ""
+        return statements(f"{target} = torch.full((), {code(value)}{double})")[0]
+    tests = isinstance(value, cst.Comparison | cst.BooleanOperation)
+    text = condition(value, place) if tests else tensor(value)
+    return statements(f"{target} = {text}.detach().reshape(())")[0]
+
+
+def _assignment(statement: cst.AugAssign) -> cst.Assign:
+    """Return ``n = n + 1`` for ``n += 1``."""
+    name, sign = code(statement.target), code(statement.operator).removesuffix("=")
+    text = tensor(statement.value) if m.findall(statement, READS) else operand(statement.value)
+    line = only(statements(f"{name} = {name} {sign} {text}")[0])
+    return cst.ensure_type(line, cst.Assign)
 
 
 def _branch(
     test: str,
     sides: Sequence[Sequence[cst.BaseStatement]],
-    later: Sequence[cst.BaseStatement],
     loop: _Loop,
     known: set[str],
+    live: Collection[str],
 ) -> Sequence[cst.BaseStatement]:
     """Return ``torch.cond`` for a branch; what it sets and nothing reads stays inside of it."""
     place = loop.place
-    live = {*loop.state, *read(place, later)}
     names = bound(place, [*sides[0], *sides[1]])
-    out = [name for name in names if name in live]
+    out = [name for name in names if name in {*loop.state, *live}]
     for name in out:
         if name not in known and not all(name in bound(place, side) for side in sides):
             raise UnfitError(f"{name} is set on one side only")
-    written = [_rounds(side, loop, known) for side in sides]
-    stops = [any(_STOP in code(x) for x in side) for side in written]
-    out += [_STOP] if any(stops) else []
-    results = [f"({', '.join(own(x, side) for x in out)},)" for side in written]
-    given = [x for x in (*names, *([_STOP] if any(stops) else [])) if x in known or x == _STOP]
-    if not out:
-        return []
-    return operator(test, written, results, given, f"({', '.join(out)},) = ")
+    written = [_rounds(side, loop, known, live) for side in sides]
+    stops = [_STOP] if any(_STOP in code(line) for side in written for line in side) else []
+    out += stops
+    results = [f"({', '.join(output_of(name, side) for name in out)},)" for side in written]
+    operands = [name for name in (*names, *stops) if name in known or name == _STOP]
+    return operator(test, written, results, operands, f"({', '.join(out)},) = ") if out else []
 
 
 def _check(used: Sequence[str], loop: _Loop, tests: Sequence[str]) -> None:
@@ -289,18 +372,17 @@ def _behind(loop: _Loop, counter: str) -> Sequence[cst.BaseStatement]:
     lines = statements(f"{counter} = {counter} - 1") if counter else []
     if loop.leaves is None:
         return lines
-    following = loop.place.following
+    inside, following = returned(loop.leaves), loop.place.following
+    if not following and m.matches(loop.place.node, _FOREVER):
+        return [*lines, *statements(f"return {inside}")]
     then = only(following[0]) if following else None
-    inside = returned(loop.leaves)
-    if isinstance(then, cst.Return):
-        behind = returned(then.value)
-        if behind == inside:
-            return lines
-        choice = f"return torch.cond({_STOP}, lambda: {inside}, lambda: {behind}, ())"
-        return [*lines, *statements(choice)]
-    if following:
+    if not isinstance(then, cst.Return) or then.value is None:
         raise UnfitError("no `return` follows it, and it returns")
-    return [*lines, *statements(f"return {inside}")]
+    behind = returned(then.value)
+    if behind == inside:
+        return lines
+    choice = f"return torch.cond({_STOP}, lambda: {inside}, lambda: {behind}, ())"
+    return [*lines, *statements(choice)]
 
 
 def _graphbreak_while(

@@ -24,6 +24,16 @@ _IN_PLACE: Final = m.OneOf(
     m.AssignTarget(target=m.Subscript()),
 )
 """Matches what may change a tensor in place."""
+_NEW: Final = (
+    *("abs", "arange", "cat", "clone", "cos", "exp", "full", "full_like", "item", "max", "mean"),
+    *("min", "norm", "ones", "ones_like", "sin", "sqrt", "stack", "sum", "tanh", "tensor"),
+    *("where", "zeros", "zeros_like"),
+)
+_FRESH: Final = m.OneOf(
+    *(m.BinaryOperation(), m.Comparison(), m.Integer(), m.Float()),
+    m.Call(func=m.Attribute(attr=m.OneOf(*map(m.Name, _NEW)))),
+)
+"""Matches what is surely a new tensor: it shares memory with no other name."""
 RANDOM: Final = frozenset(
     {
         *("dropout", "alpha_dropout", "bernoulli", "multinomial", "normal", "poisson", "rand"),
@@ -89,9 +99,24 @@ def after(place: Place) -> list[str]:
     return read(place, _later(place))
 
 
-def changed_after(place: Place) -> list[str]:
-    """Return the names whose tensors may be changed in place when the statement has run."""
-    return changed(place, _later(place))
+def changed_after(place: Place) -> set[str]:
+    """Return the names whose tensors may be changed in place when the statement has run.
+
+    Also those that share memory with what is changed, by an assignment: ``y = x``, ``y = x[0]``.
+    """
+    names, shared = set(changed(place, _later(place))), _sharing(place)
+    while wider := {name for pair in shared if names & pair for name in pair} - names:
+        names |= wider
+    return names
+
+
+def _sharing(place: Place) -> list[set[str]]:
+    """Return the names of each assignment that may give tensors another name."""
+    pairs = []
+    for node in walk([place.function.body]):
+        if isinstance(node, cst.Assign) and not m.matches(node.value, _FRESH):
+            pairs.append({*bound(place, [node]), *read(place, [node.value])})
+    return pairs
 
 
 def _later(place: Place) -> list[cst.CSTNode]:

@@ -989,15 +989,3 @@ def f(a):
         ("torch.tensor([[1.0, 0.2], [0.2, 0.8]])", "torch.eye(2)"),
     ),
 }
-
-# Of these the ones that stay as they are, each with words of its reason.
-OPEN: Final = {
-    "a view of what changes": "inner may share memory with u, which is changed in it",
-    "a history": r"`return \(x, history\)` uses history as a list",
-    "a return and nothing behind": "no `return` follows it",
-    "an integer read back": "Expected cond to be True",
-    "a growing result": "nothing says how often",
-    "a text that is read whole": "`ids` has another size in each round",
-    "a text without an end": "nothing says how often the loop runs at most",
-    "a draw of an unknown shape": "draws once more to find the shape of y",
-}
