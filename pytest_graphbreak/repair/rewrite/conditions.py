@@ -44,7 +44,18 @@ def condition(test: cst.BaseExpression, place: Place) -> str:
         return condition(cst.ensure_type(test, cst.Call).args[0].value, place)
     if isinstance(test, cst.Call) and (whole := _compares_all(test)):
         return whole
+    if isinstance(test, cst.Call) and (check := _checks_number(test, place)):
+        return check
     return f"{tensor(test)}.reshape(()).ne(0)"  # a new tensor, and NaN is true
+
+
+def _checks_number(test: cst.Call, place: Place) -> str:
+    """Return ``math.isfinite(loss)`` of a number that was read before as an op, or ""."""
+    name, given = attribute_of(test), [one.value for one in test.args]
+    if name not in _CHECKS or len(given) != 1:
+        return ""
+    number = _as_read(given[0], place)
+    return "" if number is given[0] else f"torch.{name}({code(number)})"
 
 
 def _joined(test: cst.BooleanOperation, place: Place) -> str:
