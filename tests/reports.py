@@ -46,6 +46,7 @@ def a_break(where: Data | None = None, **changes: Any) -> Data:
         "process": None,
         "during": None,
         "disabled": {},
+        "also": [],
         **changes,
     }
 

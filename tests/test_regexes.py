@@ -16,6 +16,7 @@ from pytest_graphbreak.advice import triage
 from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.family import families
 from pytest_graphbreak.baseline import form
+from pytest_graphbreak.layers.inductor import skips
 from pytest_graphbreak.layers.xla import explain
 from tests.regexes import Expression, expressions, slow
 
@@ -37,6 +38,9 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
+    "advice/match.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
+        r"\bScale\.apply\("
+    ],
     "advice/match.py:line.reason": lambda: [
         line.reason for one in by_name().values() for line in one.lines
     ],
@@ -44,6 +48,10 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
     "layers/children/process.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
+    'layers/dynamo/guard_values.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
+        r"\bblock\b'?\]?[.)]"
+    ],
+    "layers/inductor/skips.py:pattern": lambda: [pattern for pattern, _ in skips.WORDS],
     "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),

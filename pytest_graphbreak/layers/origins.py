@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final
 
+from pytest_graphbreak.model.places import parsed
 from pytest_graphbreak.model.stacks import Line
-from pytest_graphbreak.text.source import parsed
 
 Source = Callable[[str], list[str]]
 """Returns the lines of a file, with their ends."""

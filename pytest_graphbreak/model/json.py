@@ -194,8 +194,6 @@ def _record_json(record: Record) -> Plain:
                     del item[key]
             if item.get("raised", item) == {}:
                 del item["raised"]
-            if item.get("also", item) in ((), []):
-                del item["also"]
     for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]

@@ -16,10 +16,9 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.text.source import parsed
 
 LIBRARIES = frozenset(
     {
@@ -57,6 +56,8 @@ _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """Separate functions until Python 3.11, and part of the surrounding function since then."""
 _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_ESCAPE: Final = re.compile(r"\\(?:([\\'\"\r\n]|N\{)|)")
+"""A backslash, and what follows it where that decides the end of a string, or of its line."""
 
 
 class _Scope(NamedTuple):
@@ -333,6 +334,15 @@ def _machinery() -> Iterator[str]:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file and os.path.basename(file) == "__init__.py":
             yield from _directories([os.path.dirname(file)])
+
+
+def parsed(text: str) -> ast.Module:
+    """Return the tree of a source text; strings have an underscore for the backslash of an escape.
+
+    Python warns of ``"\\d"`` whenever it parses it, and filters of warnings belong to the program.
+    Lines and columns stay. Raises what ``ast.parse`` raises.
+    """
+    return ast.parse(_ESCAPE.sub(lambda found: found[0] if found[1] else "_", text))
 
 
 def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:

@@ -109,8 +109,8 @@ class Break(_AtPlace, frozen=True):
     """The definition of the disabled function that is called: its decorator, or its def."""
     raised: Annotated[Where, OPTIONAL] = NOWHERE
     """The line of torch that gave up; left out where it is not known."""
-    also: Annotated[tuple[BreakReason, ...], OPTIONAL] = ()
-    """Further reasons for which the same line broke; left out where there is one."""
+    also: tuple[BreakReason, ...] = ()
+    """Further reasons for which the same line broke."""
 
     @property
     def reasons(self) -> tuple[BreakReason, ...]:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?")
+_NODE = re.compile(r"grad_fn=<\w+(?: object at 0x[0-9a-f]+)?>")
+"""The node of autograd that made a printed tensor: compiled code and a copy have another."""
 _CLOSE = 1e-3
 """Relative: a line shows some digits, and the last of them may be rounded otherwise."""
 
@@ -50,7 +52,15 @@ def unsteady(before: Iterable[str], after: Iterable[str]) -> set[str]:
 
 
 def without(lines: Iterable[str], texts: set[str]) -> list[str]:
-    return [line for line in lines if _NUMBER.sub("#", line) not in texts]
+    return [line for line in lines if _text(line) not in texts]
+
+
+def _text(line: str) -> str:
+    return _NUMBER.sub("#", _plain(line))
+
+
+def _plain(line: str) -> str:
+    return _NODE.sub("grad_fn=<>", line)
 
 
 def _by_text(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -58,14 +68,14 @@ def _by_text(lines: Iterable[str]) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = defaultdict(list)
     for line in lines:
         if line.strip():
-            texts[_NUMBER.sub("#", line)].append(line)
+            texts[_text(line)].append(line)
     return dict(texts)
 
 
 def _numbers(before: Sequence[str], after: Sequence[str]) -> str | None:
     """Return which number differs in lines of the same text, as they follow each other."""
     for old, new in zip(before, after, strict=False):
-        pairs = zip(_NUMBER.findall(old), _NUMBER.findall(new), strict=True)
+        pairs = zip(*(_NUMBER.findall(_plain(one)) for one in (old, new)), strict=True)
         if not all(_close(one, other) for one, other in pairs):
             return f"it prints {new[:80]!r} where the original prints {old[:80]!r}"
     return None

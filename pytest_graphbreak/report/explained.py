@@ -19,10 +19,10 @@ from pytest_graphbreak.report.causes import (
     eager_lines,
     graph_lines,
     recompile_lines,
-    run_lines,
 )
 from pytest_graphbreak.report.lines import at, detail, to_try
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
+from pytest_graphbreak.report.runs import run_lines
 from pytest_graphbreak.text.output import BLANK, TextLine, plural, signed
 from pytest_graphbreak.text.safe import cut
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from pathlib import Path
 
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.layers.tt.markers import Guess
@@ -36,6 +37,7 @@ from pytest_graphbreak.report.findings import (
 )
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.output import BLANK, TextLine, plural, size
 from pytest_graphbreak.text.safe import cut
 
@@ -322,7 +324,14 @@ def render_text(reading: Reading, completeness: Completeness) -> list[TextLine]:
         *section("failed", [list(lines) for lines in _failed_lines(reading)]),
         *_homes(_homes_of(reading)),
         *_next(completeness),
+        *_fixing(_script(reading), reading.record),
     ]
+
+
+def _script(reading: Reading) -> str:
+    """Return the script whose log this is if it is here, and can be run again by its name."""
+    path = Path(reading.script)
+    return "" if path.name == "__main__.py" or not path.is_file() else shown(path)
 
 
 def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:

@@ -18,11 +18,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+import msgspec
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
 LONGEST_MARK: Final = 6
+
+_WRAPPED: Final = b'{"log"'
+"""The beginning of a log that Docker wrote (its driver ``json-file``)."""
+_LONGEST_LINE: Final = 1024 * 1024
+"""Bytes of a line that may be a wrapped one; Docker cuts lines at 16 KiB."""
 
 _GZIP: Final = b"\x1f\x8b"
 _OTHERS: Final = {
@@ -72,7 +79,7 @@ class Block(NamedTuple):
 
 
 class Source:
-    """An opened log: a file, a FIFO, standard input (``-``); plain or gzip.
+    """An opened log: a file, a FIFO, standard input (``-``); gzip, plain, or wrapped by Docker.
 
     Its first bytes show whether it is packed. It is opened once and read once, so that a pipe loses
     nothing. Raises ``OSError`` (or ``ValueError`` for a name that cannot be a file, or an unknown
@@ -87,8 +94,10 @@ class Source:
         self._file = _stdin() if path == "-" else io.FileIO(path)
         try:
             self._raw = _Raw(self._file)
-            packed = is_packed(self._raw.begins(LONGEST_MARK))
+            head = self._raw.begins(LONGEST_MARK)
+            packed = is_packed(head)
             self._gzip = gzip.GzipFile(fileobj=io.BufferedReader(self._raw)) if packed else None
+            self._plain = _Unwrapped(self._raw) if head == _WRAPPED else self._raw
         except BaseException:
             self.close()
             raise
@@ -127,7 +136,7 @@ class Source:
     def _read(self, view: memoryview) -> int:
         """Read something into ``view``; 0 at the end, or at the ``fault`` of a packed log."""
         if self._gzip is None:
-            return self._raw.readinto(view)
+            return self._plain.readinto(view)
         if self.fault:
             return 0
         try:
@@ -188,6 +197,38 @@ class _Raw(io.RawIOBase):
             select.select([self._file.fileno()], [], [])
         self.taken += count
         return count
+
+
+class _Wrapped(msgspec.Struct):
+    """A line as Docker writes it: ``{"log": "text\\n", "stream": "stderr", "time": "..."}``."""
+
+    log: str
+
+
+class _Unwrapped(io.RawIOBase):
+    """The text of a log whose lines Docker wrapped; a line that is not wrapped stays as it is."""
+
+    def __init__(self, raw: _Raw) -> None:
+        self._lines = io.BufferedReader(raw)
+        self._decode = msgspec.json.Decoder(_Wrapped).decode
+        self._text = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        while not self._text and (line := self._lines.readline(_LONGEST_LINE)):
+            self._text = self._unwrapped(line)
+        part, self._text = self._text[: len(view)], self._text[len(view) :]
+        view[: len(part)] = part
+        return len(part)
+
+    def _unwrapped(self, line: bytes) -> bytes:
+        try:
+            return self._decode(line).log.encode("utf-8", "replace")
+        except msgspec.MsgspecError:
+            return line
 
 
 def _stdin() -> _Readable:

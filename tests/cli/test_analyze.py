@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_graphbreak.cli import main
+from pytest_graphbreak.cli import analyze, main
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.runs.incoming import load_all
@@ -139,6 +140,39 @@ def test_markdown_is_sorted_by_frequency(
     assert "    y = x.item()" in written
     out = capsys.readouterr().out
     assert out.index("3x  graph break") < out.index("1x  graph break")
+
+
+def test_a_script_that_is_here_can_be_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = broke("0/0", 12, 'print("hi")') + dynamo("0/0")
+    path = log(tmp_path, text=text)
+    assert run(path) == 0
+    assert "try a fix" not in capsys.readouterr().out
+    script = tmp_path / "net.py"
+    script.write_text("")
+    found = read(path, Places(tmp_path))
+    monkeypatch.setattr(analyze, "read", lambda *_: replace(found, script=str(script)))
+    assert run(path) == 0
+    out = capsys.readouterr().out
+    assert "try a fix: " in out
+    assert "fix net.py" in out
+    assert "repro net.py" in out
+
+
+def test_a_log_that_docker_wrapped_reads_as_if_it_were_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(LOGS / "example")
+    text = (LOGS / "example" / "run.log").read_text()
+    lines = (json.dumps({"log": line, "stream": "stderr"}) for line in text.splitlines(True))
+    wrapped = log(tmp_path, text="".join(f"{line}\n" for line in lines).encode())
+    path = tmp_path / "report.json"
+    assert run("run.log", wrapped, "--json", str(path)) == 0
+    plain, unwrapped = entries(path)
+    for key in ("graphs", "graph_list", "breaks", "gaps", "log"):
+        assert unwrapped[key] == plain[key]
 
 
 def test_markdown_shows_what_logs_say_and_does_not_obey_it(tmp_path: Path) -> None:

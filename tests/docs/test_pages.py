@@ -27,8 +27,6 @@ def test_a_heading_has_a_text(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_nothing_is_said_twice_in_a_row(page: Path) -> None:
-    if page.name == "survey.md":  # a list of a thousand models
-        return
     lines = [line for line in _prose(page).split("\n") if len(line) >= LONG and line[0] != "|"]
     for at, line in enumerate(lines):
         for other in lines[at + 1 : at + NEAR]:

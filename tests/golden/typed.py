@@ -114,7 +114,12 @@ SESSIONS: Final = (
     Session(
         "typed_faults",
         (("broken.json", TT / "tt_fail.log"),),
-        ("check broken.json", "report gone.json", "compare broken.json", "explain nonsense"),
+        (
+            "check broken.json",
+            "report gone.json",
+            "compare broken.json gone.json",
+            "explain nonsense",
+        ),
     ),
     Session(
         "log_of_a_break",

@@ -241,7 +241,11 @@ def test_its_report_is_valid(runs: Runs) -> None:
 
 
 def test_it_is_reported_as_text_markdown_and_html(runs: Runs) -> None:
-    assert "test_model.py::test_step   toy 1 -> 3, 1 graph break" in runs.red_said
+    # A test is told once, where it failed; the summary has each place with its tests.
+    assert "\n  toy 1 -> 3 (1 made, 1 broken, 1 again), toy recompiles 0 -> 1" in runs.red_said
+    summary = runs.red_said[runs.red_said.index(" graph budget =") :]
+    assert "\n  + T1  say() is called with hello\n      model.py:12 in step\n" in summary
+    assert "test_model.py::test_block" in summary
     files = ("--markdown", "c.md", "--html", "c.html")
     runs.copy.python("-m", "pytest_graphbreak", "report", "c.json", *files)
     markdown = (runs.copy.suite / "c.md").read_text()
@@ -277,7 +281,6 @@ def test_it_is_in_help_texts_and_the_doctor_tries_it(runs: Runs) -> None:
         "saw": "2 graphs = 1 made + 1 broken, 0 recompiles, 1 break",
         "with": "a toy",
         "reasons": [],
-        "probes": ["toycompiler.events"],
         "errors": [],
         "notes": [],
     }

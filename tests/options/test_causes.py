@@ -45,8 +45,8 @@ def test_a_function_that_is_gone_is_named(suite: Suite) -> None:
         [
             "  + entry",
             "      test_it.py:* in h",
-            "  - entry   gone",
-            "      test_it.py in g",
+            "  - entry   no longer compiled",
+            "      test_it.py:* in g",
             "          def g(x):",
         ]
     )

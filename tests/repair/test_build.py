@@ -12,9 +12,12 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import BuildError, Site, build
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Change, Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.remedies import enable
+from pytest_graphbreak.repair.remedies.where import CHANGE
 
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
+DISABLE = "torch.compiler.disable"
 SWITCH = "    torch._dynamo.config.capture_scalar_outputs = True"
 
 
@@ -41,7 +44,7 @@ def test_without_patches_the_source_is_as_it_was() -> None:
 
 
 def test_a_rewrite_that_fits_nothing_is_an_error() -> None:
-    patch = SourcePatch("no", (Rewrite("where", Frame("a.py", "f", 1, "if x:")),))
+    patch = SourcePatch("no", (Rewrite(CHANGE, Frame("a.py", "f", 1, "if x:")),))
     with pytest.raises(BuildError):
         build("def f(x):\n    return x\n", "a.py", [patch], {})
 
@@ -55,7 +58,7 @@ def test_a_library_that_has_changed_since_is_not_patched(
     head = 'import torch\n\n\ndef compute(x):\n    print("said")\n\n'
     library.write_text(f"{head}{source}    return x\n")
     where = Frame("changed_library.py", "compute", 5, 'print("said")')
-    patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
+    patch = SourcePatch("quiet", (Rewrite(enable.only_eager, where),))
     text = build("", "a.py", [patch], {"changed_library.py": Site(library, "changed_library")})
     assert "+    if not torch.compiler.is_compiling():" in text
     assert "x + 5" not in text
@@ -78,7 +81,7 @@ def test_a_function_of_another_module_gets_a_new_body(
     library.write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     where = Frame("their_library.py", "Model.forward", 11, 'print("said")')
-    patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
+    patch = SourcePatch("quiet", (Rewrite(enable.only_eager, where),))
     text = build("", "a.py", [patch], {"their_library.py": Site(library, "their_library")})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
     import their_library  # type: ignore[import-not-found]
@@ -93,7 +96,7 @@ def test_lines_that_call_torch_are_not_put_where_it_is_not_imported(tmp_path: Pa
     library = tmp_path / "plain_library.py"
     library.write_text('def f(x):\n    print("said")\n    return x\n')
     where = Frame(library.name, "f", 2, 'print("said")')
-    patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
+    patch = SourcePatch("quiet", (Rewrite(enable.only_eager, where),))
     sites = {library.name: Site(library, "plain_library")}
     with pytest.raises(BuildError, match="plain_library does not import torch"):
         build("", "a.py", [patch], sites)
@@ -110,7 +113,7 @@ def test_a_static_or_class_method_of_another_module_stays_one_when_it_is_decorat
     library.write_text(f"class Model:\n    @{kind}\n    def f({given}):\n        return x + 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     where = Frame(library.name, "Model.f", 4, "return x + 1")
-    patch = SourcePatch("out", (Rewrite("leave_compiler", where),), leaves=True)
+    patch = SourcePatch("out", (Rewrite(enable.disable, where, decorator=DISABLE),), leaves=True)
     text = build("", "a.py", [patch], {library.name: Site(library, name)})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
     module = importlib.import_module(name)
@@ -141,18 +144,19 @@ def library_with_a_property(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((name, "only_eager") for name in sorted(PROPERTIES)),
-        *((name, "leave_compiler") for name in ("cached", "property", "wrapped")),
+        *((name, enable.only_eager) for name in sorted(PROPERTIES)),
+        *((name, enable.disable) for name in ("cached", "property", "wrapped")),
     ],
 )
 def test_a_property_of_another_module_gets_a_new_body(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: Change
 ) -> None:
     library = library_with_a_property(tmp_path, name)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, library.stem, raising=False)
     where = Frame(library.name, "Model.twice", 13, 'print("said")')
-    patch = SourcePatch("out", (Rewrite(kind, where),))
+    decorator = DISABLE if kind is enable.disable else ""
+    patch = SourcePatch("out", (Rewrite(kind, where, decorator=decorator),))
     text = build("", "a.py", [patch], {library.name: Site(library, library.stem)})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
     model = importlib.import_module(library.stem).Model
@@ -161,7 +165,7 @@ def test_a_property_of_another_module_gets_a_new_body(
     assert (one.twice, other.twice) == (4, 10)
     held = vars(model)["twice"]
     getter = held.func if name == "cached" else held.fget
-    if kind == "only_eager":
+    if kind == enable.only_eager:
         assert "is_compiling" in inspect.unwrap(getter).__code__.co_names
     else:
         assert getter._torchdynamo_disable

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.build import Site, difference
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.remedies import enable
 from tests.repair.conftest import Shop
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_each_change_has_its_reason_in_one_comment(shop: Shop) -> None:
     where = Frame("lib/heads.py", "Head.forward", 7, PRINTS)
     item = Break("dynamo", "Failed to trace builtin operator", where, "GB0059")
     kept = [
-        (SourcePatch("both", (Rewrite("only_eager", where), switch("allow_rnn"))), item),
+        (SourcePatch("both", (Rewrite(enable.only_eager, where), switch("allow_rnn"))), item),
         (SourcePatch("a switch", (switch("nested_graph_breaks"),)), item),
     ]
     found = difference(

@@ -58,18 +58,16 @@ WRITES = (
     "print('y', y.shape, y)\n        y.add_(1)",
     "SEEN.append(y.sum().item())",
     "log.warning('%.4f', y.sum().item())",
-    "self.log.warning('%s %.4f', len(SEEN), y.sum())",
     "if y.sum() > 9:\n            print('large')",
     "if y.sum() > 7:\n            print('large')\n            y = y / 2",
     "if y.dim():\n            z = y.sum()\n            print(z.item())",
+)
+STAYS = (
+    "SEEN.append(y.sum().item())\n        SEEN.append(0)",
     "self.seen.append(y.sum().item())",
     "self.total += y.sum().item()",
 )
-STAYS = (
-    "self.seen.append(y.sum().item())\n        self.seen.append(0)",
-    "SEEN.append(y.sum().item())\n        SEEN.append(0)",
-)
-"""Of a list that another line fills."""
+"""Of a list that another line fills, and of what a module has."""
 
 
 def searched(source: str, tmp_path: Path, shared: Bench) -> SearchResult:

@@ -17,6 +17,8 @@ from pytest_graphbreak.repair import printed
         (["a"], ["a", "b"], "it prints 'b', which the original does not"),
         (["<f at 0x7f1>"], ["<f at 0x8a2>"], None),
         (["", "a"], ["a", " "], None),
+        (["[1.], grad_fn=<MulBackward0>"], ["[1.], grad_fn=<CompiledFunctionBackward>"], None),
+        (["[1.], grad_fn=<MulBackward0>"], ["[1.]"], "it prints '[1.]', which the original"),
     ],
 )
 def test_what_differs(before: list[str], after: list[str], words: str | None) -> None:

@@ -12,6 +12,7 @@ from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.remedies import enable
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
@@ -55,7 +56,7 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
 def test_lines_are_counted_as_python_counts_them() -> None:
     source = "import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    print(x)\n    return x\n"
     where = Frame("a.py", "f", 5, "print(x)")
-    text = build(source, "a.py", [SourcePatch("quiet", (Rewrite("only_eager", where),))], {})
+    text = build(source, "a.py", [SourcePatch("quiet", (Rewrite(enable.only_eager, where),))], {})
     assert "is_compiling():\n        print(x)\n" in text
     assert len(lines("a\x0cb\x1cc\nd")) == 2
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.layers.cudagraph import private
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, is_machinery, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
 from pytest_graphbreak.model import stacks
@@ -27,7 +28,6 @@ from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Reco
 from pytest_graphbreak.model.stacks import Line, line_of, outwards
 
 LAYER: Final = "cudagraph"
-_TREES: Final = "torch._inductor.cudagraph_trees"
 _BY: Final = {
     "make_graphed_callables": "callable",
     "cudagraphify": "tree",
@@ -73,8 +73,7 @@ class CudaGraphObserver(HookedObserver):
         return (
             self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.failed),
             self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.failed),
-            # Without it a second recording is counted as a first one.
-            self._patch(_TREES, "CUDAGraphTreeManager.record_function", self._record, _ignore),
+            self._patch(*private.RECORD, self._record, _ignore),
         )
 
     def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:

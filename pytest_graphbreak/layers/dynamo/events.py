@@ -174,6 +174,14 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Stance:
+    """A stance of the compiler that was set, not the default, and the stack that set it."""
+
+    stance: str
+    above: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Missed:
     """A number of graphs that Dynamo counted and no sensor saw."""
 
@@ -187,7 +195,7 @@ class NotObserved:
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | NotObserved
+Event = Started | Ended | Made | Broke | Refused | Stopped | Stance | Missed | NotObserved
 
 
 class Local(threading.local):

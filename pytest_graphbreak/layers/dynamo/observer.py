@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
-from pytest_graphbreak.layers.dynamo import isolation
+from pytest_graphbreak.layers.dynamo import isolation, stances
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
 from pytest_graphbreak.layers.dynamo.explain import explained
@@ -167,6 +167,7 @@ class DynamoWindow(OneWindow):
         self._excluded: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to earlier windows
         self._first = len(sensors.events)
+        self._stance = stances.current()
         self._ran = sensors.ran()
         self._last_read: tuple[int, Record] | None = None
 
@@ -239,7 +240,8 @@ class DynamoWindow(OneWindow):
             errors[:0] = not_isolated
             not_isolated = ()
         try:
-            return explained(events, self._places, errors).noted(*not_isolated)
+            said = stances.notes(events, self._stance, self._places)
+            return explained(events, self._places, errors).noted(*not_isolated, *said)
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"

@@ -18,7 +18,7 @@ from pytest_graphbreak.model.places import Places, function_name
 from pytest_graphbreak.model.stacks import Line
 
 _MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
-_EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
+EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
 """The modules that run another one on several devices, and are no model themselves."""
 _WRAPPING: Final = re.compile(r"[/\\]torch[/\\](?:nn[/\\]parallel|distributed)[/\\]")
@@ -37,7 +37,7 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
         file = one.f_code.co_filename
         if file.endswith(stacks.RUNNERS):
             break
-        if file.endswith(_EVAL_FRAME):
+        if file.endswith(EVAL_FRAME):
             inside = False
         elif file.endswith(_MODULE):
             module = _plain(one.f_locals.get("self"))
@@ -88,7 +88,7 @@ def logged(stack: Iterable[Line], places: Places) -> str:
     compiled = outermost = None
     called = False
     for line in stack:
-        if line.file.endswith(_EVAL_FRAME):
+        if line.file.endswith(EVAL_FRAME):
             compiled = None
         elif line.file.endswith(_MODULE):
             called = True

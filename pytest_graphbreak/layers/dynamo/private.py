@@ -88,6 +88,7 @@ NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
 
 BUCKETS = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
 EXPORT = ("torch.export._trace", "_export")
+SET_STANCE = ("torch._dynamo.decorators", "_set_stance")
 
 # What ``isolation`` clears; a version that does not have it has nothing to clear.
 

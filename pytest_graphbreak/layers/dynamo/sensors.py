@@ -54,13 +54,10 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
     text_of,
     version_of,
 )
-from pytest_graphbreak.layers.dynamo.late import (
-    BucketSensor,
-    ExportSensor,
-    LateSensor,
-)
-from pytest_graphbreak.layers.dynamo.owners import of_graph, owner, written_forward
+from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, LateSensor
+from pytest_graphbreak.layers.dynamo.owners import EVAL_FRAME, of_graph, owner, written_forward
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.dynamo.stances import StanceSensor
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
@@ -90,6 +87,7 @@ class DynamoSensors:
         self._late: tuple[LateSensor, ...] = (
             ExportSensor(*noting),
             BucketSensor(self._local, *noting),
+            StanceSensor(*noting),
         )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
@@ -228,7 +226,7 @@ class DynamoSensors:
         searching = True
         for one in outwards(frame):
             file = one.f_code.co_filename
-            if file.endswith(_EVAL_FRAME):
+            if file.endswith(EVAL_FRAME):
                 # A torch.compile wrapper: what called it did not cause this attempt.
                 searching = False
             elif file.endswith(stacks.RUNNERS):
@@ -389,7 +387,6 @@ class DynamoSensors:
         return value
 
 
-_EVAL_FRAME = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 _CONVERT_FRAME = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 
 

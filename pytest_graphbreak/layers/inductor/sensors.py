@@ -20,11 +20,8 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.hooked import Attachable, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.layers.inductor import private
 from pytest_graphbreak.model.stacks import Line
-
-_OUTPUT: Final = "torch._inductor.output_code"
-_CACHE: Final = "torch._inductor.codecache"
-_TREES: Final = "torch._inductor.cudagraph_trees"
 
 MOST_KEYS: Final = 64
 """The number of cache keys whose parts are remembered, to say what of a new key differs."""
@@ -80,16 +77,15 @@ class InductorSensors:
 
     def hooks(self) -> tuple[Attachable, ...]:
         return (
-            self._patch(_OUTPUT, "CompiledFxGraph.__init__", self._init),
-            self._patch(_OUTPUT, "CompiledFxGraph.post_compile", self._post_compile),
-            # These two only explain: without them graphs are counted all the same.
-            self._patch(_CACHE, "compiled_fx_graph_hash", self._hash, needed=False),
-            self._patch(_TREES, "log_cudagraph_skip_and_bump_counter", self._skip, needed=False),
+            self._patch(private.INIT, self._init),
+            self._patch(private.POST_COMPILE, self._post_compile),
+            self._patch(private.HASH, self._hash, needed=False),
+            self._patch(private.SKIP, self._skip, needed=False),
         )
 
-    def _patch(self, module: str, chain: str, hook: Hook, *, needed: bool = True) -> LatePatch:
+    def _patch(self, name: private.Name, hook: Hook, *, needed: bool = True) -> LatePatch:
         failed = self._failed if needed else _ignore
-        return LatePatch(module, chain, hook, failed, of_torch=False)
+        return LatePatch(*name, hook, failed, of_torch=False)
 
     def forget(self) -> None:
         """Forget the keys that earlier code computed."""
@@ -213,7 +209,7 @@ def _kind(options: Any) -> str:
 
 def _compile_id() -> str:
     """Return the id of the frame that Dynamo compiles, or whose backward is compiled."""
-    context: Any = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
+    context: Any = getattr(sys.modules.get(private.GUARDS), "CompileContext", None)
     found = context.current_compile_id() if context is not None else None
     return "" if found is None else str(found)
 

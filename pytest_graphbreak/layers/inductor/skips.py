@@ -13,7 +13,7 @@ from pytest_graphbreak.model.stacks import Line
 
 PREFIX: Final = "no CUDA graph: "
 
-_WORDS: Final = (
+WORDS: Final = (
     (r"multiple devices:\s*$", "nothing of it runs on a GPU; move model and inputs to cuda"),
     (
         r"cpu device|multiple devices",
@@ -42,13 +42,14 @@ _WORDS: Final = (
     ),
     (r"no part of it", "none of its parts can be recorded; look for operations on the CPU"),
 )
+"""What torch says, as a pattern, and what we say; the first that is found counts."""
 _VALUES: Final = re.compile(r"\s*[(\[{].{0,200}?[)\]}]|\s*\d+")
 
 
 def words(reason: str) -> str:
     """Return why there is no CUDA graph and what to do, without values that change by run."""
     text = reason.partition("Found from")[0]
-    for pattern, found in _WORDS:
+    for pattern, found in WORDS:
         if re.search(pattern, text.strip(), re.I):
             return f"{PREFIX}{found}"
     first = text.strip().partition("\n")[0].removeprefix("skipping cudagraphs due to ")

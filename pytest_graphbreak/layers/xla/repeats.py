@@ -1,7 +1,11 @@
 """Explains the graphs of a window, and finds those that one lazy line compiled again.
 
 A graph of lazy tensors has no guard: it is compiled again where a shape, a type or a constant
-differs. The numbers of its inputs and outputs are all that is compared.
+differs. The numbers of its inputs and outputs are all that is compared, with the nearest earlier
+graph of the line: torch_xla (2.9) reports no shapes. The text of a graph could only be had before
+each sync, at 0.7 ms for seven operations, since it is gone once the graph is compiled. The locals
+of the caller have shapes, but to read them (``f_locals``, before Python 3.13) keeps its tensors
+alive, which changes the graph that is compiled next.
 """
 
 from __future__ import annotations

@@ -124,7 +124,116 @@ def step(x):
     step(torch.ones(2, 4))
 """
 
+MODE: Final = f"""{HEAD}from torch.overrides import TorchFunctionMode
+
+
+class Mode(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        print("made")
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {{}}))
+
+
+def f(x):
+    x = x + 1
+    with Mode():
+        x = x * 2
+    return x * 3
+{CALL}"""
+HOOK: Final = f"""{HEAD}class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.linear(x + 1) * 2
+
+
+@torch.compiler.disable
+def hook(module, args, result):
+    return result + 1
+
+
+{LIMIT}def test_it():
+    net = Net()
+    net.linear.register_forward_hook(hook)
+    torch.compile(net, backend="eager")(torch.ones(2, 16))
+"""
+SHARDED: Final = f"""
+import tempfile
+{HEAD}import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.block(x + 1) * 2
+
+
+{LIMIT}def test_it():
+    with tempfile.TemporaryDirectory() as there:
+        dist.init_process_group("gloo", init_method=f"file://{{there}}/it", rank=0, world_size=1)
+        try:
+            net = Net()
+            fully_shard(net.block, mesh=init_device_mesh("cpu", (1,)))
+            net = torch.compile(net, backend="eager")
+            net(torch.ones(2, 16))
+        finally:
+            dist.destroy_process_group()
+"""
+
 SITUATIONS: Final = (
+    Situation(
+        "a print in the __init__ of a mode",
+        MODE,
+        (PRINTED,),
+        (
+            (switch(REORDER),),
+            (('        print("made")\n', ""), ("16))\n", "16))\n    print('made')\n")),
+        ),
+        ('print("made")', "in Mode.__init__"),
+    ),
+    Situation(
+        "a hook that is disabled",
+        HOOK,
+        ("take the disable away, or call the function before or after the compiled part",),
+        (
+            (("@torch.compiler.disable\n", ""),),
+            (
+                ("    net.linear.register_forward_hook(hook)\n", ""),
+                (
+                    '    torch.compile(net, backend="eager")(torch.ones(2, 16))\n',
+                    '    hook(net, (), torch.compile(net, backend="eager")(torch.ones(2, 16)))\n',
+                ),
+            ),
+        ),
+        ("in hook\n",),
+    ),
+    Situation(
+        "a block under FSDP",
+        SHARDED,
+        (
+            "compile each block before fully_shard takes it, or without FSDP: "
+            "its hooks are not compiled",
+        ),
+        (
+            (
+                ('            net = torch.compile(net, backend="eager")\n', ""),
+                (
+                    "            net = Net()\n",
+                    '            net = Net()\n            net.block.compile(backend="eager")\n',
+                ),
+            ),
+            (('            fully_shard(net.block, mesh=init_device_mesh("cpu", (1,)))\n', ""),),
+        ),
+    ),
     Situation(
         "the README's if on a number",
         README,

@@ -162,7 +162,34 @@ def test_it():
     f(torch.ones(4), Options(Mode.DOUBLE, 2.0))
 """
 
+STANCE: Final = f"""{HEAD}@torch.compile(backend="eager")
+def f(x):
+    return x * 2
+
+
+def test_it():
+    torch.compiler.set_stance("default")
+    f(torch.ones(4))
+"""
+LESS: Final = (
+    "look for a torch.compile that is gone or has less in it, torch.compiler.disable, "
+    'set_stance("force_eager"), an exception that is caught'
+)
 SITUATIONS: Final = (
+    *(
+        Situation(
+            f"the stance {stance}",
+            STANCE.replace("default", stance),
+            (LESS,),
+            (((stance, "default"),),),
+            (f'torch.compiler.set_stance("{stance}") at test_it.py:9: {effect}',),
+            recorded=((stance, "default"),),
+        )
+        for stance, effect in (
+            ("force_eager", "everything runs without the compiler"),
+            ("eager_on_recompile", "what is not compiled yet runs without the compiler"),
+        )
+    ),
     Situation(
         "a number of each block",
         blocks("self.number = number", "x * self.number"),

@@ -19,14 +19,61 @@ INDEX: Final = (
     "a Python index is a constant here"
 )
 VARYING: Final = (
-    "pad to a few sizes; a number or an index that varies: a tensor, inside of what is compiled"
+    "pad to a few sizes, drop_last=True; "
+    "a number or index that varies: a tensor, inside of what is compiled"
 )
 READ: Final = (
     "read values once, at the end, after torch_xla.sync(): no .item(), print or if in between"
 )
 SYNC: Final = "one torch_xla.sync() at the end of the step, not one after each part"
+EQUAL: Final = (
+    "two equal numbers are one input: "
+    "pass what varies as torch.tensor([n]).to(device), which is no scalar"
+)
 
 SITUATIONS: Final = (
+    Situation(
+        "a smaller last batch",
+        f"""{HEAD}
+@pytest.mark.max_graphs(xla=1)
+def test_it():
+    weight = torch.ones(3, 16).to(device)
+    torch_xla.sync()
+    for x in torch.utils.data.DataLoader(torch.ones(21, 16), batch_size=8):
+        y = torch.nn.functional.linear(x.to(device), weight)
+        torch_xla.sync()
+""",
+        (VARYING, SYNC),
+        (
+            (("batch_size=8", "batch_size=8, drop_last=True"),),
+            (
+                (
+                    "        y = ",
+                    "        x = torch.nn.functional.pad(x, (0, 0, 0, 8 - len(x)))\n        y = ",
+                ),
+            ),
+        ),
+        ("a shape, a type or a constant differs",),
+        needs="xla",
+    ),
+    Situation(
+        "a rate that is equal to another number",
+        f"""{HEAD}
+@pytest.mark.max_graphs(xla=1)
+def test_it():
+    x = torch.ones(8).to(device)
+    torch_xla.sync()
+    for rate in (0.1, 1e-8, 0.2):
+        y = x * rate + 1e-8
+        torch_xla.sync()
+""",
+        (EQUAL, SYNC),
+        (
+            (("x * rate", "x * torch.tensor([rate]).to(device)"),),
+            (("(0.1, 1e-8, 0.2)", "(0.1, 1.1e-8, 0.2)"),),
+        ),
+        needs="xla",
+    ),
     Situation(
         "size 6 where buckets of 1 and 4 were compiled",
         f"""{HEAD}
