@@ -117,32 +117,32 @@ def _written(
         ]
         head = f"({', '.join(out)},) = "
     needed = {*read(place, [place.node]), *out}
-    given = [name for name in names if name in known and name in needed]
-    return operator(test, inside, results, given, head)
+    operands = [name for name in names if name in known and name in needed]
+    return operator(test, inside, results, operands, head)
 
 
 def operator(
     test: str,
     sides: Sequence[Sequence[cst.BaseStatement]],
     results: Sequence[str],
-    given: Sequence[str],
+    operands: Sequence[str],
     head: str,
 ) -> Sequence[cst.BaseStatement]:
-    """Return the statements of a ``torch.cond``, whose sides are given some names."""
-    names = ", ".join(given)
+    """Return the statements of a ``torch.cond``, whose sides take some names."""
+    names = ", ".join(operands)
     lines = [
         function(f"_when_{name}({names})", [*side, *statements(f"return {result}")])
         for name, side, result in zip(("true", "false"), sides, results, strict=True)
     ]
-    operands = f"({names},)" if given else "()"
-    return [*lines, *statements(f"{head}torch.cond({test}, _when_true, _when_false, {operands})")]
+    values = f"({names},)" if operands else "()"
+    return [*lines, *statements(f"{head}torch.cond({test}, _when_true, _when_false, {values})")]
 
 
 def refuse(nodes: Sequence[cst.BaseStatement]) -> None:
     """Raise ``UnfitError`` if statements do what no side of an op can do."""
     if call := draws(nodes):
         raise UnfitError(f"`{call}` draws random numbers")
-    bad = changing(nodes) or [one for one in walk(nodes) if m.matches(one, _LEAVES)]
+    bad = changing(nodes) or [node for node in walk(nodes) if m.matches(node, _LEAVES)]
     if bad:
         raise UnfitError(f"it holds `{code(bad[0])[:60]}`")
 
@@ -162,8 +162,10 @@ def _check(out: Sequence[str], sides: Sequence[Sequence[cst.BaseStatement]], pla
 def _lists(nodes: Sequence[cst.BaseStatement]) -> set[str]:
     """Return the names that lines set to a list: its tensors are what an op takes and gives."""
     matcher = m.Assign([m.AssignTarget(m.Name())], value=m.List() | m.ListComp())
-    every = [cst.ensure_type(one, cst.Assign) for node in nodes for one in m.findall(node, matcher)]
-    return {code(one.targets[0].target) for one in every}
+    lines = [
+        cst.ensure_type(line, cst.Assign) for node in nodes for line in m.findall(node, matcher)
+    ]
+    return {code(line.targets[0].target) for line in lines}
 
 
 def output_of(name: str, side: Sequence[cst.BaseStatement], lists: Collection[str] = ()) -> str:
@@ -171,9 +173,10 @@ def output_of(name: str, side: Sequence[cst.BaseStatement], lists: Collection[st
     if name in lists:
         return f"[_one.clone() for _one in {name}]"
     set_to = [
-        one.value
-        for one in map(only, side)
-        if isinstance(one, cst.Assign) and m.matches(one.targets[-1].target, m.Name(name))
+        statement.value
+        for statement in map(only, side)
+        if isinstance(statement, cst.Assign)
+        and m.matches(statement.targets[-1].target, m.Name(name))
     ]
     return name if set_to and m.matches(set_to[-1], _FRESH) else f"{name}.clone()"
 
@@ -185,10 +188,12 @@ def _returns(side: Sequence[cst.BaseStatement]) -> bool:
 
 def returned(value: cst.BaseExpression | None) -> str:
     """Return the value of a ``return``, its names cloned: an op may not give an input."""
-    parts = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else [value]
+    parts = (
+        [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
+    )
     texts = [
-        f"{code(one)}.clone()" if isinstance(one, cst.Name) else code(one)
-        for one in parts
-        if one is not None
+        f"{code(part)}.clone()" if isinstance(part, cst.Name) else code(part)
+        for part in parts
+        if part is not None
     ]
     return f"({', '.join(texts)},)" if isinstance(value, cst.Tuple) else texts[0]

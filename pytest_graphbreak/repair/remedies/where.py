@@ -75,20 +75,19 @@ CHANGE: Final = rewriting(to_where)
 
 def _choice(node: cst.If, place: Place) -> Choice:
     """Return what an ``if`` chooses between: its sides, or one and what would be without it."""
-    one = _single(body(node.body))
-    name, value = _target(one), _value(one)
+    statement = _single(body(node.body))
+    name, value = _target(statement), _value(statement)
     if isinstance(node.orelse, cst.Else):
         other = _single(body(node.orelse.body))
-    elif node.orelse is None and isinstance(one, cst.Return):
+    elif node.orelse is None and isinstance(statement, cst.Return):
         other = _single(place.following[:1])
     elif node.orelse is None:
-        kept = cst.Name(name)
-        return name, value, kept, isinstance(one, cst.AugAssign)
+        return name, value, cst.Name(name), isinstance(statement, cst.AugAssign)
     else:
         raise UnfitError("it has an `elif`")
-    if type(other) is not type(one) or _target(other) != name:
+    if type(other) is not type(statement) or _target(other) != name:
         raise UnfitError("the sides set different things")
-    return name, value, _value(other), isinstance(one, cst.AugAssign)
+    return name, value, _value(other), isinstance(statement, cst.AugAssign)
 
 
 def _single(side: Sequence[cst.BaseStatement]) -> cst.BaseSmallStatement | None:
@@ -125,16 +124,16 @@ def _chosen(test: cst.BaseExpression, choice: Choice, place: Place) -> Sequence[
             raise UnfitError(f"both sides would run, and `{code(side)[:60]}` may do more")
     if name and not in_place and name in changed_after(place):
         raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
-    head, one, other = f"{name} = " if name else "return ", *map(code, sides)
+    head, first, other = f"{name} = " if name else "return ", *map(code, sides)
     if dtype := _DTYPES.get(type(sides[0])) if type(sides[0]) is type(sides[1]) else None:
-        first = f"torch.tensor({one}, dtype=torch.{dtype})"
+        first = f"torch.tensor({first}, dtype=torch.{dtype})"
         return statements(f"{head}torch.where({condition(test, place)}, {first}, {other}).item()")
     chosen = f"torch.where({condition(test, place)}, _one, _other)"
-    kept = f"torch._check((_one.shape, _one.dtype) == ({name}.shape, {name}.dtype))\n"
+    same = f"torch._check((_one.shape, _one.dtype) == ({name}.shape, {name}.dtype))\n"
     return statements(
-        f"_one, _other = {one}, {other}\n"
+        f"_one, _other = {first}, {other}\n"
         "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))\n"
-        f"{kept if in_place else ''}"
+        f"{same if in_place else ''}"
         "torch._check(not (_one.requires_grad or _other.requires_grad))\n"
         + (f"{name}.copy_({chosen})" if in_place else f"{head}{chosen}")
     )

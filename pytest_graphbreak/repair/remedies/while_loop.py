@@ -50,7 +50,7 @@ from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from pytest_graphbreak.repair.rewrite.loop_numbers import (
     CONSTANT,
-    made_tensors,
+    new_tensors,
     numbers_of,
     tensors_of,
 )
@@ -188,7 +188,7 @@ def _kinds(
     """Return the names that are loose, those that have to be numbers, and those that must not."""
     loose = [x for x in loop.state if x not in carried]
     numbers = sorted(numbers_of(inside) & set(loop.state) | counter)
-    made = made_tensors(inside, numbers) & set(used)
+    made = new_tensors(inside, numbers) & set(used)
     tensors = sorted((tensors_of(loop.place, numbers) | made) & set(loop.state))
     if mixed := set(tensors) & set(numbers):
         raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
@@ -399,36 +399,38 @@ def _graphbreak_while(
     dtypes = {bool: torch.bool, int: torch.int64, float: torch.float64}
     # Filled, not cloned: a value that torch knows as a constant stays one through the loop.
     start: Any = {
-        name: torch.full((), one, dtype=dtypes[type(one)])
-        if type(one) in dtypes
-        else one
-        if one is None
-        else torch.empty_like(one, memory_format=torch.contiguous_format).copy_(one)
-        for name, one in state.items()
+        name: torch.full((), value, dtype=dtypes[type(value)])
+        if type(value) in dtypes
+        else value
+        if value is None
+        else torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
+        for name, value in state.items()
     }
-    plain = [name for name, one in state.items() if type(one) in dtypes]
+    plain = [name for name, value in state.items() if type(value) in dtypes]
     go = goes_on(*start.values())
-    made = dict(zip(start, body(*start.values()))) if loose else start  # shapes, dtypes
+    first = start  # or what a round gives: its shapes, dtypes, and whether it has a gradient
+    if loose or torch.is_grad_enabled():
+        first = dict(zip(start, body(*start.values())))
     for name in loose:
-        one, new = start[name], made[name]
-        if one is None or (one.shape, one.dtype) != (new.shape, new.dtype):
+        old, new = start[name], first[name]
+        if old is None or (old.shape, old.dtype) != (new.shape, new.dtype):
             if name in used:
                 torch._assert_async(go, f"{name} is not set: the loop does not run")
             start[name] = torch.zeros_like(new)
-            plain = [x for x in plain if x != name]
+            plain = [other for other in plain if other != name]
     if any(name not in plain for name in numbers) or any(name in plain for name in tensors):
         raise TypeError(f"numbers are to be {numbers}, but not {tensors}")
-    every = [*start.values(), *made.values()]
-    if any(one.requires_grad for one in every):
+    every = [*start.values(), *first.values()]
+    if any(value.requires_grad for value in every):
         raise RuntimeError("the loop would lose its gradient")
-    if plain and any(one.dtype in (torch.bfloat16, torch.float16) for one in every):
+    if plain and any(value.dtype in (torch.bfloat16, torch.float16) for value in every):
         raise TypeError("a number is no tensor of this dtype")
 
     def again(go: Any, *values: Any) -> Any:
         return go.clone()
 
     def one_round(go: Any, *values: Any) -> Any:
-        results = [one.clone() for one in body(*values)]
+        results = [value.clone() for value in body(*values)]
         return (goes_on(*results), *results)
 
     ended = dict(zip(start, while_loop(again, one_round, (go, *start.values()))[1:]))

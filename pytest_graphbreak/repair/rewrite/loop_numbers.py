@@ -28,25 +28,36 @@ _SAFE: Final = m.OneOf(
 
 def numbers_of(inside: Sequence[cst.BaseStatement]) -> set[str]:
     """Return the names that have to be numbers: ``n += 1``, ``e = x.max().item()``."""
-    found = set()
-    for one in walk(inside):
-        if isinstance(one, cst.AugAssign) and isinstance(one.target, cst.Name):
-            found.add(one.target.value)
-        elif isinstance(one, cst.Assign) and m.findall(one.value, READS):
-            found |= {x.target.value for x in one.targets if isinstance(x.target, cst.Name)}
-    return found
+    names = set()
+    for node in walk(inside):
+        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
+            names.add(node.target.value)
+        elif isinstance(node, cst.Assign) and m.findall(node.value, READS):
+            names |= _targets(node)
+    return names
 
 
-def made_tensors(inside: Sequence[cst.BaseStatement], numbers: Sequence[str]) -> set[str]:
+def new_tensors(inside: Sequence[cst.BaseStatement], numbers: Sequence[str]) -> set[str]:
     """Return the names that a round may set to a tensor: behind the loop they are no numbers."""
     number: Any = m.OneOf(CONSTANT, m.Name("_"), *map(m.Name, numbers))
-    found = set()
-    for one in walk(inside):
-        if isinstance(one, cst.Assign) and not m.findall(one.value, READS):
+    names = set()
+    for node in walk(inside):
+        if isinstance(node, cst.Assign) and not m.findall(node.value, READS):
             operation = m.BinaryOperation(left=number, right=number)
-            if not m.matches(one.value, number | operation):
-                found |= {x.target.value for x in one.targets if isinstance(x.target, cst.Name)}
-    return found
+            if not m.matches(node.value, number | operation) and not _steps(node):
+                names |= _targets(node)
+    return names
+
+
+def _steps(node: cst.Assign) -> bool:
+    """Return whether a number stays one, and a tensor a tensor: ``n = n + 1``."""
+    name = m.OneOf(*map(m.Name, _targets(node) or {""}))
+    step = m.BinaryOperation(left=name, operator=_EXACT, right=m.Integer())
+    return len(node.targets) == 1 and m.matches(node.value, step)
+
+
+def _targets(node: cst.Assign) -> set[str]:
+    return {part.target.value for part in node.targets if isinstance(part.target, cst.Name)}
 
 
 def tensors_of(place: Place, numbers: Sequence[str]) -> set[str]:
@@ -54,22 +65,23 @@ def tensors_of(place: Place, numbers: Sequence[str]) -> set[str]:
 
     ``1 / n`` is a double for a number, and float32 for a tensor; so is ``x.max() * h`` not.
     """
-    tree, varying, found = place.tree, set(bound(place, [place.node])), set[str]()
-    known = m.OneOf(m.Name("_"), *map(m.Name, numbers))
+    tree, varying, names = place.tree, set(bound(place, [place.node])), set[str]()
+    number = m.OneOf(m.Name("_"), *map(m.Name, numbers))
     for node in walk([place.node]):
         if not isinstance(node, cst.Name) or node.value not in varying or node not in tree.accesses:
             continue
         parent = tree.parents[node]
         parent = tree.parents[parent] if isinstance(parent, cst.ComparisonTarget) else parent
         if isinstance(parent, cst.Comparison):
-            sides = [parent.left, *(one.comparator for one in parent.comparisons)]
+            sides = [parent.left, *(target.comparator for target in parent.comparisons)]
             safe = all(
-                x is node or is_number(x) or not varying & {*read(place, [x])} for x in sides
+                side is node or is_number(side) or not varying & {*read(place, [side])}
+                for side in sides
             )
         elif isinstance(parent, cst.BinaryOperation) and m.matches(parent.operator, _EXACT):
             other = parent.right if parent.left is node else parent.left
-            safe = is_number(other) or m.matches(other, known)
+            safe = is_number(other) or m.matches(other, number)
         else:
             safe = m.matches(parent, _SAFE)
-        found |= set() if safe else {node.value}
-    return found
+        names |= set() if safe else {node.value}
+    return names

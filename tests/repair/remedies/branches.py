@@ -31,6 +31,7 @@ PROGRAMS: Final[dict[str, str]] = {
         "n, m = x.max().item(), float(y.sum())\nif n >= m:\n    y = y * 2\nreturn y + 0"
     ),
     "and later in place": ("if x.sum() > 0:\n    z = x\nelse:\n    z = y\nz += 1\nreturn z * 1"),
+    "and later another name in place": ("z = x\nif x.sum() > 0:\n    z = y\ny += 1\nreturn z * 1"),
     "a method in place": ("if x.sum() > 0:\n    z = x.mul_(2)\nelse:\n    z = x + 0\nreturn z * 1"),
     "of numbers": ("if x.sum() > 0:\n    s = 0.1\nelse:\n    s = 0.7\nreturn x * s"),
     "of whole numbers": ("if x.sum() > 0:\n    s = 3\nelse:\n    s = 7\nreturn x * s"),

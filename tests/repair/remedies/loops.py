@@ -1,4 +1,4 @@
-"""Loops of numerical code that a tensor ends, each with the line that breaks the graph."""
+"""Loops that a tensor ends, each with the line that breaks the graph."""
 
 from __future__ import annotations
 
@@ -987,5 +987,284 @@ def f(a):
     return y
 """,
         ("torch.tensor([[1.0, 0.2], [0.2, 0.8]])", "torch.eye(2)"),
+    ),
+}
+
+# What one flag, or a copy, cannot say: rewritten, each gave something else once.
+JUMPS: Final[dict[str, tuple[str, str, str]]] = {
+    "return then break": (
+        "is left in another way too",
+        "if x.max() < 0.1:",
+        """
+def f(x):
+    for n in range(6):
+        x = x * 0.5
+        if x.max() < 0.1:
+            return x * 2
+        if x.min() < -1:
+            break
+    return x + 1
+""",
+    ),
+    "two returns": (
+        "returns different values",
+        "if x.max() < 0.1:",
+        """
+def f(x):
+    for n in range(6):
+        x = x * 0.5
+        if x.max() < 0.1:
+            return x * 2
+        if x.min() < -1:
+            return x - 5
+    return x + 1
+""",
+    ),
+    "bare return": (
+        "is left in another way too",
+        "if x.max() < 0.1:",
+        """
+def f(x):
+    for n in range(6):
+        x = x * 0.5
+        if x.max() < 0.1:
+            return
+    return x + 1
+""",
+    ),
+    "nothing behind": (
+        "no `return` follows it",
+        "if x.max() < 0.1:",
+        """
+def f(x):
+    for n in range(2):
+        x = x * 0.5
+        if x.max() < 0.1:
+            return x
+""",
+    ),
+    "nested break, later": (
+        "`break` in it is not at the end",
+        "if x.max() > 5:",
+        """
+def f(x):
+    for n in range(6):
+        x = x + 1
+        if x.sum() > 0:
+            if x.max() > 5:
+                break
+        x = x * 2
+    return x
+""",
+    ),
+    "nested break in break": (
+        "`break` in it is not at the end",
+        "if x.sum() > 0:",
+        """
+def f(x):
+    for n in range(6):
+        x = x + 1
+        if x.sum() > 0:
+            if x.max() > 5:
+                x = x + 1
+                break
+            x = x * 3
+            break
+    return x
+""",
+    ),
+    "counter set": (
+        "sets n, which counts",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for n in range(6):
+        n += 1
+        x = x + n
+        if x.max() > 30:
+            break
+    return x, n
+""",
+    ),
+    "a counter without a name": (
+        "sets _, which counts",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for _ in range(6):
+        m, _ = x.max(0)
+        x = x + m
+        if x.max() > 30:
+            break
+    return x
+""",
+    ),
+    "counter before": (
+        "n is set before it",
+        "if x.max() > 30:",
+        """
+def f(x, k=0):
+    n = 7
+    for n in range(k):
+        x = x + n
+        if x.max() > 30:
+            break
+    return x, n
+""",
+    ),
+    "flag break": (
+        "`break` in it is not at the end",
+        "if x.max() > 30:",
+        """
+def f(x, flag=True):
+    for n in range(6):
+        x = x + n
+        if flag:
+            break
+        if x.max() > 30:
+            break
+    return x, n
+""",
+    ),
+    "flag return": (
+        "is left in another way too",
+        "if x.max() > 30:",
+        """
+def f(x, flag=True):
+    for n in range(6):
+        x = x + n
+        if flag:
+            return x
+        if x.max() > 30:
+            break
+    return x
+""",
+    ),
+    "else break": (
+        "`break` in it is not at the end",
+        "if x.max() < 30:",
+        """
+def f(x):
+    for n in range(6):
+        x = x + n
+        if x.max() < 30:
+            x = x * 2
+        else:
+            break
+    return x
+""",
+    ),
+    "a return and no more behind while": (
+        "no `return` follows it",
+        "while x.max() < 30:",
+        """
+def f(x):
+    while x.max() < 30:
+        x = x * 2 + 9
+        if x.min() > 3:
+            return x
+""",
+    ),
+    "inner return": (
+        "is left in another way too",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for n in range(6):
+        for k in range(2):
+            x = x + k
+            if k == 1:
+                return x
+        if x.max() > 30:
+            break
+    return x
+""",
+    ),
+    "another name changed in place later": (
+        "x is changed in place later",
+        "while x.max() < 3:",
+        """
+def f(x):
+    y = x
+    while x.max() < 3:
+        x = x + 1
+    y += 1
+    return x, y
+""",
+    ),
+    "a range with a step": (
+        "goes over `range",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for n in range(4, 1, -1):
+        x = x + n
+        if x.max() > 30:
+            break
+    return x, n
+""",
+    ),
+    "a name set below two ifs": (
+        "",
+        "if x.max() > 3:",
+        """
+def f(x):
+    for n in range(6):
+        t = x
+        if x.sum() > 0:
+            if x.max() > 1:
+                t = x * 2
+        x = x + t + 1
+        if x.max() > 3:
+            break
+    return x
+""",
+    ),
+    "a continue below another if": (
+        "`continue` in it is not at the end",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for n in range(6):
+        x = x + 1
+        if x.sum() > 3:
+            if x.min() > 0:
+                continue
+            x = x - 2
+        x = x * 2
+        if x.max() > 30:
+            break
+    return x
+""",
+    ),
+    "a break before a name is set": (
+        "",
+        "if x.max() > 3:",
+        """
+def f(x):
+    z = x[:1]
+    for n in range(3):
+        if x.max() > 3:
+            break
+        z = x * 2
+        x = x + z.sum() + 1
+    return z
+""",
+    ),
+    "a name of a loop around it": (
+        "",
+        "while y.max() < 3:",
+        """
+def f(x):
+    t = x * 0
+    y = x
+    for k in range(2):
+        x = x + t
+        y = x
+        while y.max() < 3:
+            t = y
+            y = y + 1
+    return x
+""",
     ),
 }

@@ -19,7 +19,7 @@ import torch
 from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Change, Preamble, UnfitError
+from pytest_graphbreak.repair.patch import Change, Preamble
 
 Function = Callable[..., Any]
 
@@ -60,18 +60,17 @@ def bits(value: Any) -> list[Any]:
     return [str(value.dtype), *value.shape, *numbers]
 
 
-def rewritten(change: Change, body: str, line: str = "", head: str = "def f(x, y):") -> str | None:
-    """Return a function with a line of its body rewritten, or None if it cannot be.
+def rewritten(change: Change, body: str, line: str = "", head: str = "def f(x, y):") -> str:
+    """Return a function with a line of its body rewritten. Raises ``UnfitError``.
 
     The line is the first that a remedy is for, unless one is given.
     """
     source = source_of(body, head)
     code = line or next(one for one in body.splitlines() if is_a_place(one.strip())).strip()
     number = [one.strip() for one in source.splitlines()].index(code) + 1
-    try:
-        return change(source, Frame("a.py", "f", number, code))
-    except UnfitError:
-        return None
+    changed = change(source, Frame("a.py", "f", number, code))
+    assert changed is not None
+    return changed
 
 
 def source_of(body: str, head: str = "def f(x, y):") -> str:
@@ -103,23 +102,42 @@ def outcome(function: Function, inputs: tuple[Any, ...], *, grads: bool = False)
 
 
 class Pair:
-    """A function, and what a remedy made of it, compiled as one graph."""
+    """A function, and what a remedy made of it, compiled as one graph unless ``compiled=False``."""
 
-    def __init__(self, plain: str, changed: str, *helpers: Preamble, **space: Any) -> None:
+    def __init__(
+        self,
+        plain: str,
+        changed: str | None,
+        *helpers: Preamble,
+        compiled: bool = True,
+        **space: Any,
+    ) -> None:
+        assert changed is not None
         self.changed = changed
-        self.held = 0
+        self.equal = 0
         """For how many inputs the rewritten function did not raise."""
+        self.errors: list[str] = []
+        """What it raised for the others."""
         self._plain = loaded(plain, **space)["f"]
-        patched = loaded(*helpers, changed, **space)["f"]
-        self._run = torch.compile(patched, backend="eager", fullgraph=True)
+        self._run = loaded(*helpers, changed, **space)["f"]
+        if compiled:
+            self._run = torch.compile(self._run, backend="eager", fullgraph=True)
 
     def check(self, *inputs: Any, grads: bool = False) -> None:
-        """Fail, with the rewritten source first, if the two differ where neither raises."""
+        """Fail, with the rewritten source first, if the two differ where the second computes."""
         try:
-            found = outcome(self._run, inputs, grads=grads)
-        except Exception:
+            seen = outcome(self._run, inputs, grads=grads)
+        except Exception as error:
+            self.errors.append(f"{type(error).__name__}: {error}")
             return
-        self.held += 1
+        self.equal += 1
         wanted = outcome(self._plain, inputs, grads=grads)
-        if found != wanted:
-            pytest.fail(f"\n{self.changed}\n{inputs}\n{found}\nwithout it\n{wanted}", pytrace=False)
+        if seen != wanted:
+            pytest.fail(f"\n{self.changed}\n{inputs}\n{seen}\nwithout it\n{wanted}", pytrace=False)
+
+    def check_errors(self, words: str | None) -> None:
+        """Fail unless an error has some words; or, with None, unless it computed for an input."""
+        if words is None:
+            assert self.equal, self.errors
+        else:
+            assert any(words in error for error in self.errors), self.errors

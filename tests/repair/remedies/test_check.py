@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
+from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.remedies import check
 from tests.repair.remedies.sound import TENSORS, Pair, loaded, rewritten, source_of
 
@@ -20,7 +21,6 @@ CHECKS = {
 @pytest.mark.parametrize("name", sorted(CHECKS))
 def test_a_check_raises_where_it_did(name: str) -> None:
     source, changed = source_of(CHECKS[name]), rewritten(check.CHANGE, CHECKS[name])
-    assert changed is not None
     pair, plain = Pair(source, changed), loaded(source)["f"]
     patched = torch.compile(loaded(changed)["f"], backend="eager", fullgraph=True)
 
@@ -36,20 +36,20 @@ def test_a_check_raises_where_it_did(name: str) -> None:
             pair.check(x, y)
 
     same()
+    pair.check_errors(None)
 
 
 def test_a_number_is_checked_by_torch_check() -> None:
     changed = rewritten(check.OF_NUMBERS, "assert n > 0, 'no row'\nreturn x", head="def f(x, n):")
-    assert changed is not None
     assert "    torch._check(n > 0, lambda: 'no row')\n" in changed
 
 
 def test_values_are_left_out_of_the_words() -> None:
     changed = rewritten(check.CHANGE, "if x.sum() > 3:\n    raise ValueError(f'{x} is {{large}}')")
-    assert changed is not None
     assert "'... is {large}'" in changed
 
 
 @pytest.mark.parametrize("body", ["if x.sum() > 0:\n    return x", "if x.sum() > 0:\n    raise"])
 def test_another_if_is_no_check(body: str) -> None:
-    assert rewritten(check.CHANGE, body) is None
+    with pytest.raises(UnfitError, match="no `if` that only raises"):
+        rewritten(check.CHANGE, body)
