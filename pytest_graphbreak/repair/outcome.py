@@ -12,7 +12,7 @@ from pytest_graphbreak.repair.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RejectedPatch:
     """A patch that was tried for a problem, and why it was not kept."""
 
     patch: SourcePatch
@@ -29,7 +29,7 @@ class Problem:
     item: Break | None
     before: int
     after: int = 0
-    tried: list[Attempt] = field(default_factory=list)
+    tried: list[RejectedPatch] = field(default_factory=list)
     kept: list[SourcePatch] = field(default_factory=list)
     fixed: bool = False
     note: str = ""

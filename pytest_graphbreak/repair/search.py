@@ -30,7 +30,7 @@ from pytest_graphbreak.repair.gain import (
 )
 from pytest_graphbreak.repair.naming import Names
 from pytest_graphbreak.repair.original import Comparison, Original
-from pytest_graphbreak.repair.outcome import Attempt, Problem, SearchResult
+from pytest_graphbreak.repair.outcome import Problem, RejectedPatch, SearchResult
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
@@ -177,7 +177,7 @@ class Search:
             ran = why or self._run([*out.kept, patch], patch.title)
             if isinstance(ran, str):
                 if ran != _UNWRITABLE:
-                    problem.tried.append(Attempt(patch, ran))
+                    problem.tried.append(RejectedPatch(patch, ran))
                 continue
             before, after = out.last.record, ran[0].record
             gone, gain = self._gone(problem, after), self._gains(patch, before, after)
@@ -190,7 +190,7 @@ class Search:
             else:
                 left = "the break is" if problem.item is not None else "recompiles are"
                 words = no_gain(before, after) if gone else f"{left} still there"
-                problem.tried.append(Attempt(patch, words))
+                problem.tried.append(RejectedPatch(patch, words))
         if doubtful is not None and not problem.kept:
             self._keep(problem, *doubtful, certain=False)
 
@@ -312,7 +312,7 @@ class Search:
         for problem in out.problems:
             for patch in [one for one in problem.kept if one not in kept]:
                 problem.kept.remove(patch)
-                problem.tried.append(Attempt(patch, no_gain(before, after)))
+                problem.tried.append(RejectedPatch(patch, no_gain(before, after)))
         out.kept = kept
 
     def _blame(self, function: str) -> None:

@@ -38,7 +38,7 @@ class ChangedCause:
 
 
 @dataclass(slots=True)
-class Comparison:
+class RunComparison:
     """Two runs beside each other. ``moved`` maps a test to the totals that changed.
 
     ``only_before`` and ``only_after`` are tests that one run has, ``unequal`` those that one of
@@ -59,9 +59,9 @@ class Comparison:
         return bool(self.causes or self.moved or self.only_before or self.only_after)
 
 
-def compare(before: Union, after: Union) -> Comparison:
+def compare(before: Union, after: Union) -> RunComparison:
     """Return what differs in ``after``. Tests that cannot be compared are listed."""
-    result = Comparison()
+    result = RunComparison()
     profiles = _profiles(before, after)
     earlier = {(profiles.get(key[0], key[0]), key[1]): key for key in before.seen}
     by_cause: dict[Hashable, ChangedCause] = {}
@@ -94,7 +94,7 @@ def _compare_test(
     before: SeenTest,
     after: SeenTest,
     name: str,
-    result: Comparison,
+    result: RunComparison,
     by_cause: dict[Hashable, ChangedCause],
 ) -> None:
     expected, record = budget_of(before, after.test.record)
@@ -111,7 +111,7 @@ def _compare_test(
     result.settings |= {key for key in {*was, *now} if was.get(key) != now.get(key)}
 
 
-def lines(before: Union, after: Union, result: Comparison) -> Iterator[TextLine]:
+def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLine]:
     """Yield the whole text: the causes first, then the tests."""
     for word, union in (("before", before), ("after", after)):
         yield labelled(word, _side(union), width=8)
@@ -147,7 +147,7 @@ def _side(union: Union) -> str:
     return "; ".join(filter(None, (tests, ", ".join(versions))))
 
 
-def _headline(result: Comparison) -> str:
+def _headline(result: RunComparison) -> str:
     parts = [f"{plural(result.compared, 'test')} compared"]
     graphs = [
         sum(total.growth for total in totals if total.kind == "graph")
@@ -176,7 +176,7 @@ def _listed(title: str, names: list[str]) -> Iterator[TextLine]:
         yield TextLine(f"... and {len(names) - NAMED:,} more", indent=2)
 
 
-def comment(before: Union, after: Union, result: Comparison) -> str:
+def comment(before: Union, after: Union, result: RunComparison) -> str:
     """Return the same text as a comment in GitHub's markdown, as much of it as fits."""
     text = BoundedText(COMMENT)
     text.add(f"### Two runs: {_headline(result)}\n\n")

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.gain import better, cleaner
-from pytest_graphbreak.repair.outcome import Attempt, Problem, SearchResult
+from pytest_graphbreak.repair.outcome import Problem, RejectedPatch, SearchResult
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.report import report
 from pytest_graphbreak.repair.trial import Trial
@@ -262,7 +262,7 @@ def test_a_switch_that_was_tried_is_no_advice() -> None:
     assert open_.endswith(
         "(if: torch.where), or torch._dynamo.config.capture_scalar_outputs = True"
     )
-    problem.tried.append(Attempt(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
+    problem.tried.append(RejectedPatch(SourcePatch(switch, ()), "the graphs got more (2 -> 6)"))
     open_, *_ = (one.text for one in report(out, None) if one.text.startswith("no remedy"))
     assert open_ == "no remedy worked. By hand: keep it a tensor (if: torch.where)"
 

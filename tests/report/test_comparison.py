@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_graphbreak.report import comparison
-from pytest_graphbreak.report.comparison import Comparison
+from pytest_graphbreak.report.comparison import RunComparison
 from pytest_graphbreak.report.markdown import COMMENT
 from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.runs.union import Union, union
@@ -20,7 +20,7 @@ def read(report: Data) -> Union:
     return union([parse("a.json", report)])
 
 
-def compared(before: Data, after: Data) -> Comparison:
+def compared(before: Data, after: Data) -> RunComparison:
     return comparison.compare(read(before), read(after))
 
 
