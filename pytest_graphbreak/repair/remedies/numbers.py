@@ -166,12 +166,19 @@ def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
         made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         return made
 
+    def on_device(number: Any, given: Any) -> Any:
+        tensors = [x for x in torch.utils._pytree.tree_leaves(given) if hasattr(x, "device")]
+        device = next((x.device for x in tensors if x.device.type == "xla"), None)
+        if device is None:
+            return number
+        import torch_xla.core.xla_model as xm
+
+        return xm.send_cpu_data_to_device([number], device)[0]  # what .to() moves is a constant
+
     def as_tensor(name: str, value: Any, given: Any) -> Any:
         dtype = _graphbreak_like(type(value), given) if type(value) in (int, float) else None
         if name in vary and dtype is not None:
-            tensors = [x for x in torch.utils._pytree.tree_leaves(given) if hasattr(x, "device")]
-            device = tensors[0].device if tensors and tensors[0].device.type == "xla" else "cpu"
-            return torch.tensor(value, dtype=dtype).to(device)
+            return on_device(torch.tensor(value, dtype=dtype), given)
         if isinstance(value, types.FunctionType) and any(x.startswith(f"{name}.") for x in vary):
             return closed(name, value, given)
         return value
