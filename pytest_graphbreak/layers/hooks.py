@@ -61,7 +61,7 @@ class Patch:
                 return original(*args, **kwargs)
             return hook(original, *args, **kwargs)
 
-        if of_torch or _DYNAMO in sys.modules:
+        if of_torch or _dynamo_is_imported():
             never_compiled(patched)
         self.patched = patched
         setattr(owner, attribute, patched)
@@ -171,6 +171,17 @@ def never_compile(code: CodeType) -> None:
     private.value(private.NEVER_COMPILED)(code)
 
 
+def _dynamo_is_imported() -> bool:
+    """Return whether Dynamo is there as a whole: it imports Triton before it is (torch 2.9).
+
+    If it is not, what it imported is marked with the first patch of Dynamo itself: all patches
+    share one code object.
+    """
+    from pytest_graphbreak.layers.dynamo.private import NEVER_COMPILED
+
+    return hasattr(sys.modules.get(NEVER_COMPILED.module), NEVER_COMPILED.chain)
+
+
 def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
     """Return the holder of a name, such as ``OutputGraph.call_user_compiler``, and its last part.
 
@@ -187,7 +198,8 @@ def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
 class LatePatch:
     """A patch of a module that may be imported only while a window is open.
 
-    ``failed`` is called if the function does not exist; ``of_torch`` is that of ``Patch``.
+    ``failed`` is called if the function, or what a patch needs, does not exist: whoever imports the
+    module must not be told. ``of_torch`` is that of ``Patch``.
     """
 
     def __init__(
@@ -195,7 +207,7 @@ class LatePatch:
         module: str,
         chain: str,
         hook: Hook,
-        failed: Callable[[AttributeError], None],
+        failed: Callable[[Exception], None],
         *,
         of_torch: bool = True,
     ) -> None:
@@ -224,7 +236,7 @@ class LatePatch:
         try:
             owner, attribute = locate(sys.modules[self._module], self._chain)
             self._patch = Patch(owner, attribute, self._hook, of_torch=self._of_torch)
-        except AttributeError as fault:
+        except Exception as fault:
             self._failed(fault)
 
 

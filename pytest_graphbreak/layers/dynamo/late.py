@@ -48,7 +48,7 @@ class LateSensor(LatePatch):
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
-    def _gone(self, fault: AttributeError) -> None:
+    def _gone(self, fault: Exception) -> None:
         """Report that the function does not exist."""
         self._sensor_failed(fault)
 

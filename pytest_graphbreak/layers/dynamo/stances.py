@@ -42,7 +42,7 @@ class StanceSensor(LateSensor):
             self._sensor_failed(fault)
         return result
 
-    def _gone(self, fault: AttributeError) -> None:
+    def _gone(self, fault: Exception) -> None:
         """Do nothing: then stances are named without a place."""
 
 
