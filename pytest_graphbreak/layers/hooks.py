@@ -31,7 +31,6 @@ After = Callable[[Any, Any], object]
 FRAMES: Final = 2
 """The Python frames between a caller and the original: that of the patch and that of the hook."""
 
-_DYNAMO: Final = "torch._dynamo"
 _PACKAGE: Final = __name__.partition(".")[0]
 
 
@@ -326,7 +325,11 @@ class AroundImports(ImportWatch):
     """
 
     def __init__(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        # Here, and not while a module is imported: this import would be followed, too.
+        from pytest_graphbreak.layers.dynamo.private import frame_hook
+
         super().__init__((), after)
+        self._set_hook = frame_hook
         self._before = before
         self._thread = threading.get_ident()
         self._is_importing = False
@@ -338,23 +341,14 @@ class AroundImports(ImportWatch):
         return not self._is_importing and threading.get_ident() == self._thread
 
     def _load(self, load: Callable[[], None]) -> None:
-        hook = _set_hook(None)
+        hook = self._set_hook(None)
         self._is_importing = True
         self._before()
-        _set_hook(hook)
+        self._set_hook(hook)
         try:
             load()
         finally:
-            hook = _set_hook(None)
+            hook = self._set_hook(None)
             self._is_importing = False
             self._then()
-            _set_hook(hook)
-
-
-def _set_hook(hook: Any) -> Any:
-    """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
-    if _DYNAMO not in sys.modules:
-        return None
-    from pytest_graphbreak.layers.dynamo import private
-
-    return private.frame_hook(hook)
+            self._set_hook(hook)
