@@ -204,7 +204,7 @@ def test_block_raises(graph_budget):
     assert tests["test_blocks"]["outcome"] == "passed"
     assert (tests["test_block_over"]["outcome"], tests["test_block_over"]["failed_by"]) == (
         "failed",
-        "test",
+        "gate",
     )
     result = written.run("-k", "over or raises")
     result.stdout.fnmatch_lines(
