@@ -126,10 +126,10 @@ def test_what_a_red_run_prints_can_be_pasted(start: str, project: Path) -> None:
     command = [*STARTS[start], "-p", "no:cacheprovider", "--graph-budget"]
     one_lines = COMMAND.findall(piped(command, project, start))
     # Of the first test what explains and what accepts it, of the new one what records it, and of
-    # the summary two: the second test of the cause points to the first.
+    # the summary four, with repro and fix: the second test of the cause points to the first.
     tools = [line for line in one_lines if "graphbreak" in line.split("explain")[0]]
-    assert len(one_lines) == 2 + 1 + 2, one_lines
-    assert len(tools) == 1
+    assert len(one_lines) == 2 + 1 + 4, one_lines
+    assert len(tools) == 3
     shell = environment(start, project)
     for columns in COLUMNS if start == "pytest" else COLUMNS[::2]:
         seen = terminal.run(command, project, shell, columns)
