@@ -25,7 +25,7 @@ from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
 
-_LONGEST = 200
+_LONGEST = 400
 """The number of characters of arguments that are written into a script."""
 
 

@@ -102,17 +102,3 @@ def test_where_a_disabled_function_is_defined(what: str, text: str) -> None:
     (item,) = seen(lambda: compiled(torch.ones(4), what)).breaks
     assert item.disabled.code == text
     assert item.where.function == "Net.forward"
-
-
-def test_a_module_of_torch_that_compiles_nothing_is_named() -> None:
-    def run() -> None:
-        model = torch.nn.Sequential(torch.nn.Linear(4, 4))
-        model.compile(backend="eager")
-        model(torch.ones(4))
-
-    record = seen(run)
-    said = "Sequential.compile() compiles nothing" in (record.note or "")
-    assert said is (not record.graphs)
-    assert not seen(
-        lambda: torch.compile(torch.nn.Linear(4, 4), backend="eager")(torch.ones(4))
-    ).note
