@@ -435,8 +435,8 @@ def test_a_thread_in_the_middle_of_a_compilation(
     found = reported(suite)
     assert [test["graphs"] for test in found.values()] == [{}, {"dynamo": 1}, TWO_GRAPHS]
     # Its count is that thread's, too, so it is no count to judge by.
-    (error,) = found["test_ends_it"]["errors"]
-    assert "a thread of an earlier test has been compiling" in error
+    errors = found["test_ends_it"]["errors"]
+    assert any("a thread of an earlier test has been compiling" in error for error in errors)
     assert not found["test_starts_it"]["errors"]
     assert (found["test_after"]["graphs"], found["test_after"]["errors"]) == (TWO_GRAPHS, [])
     assert sensors()

@@ -36,4 +36,7 @@ def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("how", WAYS)
 def test_what_ran_and_what_was_read_has_the_line_that_asked(how: tuple[str, ...]) -> None:
     listed = [(name, run) for name, found in runs(*how).items() for run in found["runs"]]
-    assert [(n, run) for n, run in listed if not run["where"]["code"].endswith("# asks")] == []
+    lines = [run["where"].get("code", "") for _, run in listed]
+    # Reads by .cpu() and print are counted without a line.
+    assert [line for line in lines if line and not line.endswith("# asks")] == []
+    assert any(lines)
