@@ -32,7 +32,7 @@ def seen(path: Path) -> list[Any]:
     for number, name in enumerate(dict.fromkeys(_HASH.findall(text))):
         text = text.replace(name, f"hash {number}")
     tests: list[Plain] = json.loads(text)["tests"]
-    judged = {*JUDGED, "changes", "unseen", "foreign", "cap"}
+    judged = {*JUDGED, "block", "changes", "unseen", "foreign", "cap"}
     return [{key: test[key] for key in test if key not in judged} for test in tests]
 
 
