@@ -99,6 +99,7 @@ ONCE: Final = (
     "tests/advice/test_registry.py",
     "tests/cli/test_untrusted_ids.py",
     "tests/cli/test_live.py",
+    "tests/cli/test_models.py",
     "tests/cli/test_pasted.py",
     "tests/cli/test_run.py",
     "tests/cli/test_run_watched.py",
