@@ -8,6 +8,8 @@ import pytest
 
 from tests import messages
 
+pytestmark = pytest.mark.once
+
 
 def test_the_page_is_up_to_date() -> None:
     below = messages.PAGE.read_text("utf-8").partition(messages.MARK)[2]
