@@ -16,6 +16,8 @@ from pytest_graphbreak.baseline.model import Document
 from pytest_graphbreak.baseline.read import LARGEST, document, load
 from tests.examples import examples
 
+pytestmark = pytest.mark.pure
+
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
 version: 1

@@ -11,6 +11,8 @@ from pytest_graphbreak.cli import models
 from tests.cli.conftest import Workspace
 from tests.cli.test_run import entry, python
 
+pytestmark = pytest.mark.once
+
 
 def run_model(workspace: Workspace, name: str, *options: str) -> CompletedProcess[str]:
     """Type the command in a process: pytest rewrites our modules, which runpy cannot run then."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests import messages
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -17,6 +17,8 @@ from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Record
 
+pytestmark = pytest.mark.pure
+
 
 def frame(code: str) -> Frame:
     return Frame("a.py", "f", 3, code)

@@ -20,6 +20,8 @@ from tests.examples import examples
 from tests.logs import writer
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 
+pytestmark = pytest.mark.pure
+
 
 def counted(
     data: bytes, size: int = 4096, context: int = 512, watcher: Watcher | None = None

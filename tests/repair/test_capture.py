@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._pytree import register_pytree_node
 
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.copies import leaves_of
+
+pytestmark = pytest.mark.once
 
 
 def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,6 +25,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 

@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import search
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """\
 import logging
 import torch

@@ -11,6 +11,8 @@ import pytest
 from pytest_graphbreak.repair.limit import TooLongError, limited
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 
 def endless() -> None:
     while True:

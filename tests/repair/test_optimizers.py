@@ -12,6 +12,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import NEWER, search
 
+pytestmark = pytest.mark.once
+
 STEP = """\
 import torch
 

@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 SCRIPT = """
     import torch
 

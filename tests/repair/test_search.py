@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
@@ -16,8 +18,7 @@ from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.pure
 
 LINE = "y = helper(x)"
 PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))

@@ -8,6 +8,8 @@ import torch
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.sizes import Shapes
 
+pytestmark = pytest.mark.once
+
 
 class Model(torch.nn.Module):
     def forward(

@@ -18,6 +18,8 @@ from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
+pytestmark = pytest.mark.once
+
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 

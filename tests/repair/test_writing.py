@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.loading import Writer, located
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
 from pytest_graphbreak.repair.target import Target
 
+pytestmark = pytest.mark.once
+
 ITEM = Break("dynamo", "Unsupported", Frame("net.py", "f", 3, "print(x)"), id="GB0059")
 
 

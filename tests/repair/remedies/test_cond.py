@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.remedies import cond
 from tests.repair.remedies.branches import PROGRAMS, SPACE
 from tests.repair.remedies.sound import TENSORS, Pair, rewritten, source_of
 
+pytestmark = pytest.mark.once
+
 UNFIT: Final[dict[str, str]] = {
     "a method in place": "it holds `x.mul_",
     "and later another name in place": "z is changed in place later",

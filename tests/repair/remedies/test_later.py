@@ -18,6 +18,8 @@ from pytest_graphbreak.repair.remedies import later
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from tests.repair.remedies.sound import LISTS, bits, loaded
 
+pytestmark = pytest.mark.once
+
 HEAD: Final = """\
 import logging
 import warnings

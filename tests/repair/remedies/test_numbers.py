@@ -15,6 +15,8 @@ from pytest_graphbreak.repair.remedies import numbers
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from tests.repair.remedies.sound import bits, loaded
 
+pytestmark = pytest.mark.once
+
 HELPERS = (helper(numbers._graphbreak_like), helper(numbers._graphbreak_numbers))
 OFFSET = """\
 import torch

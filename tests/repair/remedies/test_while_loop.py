@@ -22,6 +22,8 @@ from pytest_graphbreak.repair.rewrite.helpers import helper
 from tests.repair.remedies.loops import JUMPS, LOOPS
 from tests.repair.remedies.sound import TENSORS, Pair, loaded, outcome, rewritten, source_of
 
+pytestmark = pytest.mark.once
+
 HELPER: Final = helper(while_loop._graphbreak_while)
 INPUTS: Final = ([1.0, 2.0], [-1.0, -2.0], [100.0, -50.0], [0.0, 0.0], [-3.0, 7.0], [0.01, -8.0])
 PROGRAMS: Final[dict[str, str]] = {
