@@ -231,9 +231,9 @@ class Capture:
             value, entries = space.get(name), self._called()
             if not callable(value) or number >= len(entries):
                 continue
-            around = isinstance(value, types.FunctionType) and value not in compiled
+            is_wrapper = isinstance(value, types.FunctionType) and value not in compiled
             entry = replace(entries[number], compiled=value, args=args, kwargs=kwargs)
-            calls.setdefault(number, entry if around else entries[number])
+            calls.setdefault(number, entry if is_wrapper else entries[number])
         moved = any(call.compiled not in compiled for call in calls.values())
         return [calls[number] for number in sorted(calls)] if moved else None
 

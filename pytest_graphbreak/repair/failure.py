@@ -32,8 +32,8 @@ def noted(error: BaseException) -> dict[str, Any]:
 def _operators(text: str) -> str:
     """Return the operator's own error in that of Dynamo, or "" if it has none."""
     _, _, ran = text.partition(_FAKE)
-    name, _, said = ran.partition(": got ")[2].partition("\n")[0].partition("(")
-    return f"{name}: {said[1:-2]}" if name.isidentifier() and said[-2:] in ("')", '")') else ""
+    name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
+    return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""
 
 
 def _inside(text: str) -> str:
@@ -43,7 +43,7 @@ def _inside(text: str) -> str:
     """
     _, _, why = text.partition("Got graph break/error:")
     lines = [line.strip() for line in why.splitlines() if line.strip()]
-    details = [one.partition(": ")[2] for one in lines if one.startswith("Explanation: ")]
+    details = [line.partition(": ")[2] for line in lines if line.startswith("Explanation: ")]
     return f"{lines[0]}: {details[0]}" if lines and details else "".join(lines[:1])
 
 
@@ -59,19 +59,19 @@ def error_kept(answer: dict[str, Any]) -> Iterator[None]:
             answer.update(noted(error))
 
 
-def user_frames(error: BaseException, named: Places) -> tuple[Frame, ...]:
+def user_frames(error: BaseException, namer: Places) -> tuple[Frame, ...]:
     """Return the user's frames that led to an error, the outermost first.
 
     Dynamo's errors hold the frames that it was tracing (``real_stack`` of ``_dynamo/exc.py``).
     """
-    called = [*_user(traceback.extract_tb(error.__traceback__), named)]
-    traced = [*_user(getattr(error, "real_stack", None) or (), named)]
+    called = [*_user(traceback.extract_tb(error.__traceback__), namer)]
+    traced = [*_user(getattr(error, "real_stack", None) or (), namer)]
     return (*called, *(frame for frame in traced if frame not in called))
 
 
-def _user(lines: Iterable[traceback.FrameSummary], named: Places) -> Iterator[Frame]:
+def _user(lines: Iterable[traceback.FrameSummary], namer: Places) -> Iterator[Frame]:
     return (
-        named.frame(line.filename, line.lineno or 0, line.name, line.line)
+        namer.frame(line.filename, line.lineno or 0, line.name, line.line)
         for line in lines
-        if named.is_user(line.filename)
+        if namer.is_user(line.filename)
     )

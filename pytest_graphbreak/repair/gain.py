@@ -55,10 +55,10 @@ def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     there are fewer operators where one of them is a loop. Nor is it lost if Dynamo makes fewer
     graphs and the device below it as many.
     """
-    whole = bool(graphs(after)) and not (places(after) or eager(after))
-    fewer = any(after.graphs.get(one, 0) < before.graphs.get(one, 0) for one in _upper(before))
-    kept = _ops(after) >= _ops(before) or (not may_leave and (whole or fewer))
-    as_many = graphs(after) == graphs(before) and kept and not _dearer(before, after)
+    unbroken = bool(graphs(after)) and not (places(after) or eager(after))
+    fewer = any(after.graphs.get(x, 0) < before.graphs.get(x, 0) for x in _upper(before))
+    no_loss = _ops(after) >= _ops(before) or (not may_leave and (unbroken or fewer))
+    as_many = graphs(after) == graphs(before) and no_loss and not _dearer(before, after)
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
 
 
@@ -110,7 +110,7 @@ def _upper(record: Record) -> tuple[str, ...]:
 
 def _dearer(before: Record, after: Record) -> bool:
     """Return whether a layer above the deepest makes more graphs."""
-    return any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _upper(before))
+    return any(after.graphs.get(x, 0) > before.graphs.get(x, 0) for x in _upper(before))
 
 
 def _left(record: Record) -> set[tuple[str, str]]:

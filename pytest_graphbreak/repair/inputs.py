@@ -57,13 +57,13 @@ class DrawnInputs:
             return copies
         change = self._changes(kind)
         others = {id(leaf): _own(change(name, leaf), leaf, kind) for name, leaf in self._tensors()}
-        plain = [item for item in others.values() if item.is_floating_point()]
+        floats = [item for item in others.values() if item.is_floating_point()]
 
         def other(leaf: Any) -> Any:
             return others.get(id(leaf), leaf)
 
         changed: tuple[Any, Any] = tree_map(other, (self.args, self.kwargs))
-        for item in plain if kind in GRADIENTS else ():
+        for item in floats if kind in GRADIENTS else ():
             item.requires_grad_()
         return changed
 
@@ -112,8 +112,8 @@ Resize = Callable[[torch.Tensor, int, int], torch.Tensor]
 
 def _batched(leaf: torch.Tensor, batch: int, resize: Resize) -> torch.Tensor:
     """Return a tensor of another batch, also where heads or samples are folded into it."""
-    whole = leaf.dim() > 0 and batch > 0 and leaf.shape[0] % batch == 0
-    if not whole or (leaf.dim() == 1 and leaf.shape[0] != batch):
+    divides = leaf.dim() > 0 and batch > 0 and leaf.shape[0] % batch == 0
+    if not divides or (leaf.dim() == 1 and leaf.shape[0] != batch):
         return leaf
     return resize(leaf, 0, leaf.shape[0] // batch)
 
@@ -136,10 +136,10 @@ def _shorter(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     return leaf.narrow(dim, 0, max(leaf.shape[dim] - size, 1))
 
 
-def _own(other: torch.Tensor, leaf: torch.Tensor, kind: str) -> torch.Tensor:
+def _own(drawn: torch.Tensor, leaf: torch.Tensor, kind: str) -> torch.Tensor:
     """Return a copy, with the strides of the original where it has its size: guards check them."""
-    like = leaf if other.shape == leaf.shape else other
-    same = torch.empty_like(like.detach(), dtype=other.dtype).copy_(other.detach())
+    like = leaf if drawn.shape == leaf.shape else drawn
+    same = torch.empty_like(like.detach(), dtype=drawn.dtype).copy_(drawn.detach())
     return same.requires_grad_(leaf.requires_grad)
 
 

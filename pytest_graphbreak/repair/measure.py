@@ -151,18 +151,18 @@ def _skip_codegen() -> None:
 
 def _sites(record: Answer) -> dict[str, list[str]]:
     """Return the paths and the modules of the files that the breaks are in."""
-    named = places(Path.cwd())
-    wanted = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
+    namer = places(Path.cwd())
+    files = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
     for key in ("breaks", "eager", "recompile_list"):
-        wanted |= {item["where"]["file"] for item in record.get(key, ()) if item["where"]}
-    found: dict[str, list[str]] = {}
+        files |= {item["where"]["file"] for item in record.get(key, ()) if item["where"]}
+    sites: dict[str, list[str]] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and os.path.isfile(path):
-            stable = named.file(path)
-            if stable in wanted and name != "__mp_main__":
-                found.setdefault(stable, [path, name])
-    return found
+            stable = namer.file(path)
+            if stable in files and name != "__mp_main__":
+                sites.setdefault(stable, [path, name])
+    return sites
 
 
 def _homes(base: Sequence[str]) -> dict[str, str]:
@@ -172,9 +172,9 @@ def _homes(base: Sequence[str]) -> dict[str, str]:
     ``conftest.py`` adds: a script elsewhere puts them on its path, too.
     """
     writer = sys.modules.get("torch.distributed.nn.jit.instantiator")
-    known = {os.path.realpath(entry) for entry in base}
-    known.add(os.path.realpath(getattr(writer, "INSTANTIATED_TEMPLATE_DIR_PATH", "") or os.sep))
-    added = [folder for entry in sys.path if (folder := os.path.realpath(entry)) not in known]
+    start = {os.path.realpath(entry) for entry in base}
+    start.add(os.path.realpath(getattr(writer, "INSTANTIATED_TEMPLATE_DIR_PATH", "") or os.sep))
+    added = [folder for entry in sys.path if (folder := os.path.realpath(entry)) not in start]
     homes: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         paths = getattr(module, "__path__", None)

@@ -72,14 +72,14 @@ class Original:
         steady = not words or words.startswith(DRAWN)
         return compared if steady else Comparison(compared.words, unsteady=words)
 
-    def _compared(self, wanted: list[Trial], trial: Trial, dropped: bool) -> Comparison:
-        answer = self._bench.compared(self._target, wanted, trial, objects=not dropped)
-        words = answer.pop("words") or self._printed(wanted, trial, dropped)
+    def _compared(self, originals: list[Trial], trial: Trial, dropped: bool) -> Comparison:
+        answer = self._bench.compared(self._target, originals, trial, objects=not dropped)
+        words = answer.pop("words") or self._printed(originals, trial, dropped)
         return Comparison(words or "", **answer)
 
-    def _printed(self, wanted: list[Trial], trial: Trial, dropped: bool) -> str | None:
+    def _printed(self, originals: list[Trial], trial: Trial, dropped: bool) -> str | None:
         """Return which line differs; a backend of the program's own may count the graphs."""
         numbers = trial.answer.get("options", {}).get("backend", "") is not None
-        unsteady = printed.unsteady(wanted[0].lines, wanted[-1].lines)
-        before, after = (printed.without(run.lines, unsteady) for run in (wanted[0], trial))
+        unsteady = printed.unsteady(originals[0].lines, originals[-1].lines)
+        before, after = (printed.without(run.lines, unsteady) for run in (originals[0], trial))
         return printed.difference(before, after, dropped=dropped, numbers=numbers)

@@ -48,9 +48,9 @@ class _Timed(Capture):
         """
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            named = dict(sizes.tensors(entry.original, args, kwargs))
-            self._mark(named)
-            shapes = tuple((name, tuple(leaf.shape)) for name, leaf in named.items())
+            tensors = dict(sizes.tensors(entry.original, args, kwargs))
+            self._mark(tensors)
+            shapes = tuple((name, tuple(leaf.shape)) for name, leaf in tensors.items())
             if len(self._inputs) < MOST_INPUTS:
                 self._inputs.setdefault((id(entry), shapes), (entry, kept(args), kept(kwargs)))
             began = time.perf_counter()
@@ -61,9 +61,9 @@ class _Timed(Capture):
 
         return super()._noted(entry, timed, args, kwargs)
 
-    def _mark(self, named: dict[str, torch.Tensor]) -> None:
+    def _mark(self, tensors: dict[str, torch.Tensor]) -> None:
         for name, dims in self._marks.items():
-            if (leaf := named.get(name)) is not None:
+            if (leaf := tensors.get(name)) is not None:
                 for dim in dims:
                     torch._dynamo.mark_dynamic(leaf, dim)
 
@@ -73,14 +73,14 @@ class _Timed(Capture):
         for calls in self._shapes.values():
             for name, dims in sizes.varying(calls).items():
                 special |= any(call[name][dim] < 2 for call in calls for dim in dims)
-        names = [sizes.rest(entry.original) for entry in self.entries if entry.called]
-        return {"special": special, "rest": next(filter(None, names), "")}
+        names = [sizes.variadic(entry.original) for entry in self.entries if entry.called]
+        return {"special": special, "variadic": next(filter(None, names), "")}
 
     def again(self) -> float | None:
         """Return the mean seconds of a call over the inputs, once everything is compiled."""
         self._depth += 1
         try:
-            means = [self._repeated(*one) for one in self._inputs.values()]
+            means = [self._repeated(*call) for call in self._inputs.values()]
         except Exception:  # the call cannot be repeated, for example with donated inputs
             return None
         finally:
@@ -93,10 +93,10 @@ class _Timed(Capture):
         with mode(entry):
             until = time.perf_counter() + _SECONDS
             while len(taken) <= _MOST and (len(taken) < 3 or time.perf_counter() < until):
-                given, named = copied((args, kwargs))
-                self._mark(dict(sizes.tensors(entry.original, given, named)))
+                args_copy, kwargs_copy = copied((args, kwargs))
+                self._mark(dict(sizes.tensors(entry.original, args_copy, kwargs_copy)))
                 began = time.perf_counter()
-                entry.compiled(*given, **named)
+                entry.compiled(*args_copy, **kwargs_copy)
                 wait()
                 taken.append(time.perf_counter() - began)
         return statistics.median(taken[1:])

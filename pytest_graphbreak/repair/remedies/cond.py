@@ -99,9 +99,9 @@ def _written(
     test: str, sides: Sequence[Sequence[cst.BaseStatement]], place: Place
 ) -> Sequence[cst.BaseStatement]:
     leaves = [_returns(side) for side in sides]
-    inside = [side[:-1] if gone else side for side, gone in zip(sides, leaves, strict=True)]
-    refuse([*inside[0], *inside[1]])
-    known, names = before(place), bound(place, [place.node])
+    bodies = [side[:-1] if gone else side for side, gone in zip(sides, leaves, strict=True)]
+    refuse([*bodies[0], *bodies[1]])
+    set_before, names = before(place), bound(place, [place.node])
     if all(leaves):
         results = [returned(cst.ensure_type(only(side[-1]), cst.Return).value) for side in sides]
         head, out = "return ", []
@@ -117,8 +117,8 @@ def _written(
         ]
         head = f"({', '.join(out)},) = "
     needed = {*read(place, [place.node]), *out}
-    operands = [name for name in names if name in known and name in needed]
-    return operator(test, inside, results, operands, head)
+    operands = [name for name in names if name in set_before and name in needed]
+    return operator(test, bodies, results, operands, head)
 
 
 def operator(
@@ -151,11 +151,11 @@ def _check(out: Sequence[str], sides: Sequence[Sequence[cst.BaseStatement]], pla
     """Raise ``UnfitError`` for a result that would not be what it is without the op."""
     if not out:
         raise UnfitError("nothing that it sets is read later")
-    changed, known = changed_after(place), before(place)
+    changed, set_before = changed_after(place), before(place)
     for name in out:
         if name in changed:
             raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
-        if name not in known and not all(name in bound(place, side) for side in sides):
+        if name not in set_before and not all(name in bound(place, side) for side in sides):
             raise UnfitError(f"{name} is set on one side only")
 
 

@@ -75,10 +75,10 @@ def change(source: str, where: Frame) -> str | None:
         for call in calls(function.body):
             if m.matches(call, _READS | _PLACES) and not draws([call]):
                 changes[call] = [_constant(call)]
-        for one in m.findall(
+        for node in m.findall(
             function.body, m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
         ):
-            index = cst.ensure_type(cst.ensure_type(one, cst.Subscript).slice[0].slice, cst.Index)
+            index = cst.ensure_type(cst.ensure_type(node, cst.Subscript).slice[0].slice, cst.Index)
             text = f"torch._graphbreak_places({code(index.value)})"
             changes[index] = [cst.Index(cst.parse_expression(text))]
     return tree.replaced(changes) if changes else None
@@ -103,10 +103,10 @@ def _graphbreak_numbers(value: Any) -> Any:
     if _graphbreak_case == "":  # reading it adds a guard: other small inputs get another graph
         pass
     numbers = _graphbreak_constant(value)
-    known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
-    same = (value == known) | ((value != value) & (known != known))
+    constants = torch.tensor(numbers, dtype=value.dtype, device=value.device)
+    same = (value == constants) | ((value != value) & (constants != constants))
     if value.is_floating_point():  # 0.0 == -0.0, and 1 / x distinguishes them
-        same = same & ((torch.signbit(value) == torch.signbit(known)) | (value != value))
+        same = same & ((torch.signbit(value) == torch.signbit(constants)) | (value != value))
     torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
     return numbers
 
@@ -153,7 +153,7 @@ _HELD: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
 HELPERS: Final = (
     _CONSTANT,
     *map(helper, _HELD),
-    *(Preamble(_SET.format(one.__name__)) for one in _HELD),
+    *(Preamble(_SET.format(function.__name__)) for function in _HELD),
     helper(_graphbreak_tensors),
     *around(_graphbreak_by_case),
 )

@@ -81,14 +81,14 @@ def _enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     that breaks need not name what is disabled.
     """
     text = "\n".join((item.where.code, item.reason, item.explanation, *item.hints))
-    found: dict[tuple[str, str], bool] = {}
+    functions: dict[tuple[str, str], bool] = {}
     for file in dict.fromkeys((item.where.file, *(x.file for x in item.stack), *trial.sites)):
         source = trial.source(Frame(file, "", 0, ""))
         for name in _disabled(parse(source)) if source else ():
             parts = name.split(".")
             owner = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else ""
-            found[file, name] = (owner or parts[-1]) in text
-    for file, name in sorted(found, key=lambda one: not found[one]):
+            functions[file, name] = (owner or parts[-1]) in text
+    for file, name in sorted(functions, key=lambda key: not functions[key]):
         title = f"{name.rpartition('.')[2]} is compiled: no torch.compiler.disable"
         yield SourcePatch(title, (Rewrite(enable, Frame(file, name, 0, "")),))
 
@@ -101,15 +101,15 @@ def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
 
 def _disabled(tree: Tree) -> dict[str, list[cst.CSTNode]]:
     """Return the nodes that disable functions, by the qualified name of the function."""
-    found: dict[str, list[cst.CSTNode]] = {}
+    nodes: dict[str, list[cst.CSTNode]] = {}
     for name, function in tree.functions:
-        for one in function.decorators:
-            if _is_disable(one.decorator, tree):
-                found.setdefault(name, []).append(one)
+        for decorator in function.decorators:
+            if _is_disable(decorator.decorator, tree):
+                nodes.setdefault(name, []).append(decorator)
     for call in calls(tree.module):
         if call.args and _is_disable(call.func, tree):
-            found.setdefault(code(call.args[0].value), []).append(call)
-    return found
+            nodes.setdefault(code(call.args[0].value), []).append(call)
+    return nodes
 
 
 @lru_cache(maxsize=64)
@@ -117,8 +117,8 @@ def enable(source: str, where: Frame) -> str | None:
     """Return a file without what disables the function of a place."""
     tree = parse(source)
     changes: dict[cst.CSTNode, list[cst.CSTNode]] = {
-        one: [one.args[0].value] if isinstance(one, cst.Call) else []
-        for one in _disabled(tree).get(where.function, ())
+        node: [node.args[0].value] if isinstance(node, cst.Call) else []
+        for node in _disabled(tree).get(where.function, ())
     }
     return tree.replaced(changes) if changes else None
 
@@ -144,8 +144,8 @@ def decorated(source: str, where: Frame, name: str) -> str | None:
     changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
     for full, node in tree.functions:
         if full == where.function:
-            made = [at for at, one in enumerate(node.decorators, 1) if m.matches(one, _MADE_TO)]
-            first = max(made, default=0)
+            ends = [at for at, x in enumerate(node.decorators, 1) if m.matches(x, _MADE_TO)]
+            first = max(ends, default=0)
             new = cst.Decorator(cst.parse_expression(name))
             every = [*node.decorators[:first], new, *node.decorators[first:]]
             changes[node] = [node.with_changes(decorators=every)]
@@ -167,7 +167,7 @@ def _only_eager(place: Place) -> Sequence[cst.BaseStatement]:
     if not isinstance(call, cst.Call):
         raise UnfitError("it is no call alone")
     last = attribute_of(call) or code(call.func)
-    arguments = [one.value for one in call.args]
+    arguments = [argument.value for argument in call.args]
     if last not in (*_WRITES, *_LEVELS) or not all(map(computes, arguments)):
         raise UnfitError(f"`{code(call)[:60]}` may raise, and compiled code would go on")
     test = cst.parse_expression("not torch.compiler.is_compiling()")

@@ -72,14 +72,14 @@ _REORDERED: Final = "torch._dynamo.config.reorderable_logging_functions.add"
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     source, here = trial.source(item.where), item.where
-    found = lines_of(source, here) if source else None
-    if found is None:
+    output = lines_of(source, here) if source else None
+    if output is None:
         return
     name = f"_graphbreak_line_{here.line}"
-    given = (helper(_graphbreak_given),) if found.numbers else ()
+    passing = (helper(_graphbreak_given),) if output.numbers else ()
     if here.function in trial.roots:
         order = Preamble(f"{_REORDERED}({name})")
-        edits: tuple[Edit, ...] = (*given, Preamble(found.definition(name)), order)
+        edits: tuple[Edit, ...] = (*passing, Preamble(output.definition(name)), order)
         moves = "written when the graph has run, not in the middle of it"
         yield from _patches("after the graph", edits, AFTER, here, moves)
     parts = (
@@ -89,7 +89,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         *around(_graphbreak_flush),
     )
     moves = "written when the compiled call ends, not in the middle of it"
-    edits = (*given, *parts, Preamble(found.definition(name)))
+    edits = (*passing, *parts, Preamble(output.definition(name)))
     yield from _patches("when the compiled call ends", edits, NOTED, here, moves)
 
 
@@ -103,9 +103,9 @@ def _patches(
     both = (*edits, Rewrite(change, where, helper=True))
     yield SourcePatch(f"the line is written {when}", both, moves=moves)
     if where.code.startswith("if "):
-        for name, other in (("where", chosen.CHANGE), ("cond", cond.CHANGE)):
+        for name, rewrite in (("where", chosen.CHANGE), ("cond", cond.CHANGE)):
             title = f"what the branch writes is written {when}, the rest is torch.{name}"
-            yield SourcePatch(title, (*both, Rewrite(other, where)), moves=moves)
+            yield SourcePatch(title, (*both, Rewrite(rewrite, where)), moves=moves)
 
 
 @dataclass(frozen=True)
@@ -120,19 +120,21 @@ class Written:
     """Those that may be numbers of Python."""
 
     def definition(self, name: str) -> str:
-        back = [f"{one} = {one}.item() if {one}_is_number else {one}" for one in self.numbers]
-        names = [f"{one}, {one}_is_number" if one in self.numbers else one for one in self.given]
-        inside = [*statements("\n".join(back)), self.line.with_changes(leading_lines=[])]
+        back = [f"{name} = {name}.item() if {name}_is_number else {name}" for name in self.numbers]
+        names = [
+            f"{name}, {name}_is_number" if name in self.numbers else name for name in self.given
+        ]
+        lines = [*statements("\n".join(back)), self.line.with_changes(leading_lines=[])]
         head = f"{name}({', '.join(names)})"
-        return f"@torch.compiler.disable\n{code(function(head, inside))}"
+        return f"@torch.compiler.disable\n{code(function(head, lines))}"
 
 
 @lru_cache(maxsize=64)
 def lines_of(source: str, where: Frame) -> Written | None:
     """Return what the statement at a place writes, or None if it does anything else."""
     try:
-        found = places(source, where)
-        return written(found[0]) if found else None
+        hits = places(source, where)
+        return written(hits[0]) if hits else None
     except UnfitError:
         return None
 
@@ -140,17 +142,21 @@ def lines_of(source: str, where: Frame) -> Written | None:
 def written(place: Place) -> Written:
     """Return the part of a statement that only writes. Raises ``UnfitError``."""
     node = place.node
-    line, rest = node, list[cst.BaseStatement]()
+    line, remainder = node, list[cst.BaseStatement]()
     if isinstance(node, cst.If) and isinstance(node.body, cst.IndentedBlock) and not node.orelse:
-        ours = [one for one in node.body.body if _writes(one, place) or _prepares(one, place)]
-        others = [one for one in node.body.body if one not in ours]
+        ours = [
+            statement
+            for statement in node.body.body
+            if _writes(statement, place) or _prepares(statement, place)
+        ]
+        others = [statement for statement in node.body.body if statement not in ours]
         line = node.with_changes(body=cst.IndentedBlock(ours), leading_lines=[])
-        rest = [node.with_changes(body=cst.IndentedBlock(others))] if others else []
-        if not any(_writes(one, place) for one in ours):
+        remainder = [node.with_changes(body=cst.IndentedBlock(others))] if others else []
+        if not any(_writes(statement, place) for statement in ours):
             raise UnfitError("it does more than write")
     elif isinstance(node, cst.If) and isinstance(node.orelse, cst.Else):
         ours = [*body(node.body), *body(node.orelse.body)]
-        if not all(_writes(one, place) for one in ours):
+        if not all(_writes(statement, place) for statement in ours):
             raise UnfitError("it does more than write")
         line = node.with_changes(leading_lines=[])
     elif not _writes(node, place):
@@ -158,7 +164,7 @@ def written(place: Place) -> Written:
     if call := draws([line]):
         raise UnfitError(f"`{call}` draws random numbers, which would have another order then")
     parts = [node.test, *ours] if isinstance(node, cst.If) else [node]
-    return Written(line, rest, *_given(parts, place))
+    return Written(line, remainder, *_given(parts, place))
 
 
 def _writes(node: cst.BaseStatement, place: Place) -> bool:
@@ -190,7 +196,7 @@ def _is_only_written(node: cst.CSTNode, tree: Tree) -> bool:
         or any(x.scope is not module for x in access.referents)
     ):
         return False
-    uses = {one.node for x in access.referents for one in x.references if one.scope is not module}
+    uses = {use.node for x in access.referents for use in x.references if use.scope is not module}
     return uses == {node} and isinstance(node, cst.Name) and node.value not in imports(tree)
 
 
@@ -199,11 +205,13 @@ def _prepares(node: cst.BaseStatement, place: Place) -> bool:
     statement = only(node)
     if not isinstance(statement, cst.Assign) or not computes(statement.value):
         return False
-    names = [one.target.value for one in statement.targets if isinstance(one.target, cst.Name)]
-    inside = set(walk([place.node]))
+    names = [
+        target.target.value for target in statement.targets if isinstance(target.target, cst.Name)
+    ]
+    nodes = set(walk([place.node]))
     scope = place.tree.scopes[place.function.body]
     uses = [x.node for name in names if scope for a in scope[name] for x in a.references]
-    return len(names) == len(statement.targets) and all(one in inside for one in uses)
+    return len(names) == len(statement.targets) and all(use in nodes for use in uses)
 
 
 def _given(parts: Sequence[cst.CSTNode], place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -212,40 +220,40 @@ def _given(parts: Sequence[cst.CSTNode], place: Place) -> tuple[dict[str, str], 
     What has a method or an attribute is a tensor. It is copied where code of the file may change
     one in place before the graph has run.
     """
-    tree, inside = place.tree, set(walk(parts))
-    functions = [one for _, one in tree.functions]
+    tree, nodes = place.tree, set(walk(parts))
+    functions = [function for _, function in tree.functions]
     changes = bool(changing(functions)) or bool(changing(list(tree.module.body)))
-    given, numbers = dict[str, str](), []
-    for node in inside:
+    arguments, numbers = dict[str, str](), []
+    for node in nodes:
         name = node.value if isinstance(node, cst.Name) and node in tree.accesses else ""
-        if not name or _is_fixed(node, tree) or _is_own(tree.accesses[node], inside):
+        if not name or _is_fixed(node, tree) or _is_own(tree.accesses[node], nodes):
             continue
-        held = isinstance(tree.parents[node], cst.Attribute)
+        has_attribute = isinstance(tree.parents[node], cst.Attribute)
         copy = f"{name}.clone() if isinstance({name}, torch.Tensor) else {name}"
-        given[name] = copy if changes and held else given.get(name, name)
-        numbers += [] if held else [name]
+        arguments[name] = copy if changes and has_attribute else arguments.get(name, name)
+        numbers += [] if has_attribute else [name]
     sure = {
         n.value
-        for n in inside
+        for n in nodes
         if isinstance(n, cst.Name) and isinstance(tree.parents[n], cst.Attribute)
     }
-    plain = tuple(dict.fromkeys(one for one in numbers if one not in sure))
+    variables = tuple(dict.fromkeys(name for name in numbers if name not in sure))
     copies = ", True" if changes else ""
-    given |= {one: f"*_graphbreak_given({one}{copies})" for one in plain}
-    return dict(sorted(given.items())), plain
+    arguments |= {name: f"*_graphbreak_given({name}{copies})" for name in variables}
+    return dict(sorted(arguments.items())), variables
 
 
-def _is_own(access: metadata.Access, inside: set[cst.CSTNode]) -> bool:
+def _is_own(access: metadata.Access, nodes: set[cst.CSTNode]) -> bool:
     """Return whether the line itself binds what it reads."""
-    return any(getattr(one, "node", None) in inside for one in access.referents)
+    return any(getattr(referent, "node", None) in nodes for referent in access.referents)
 
 
 def _is_fixed(node: cst.CSTNode, tree: Tree) -> bool:
     """Return whether a name is the same later: a builtin, an import, what the line writes to."""
     access, module = tree.accesses[node], tree.scopes[tree.module]
-    if any(one.scope is not module for one in access.referents):
-        return not any(hasattr(one, "node") for one in access.referents)
-    nodes = [getattr(one, "node", None) for one in access.referents]
+    if any(referent.scope is not module for referent in access.referents):
+        return not any(hasattr(referent, "node") for referent in access.referents)
+    nodes = [getattr(referent, "node", None) for referent in access.referents]
     defined = cst.Import | cst.ImportFrom | cst.FunctionDef | cst.ClassDef
     logs = isinstance(tree.parents[node], cst.Attribute) and m.matches(
         tree.parents[tree.parents[node]], _LOGS
@@ -254,16 +262,16 @@ def _is_fixed(node: cst.CSTNode, tree: Tree) -> bool:
 
 
 def to_later(place: Place) -> Sequence[cst.BaseStatement]:
-    found = written(place)
-    call = f"_graphbreak_line_{place.where.line}({', '.join(found.given.values())})"
-    return [*statements(call), *found.rest]
+    output = written(place)
+    call = f"_graphbreak_line_{place.where.line}({', '.join(output.given.values())})"
+    return [*statements(call), *output.rest]
 
 
 def to_noted(place: Place) -> Sequence[cst.BaseStatement]:
-    found = written(place)
-    given = ", ".join(found.given.values())
-    call = f"_graphbreak_note(_graphbreak_line_{place.where.line}, [{given}])"
-    return [*statements(call), *found.rest]
+    output = written(place)
+    arguments = ", ".join(output.given.values())
+    call = f"_graphbreak_note(_graphbreak_line_{place.where.line}, [{arguments}])"
+    return [*statements(call), *output.rest]
 
 
 AFTER: Final = rewriting(to_later)
@@ -285,19 +293,22 @@ def _graphbreak_given(value: Any, copies: bool = False) -> Any:
     return value, False
 
 
-def _graphbreak_note(write: Any, given: Any) -> None:
+def _graphbreak_note(write: Any, arguments: Any) -> None:
     """Note a function and what it is given; call it now if no compiled call will end."""
-    plain = (torch.Tensor, str, int, float, type(None))
-    held = all(isinstance(one, plain) for one in given)
-    if _graphbreak_open and torch.compiler.is_compiling() and held:
+    simple = (torch.Tensor, str, int, float, type(None))
+    copyable = all(isinstance(value, simple) for value in arguments)
+    if _graphbreak_open and torch.compiler.is_compiling() and copyable:
         _graphbreak_notes.append(
             (
                 write.__name__,
-                [one.clone() if isinstance(one, torch.Tensor) else one for one in given],
+                [
+                    value.clone() if isinstance(value, torch.Tensor) else value
+                    for value in arguments
+                ],
             )
         )
     else:
-        _graphbreak_notes.append((write.__name__, given))
+        _graphbreak_notes.append((write.__name__, arguments))
         _graphbreak_write()
 
 
@@ -305,8 +316,8 @@ def _graphbreak_write() -> None:
     """Write what is noted, in its order."""
     notes = _graphbreak_notes[:]
     _graphbreak_notes.clear()
-    for write, given in notes:
-        globals()[write](*given)
+    for write, arguments in notes:
+        globals()[write](*arguments)
 
 
 def _graphbreak_flush(model: Any, inner: Any) -> Any:

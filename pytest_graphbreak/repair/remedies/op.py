@@ -75,17 +75,17 @@ def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             line = Preamble(f"{full} = torch._dynamo.assume_constant_result({call})")
             yield SourcePatch(f"{full} of constants is a constant", (load, line))
         elif module and module.partition(".")[0] not in _SYSTEM and module != "numpy.random":
-            for made in _RESULTS:
-                wrap = Preamble(f"{full} = {made}({full})")
-                yield _custom_op(full, made, load, *_HELPERS, wrap)
+            for decorator in _RESULTS:
+                wrap = Preamble(f"{full} = {decorator}({full})")
+                yield _custom_op(full, decorator, load, *_HELPERS, wrap)
 
 
 def _functions(source: str, where: Frame) -> list[str]:
     """Return the full names of the functions of other modules that the lines of a place call."""
-    found = places(source, where)
+    hits = places(source, where)
     names = [
         name
-        for place in found
+        for place in hits
         for call in calls(place.node)
         for name in sorted(place.tree.names_of(call.func))
         if "<locals>" not in name and _is_imported(call.func, place.tree)
@@ -97,8 +97,8 @@ def _is_imported(node: cst.BaseExpression, tree: Tree) -> bool:
     while isinstance(node, cst.Attribute):
         node = node.value
     access = tree.accesses.get(node) or tree.accesses.get(tree.parents.get(node, node))
-    found = [getattr(one, "node", None) for one in access.referents] if access else []
-    return bool(found) and all(isinstance(one, cst.Import | cst.ImportFrom) for one in found)
+    nodes = [getattr(referent, "node", None) for referent in access.referents] if access else []
+    return bool(nodes) and all(isinstance(node, cst.Import | cst.ImportFrom) for node in nodes)
 
 
 def _around(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch]:
@@ -117,9 +117,9 @@ def _around(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch
             else f"what {short} does or reads besides its arguments happens once, when compiled",
         )
     if not node.params.params or node.params.params[0].name.value not in ("self", "cls"):
-        for made in _RESULTS:
-            edit = Rewrite(_DECORATES[made], frame, helper=False, decorator=made)
-            yield _custom_op(short, made, *_HELPERS, edit)
+        for decorator in _RESULTS:
+            edit = Rewrite(_DECORATES[decorator], frame, helper=False, decorator=decorator)
+            yield _custom_op(short, decorator, *_HELPERS, edit)
 
 
 def _only_computes(node: cst.FunctionDef, tree: Tree) -> bool:
@@ -133,14 +133,14 @@ def _only_computes(node: cst.FunctionDef, tree: Tree) -> bool:
         if not computes(call) and not (roots and roots <= _PURE and _is_imported(call.func, tree)):
             return False
     module = tree.scopes[tree.module]
-    inside = {x for x in tree.accesses if tree.start(node) <= tree.start(x) < tree.end(node)}
-    outer = [a for x in inside for a in tree.accesses[x].referents if a.scope is module]
+    nodes = {x for x in tree.accesses if tree.start(node) <= tree.start(x) < tree.end(node)}
+    outer = [a for x in nodes for a in tree.accesses[x].referents if a.scope is module]
     return all(isinstance(getattr(x, "node", None), cst.Import | cst.ImportFrom) for x in outer)
 
 
-def _custom_op(name: str, made: str, *edits: Edit) -> SourcePatch:
+def _custom_op(name: str, decorator: str, *edits: Edit) -> SourcePatch:
     return SourcePatch(
-        f"a custom op: {name}, uncompiled inside of the graph, gives {_RESULTS[made]}",
+        f"a custom op: {name}, uncompiled inside of the graph, gives {_RESULTS[decorator]}",
         edits,
         note=f"{name} runs as it is, inside of the graph; its gradients are not known",
     )
@@ -177,8 +177,8 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     numpy = str(getattr(function, "__module__", "")).partition(".")[0] == "numpy"
 
-    def like(given: Any) -> Any:
-        return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)
+    def like(tensors: Any) -> Any:
+        return torch.empty_like(tensors[0]) if shape is None else tensors[0].new_empty(shape)
 
     def kept(a: Any, b: Any) -> Any:
         same = a == b
@@ -186,17 +186,17 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
             same = same & (torch.signbit(a) == torch.signbit(b))
         return (same | ((a != a) & (b != b))).all()
 
-    def run(given: Any) -> Any:
-        copies, wanted = [one.clone() for one in given], like(given)
-        result = function(*(one.numpy() if numpy else one for one in copies))
+    def run(tensors: Any) -> Any:
+        copies, output = [tensor.clone() for tensor in tensors], like(tensors)
+        result = function(*(tensor.numpy() if numpy else tensor for tensor in copies))
         result = torch.as_tensor(result) if numpy else result
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{name}: the result is no tensor")
-        if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
+        if (result.shape, result.dtype) != (output.shape, output.dtype):
             raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
-        if not all(map(kept, given, copies)):
+        if not all(map(kept, tensors, copies)):
             raise TypeError(f"{name}: it changes an argument")
-        return wanted.copy_(result)
+        return output.copy_(result)
 
     op: Any = torch.library.custom_op(
         f"graphbreak::{name if name.isidentifier() else 'call'}_{id(function)}",
@@ -212,10 +212,10 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        given = [*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])]
-        if not numpy or all(isinstance(one, torch.Tensor) for one in given):
-            return op(given)
-        return op([torch.as_tensor(one) for one in given]).numpy()
+        tensors = [*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])]
+        if not numpy or all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            return op(tensors)
+        return op([torch.as_tensor(tensor) for tensor in tensors]).numpy()
 
     return call
 

@@ -48,7 +48,7 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     families = {advice.name(item) for item in trial.record.recompile_list}
     for function in ("mark_dynamic", "mark_unbacked"):
         if table := varying(trial):
-            sizes = [f"{one} {dims}" for args in table.values() for one, dims in args.items()]
+            sizes = [f"{name} {dims}" for args in table.values() for name, dims in args.items()]
             wrap = (helper(_graphbreak_tensors), *around(_graphbreak_mark, table, function))
             yield SourcePatch(f"{function} for the sizes that vary: {', '.join(sizes)}", wrap)
     if families & {"zero-one", "size"}:
@@ -69,28 +69,28 @@ def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
 def as_dynamic(source: str, where: Frame) -> str | None:
     """Return a file in which ``dynamic=True`` is an argument of each call of ``torch.compile``."""
     changes: dict[cst.CSTNode, Sequence[cst.CSTNode]]
-    changes = {one: [_with_dynamic(one)] for one in _compiles(source)}
+    changes = {call: [_with_dynamic(call)] for call in _compiles(source)}
     return parse(source).replaced(changes) if changes else None
 
 
 def _with_dynamic(call: cst.Call) -> cst.Call:
-    given = [x for x in call.args if x.keyword is None or x.keyword.value != "dynamic"]
-    if given:
-        given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    made = cst.ensure_type(cst.parse_expression("f(dynamic=True)"), cst.Call).args[0]
-    return call.with_changes(args=[*given, made])
+    arguments = [x for x in call.args if x.keyword is None or x.keyword.value != "dynamic"]
+    if arguments:
+        arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    argument = cst.ensure_type(cst.parse_expression("f(dynamic=True)"), cst.Call).args[0]
+    return call.with_changes(args=[*arguments, argument])
 
 
 def _compiles(source: str) -> list[cst.Call]:
     tree = parse(source)
-    return [one for one in calls(tree.module) if _COMPILE in tree.names_of(one.func)]
+    return [call for call in calls(tree.module) if _COMPILE in tree.names_of(call.func)]
 
 
 def varying(trial: Trial) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return the dimensions that vary, by callable and argument."""
     return {
-        one["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in one["dims"].items()}
-        for one in trial.varies
+        call["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in call["dims"].items()}
+        for call in trial.varies
     }
 
 
@@ -108,7 +108,7 @@ def _graphbreak_mark(model: Any, inner: Any, table: Any, function: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         before: Any = []
         for name, tensor in _graphbreak_tensors(model, args, kwargs):
-            if name in dims and all(tensor is not one for one, _ in before):
+            if name in dims and all(tensor is not marked for marked, _ in before):
                 before.append((tensor, marks(tensor)))
                 for dim in dims[name]:
                     if dim < tensor.dim() and (

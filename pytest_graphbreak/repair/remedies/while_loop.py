@@ -118,41 +118,41 @@ def to_while_loop(place: Place) -> Sequence[cst.BaseStatement]:
     node = place.node
     if not isinstance(node, cst.While | cst.For) or node.orelse:
         raise UnfitError("it is no loop, or has an `else`")
-    inside = body(node.body)
-    _refuse(inside)
+    lines = body(node.body)
+    _refuse(lines)
     head, tests, counter = _counted(node, place)
-    loop, used, carried = _state(place, inside, counter)
-    known = before(place) | ({counter} - {""})
-    rounds = _rounds(inside, loop, known | set(loop.state), ())
+    loop, used, carried = _state(place, lines, counter)
+    names = before(place) | ({counter} - {""})
+    rounds = _rounds(lines, loop, names | set(loop.state), ())
     rounds += statements(f"{counter} = {counter} + 1") if counter else []
     if isinstance(node, cst.While) and not m.matches(node.test, m.Name("True")):
         tests.append(condition(node.test, place))
     if loop.stops:
         head += statements(f"{_STOP} = torch.tensor(False)")
         loop.state.append(_STOP)
-        known.add(_STOP)
+        names.add(_STOP)
         tests.append(f"torch.logical_not({_STOP})")
     _check(used, loop, tests)
     ends = _behind(loop, counter if counter in used else "")
     used += [_STOP] if any(_STOP in code(line) for line in ends) else []
-    kinds = _kinds(loop, inside, used, [*carried, _STOP], {counter} - {""})
-    return [*head, *_operator(loop, rounds, tests, used, known, kinds), *ends]
+    kinds = _kinds(loop, lines, used, [*carried, _STOP], {counter} - {""})
+    return [*head, *_operator(loop, rounds, tests, used, names, kinds), *ends]
 
 
 def _state(
-    place: Place, inside: Sequence[cst.BaseStatement], counter: str
+    place: Place, lines: Sequence[cst.BaseStatement], counter: str
 ) -> tuple[_Loop, list[str], list[str]]:
     """Return a loop, the names whose values are used behind it, and those a round begins with."""
     node = place.node
     tests = [node.test] if isinstance(node, cst.While) else []
-    names, known = bound(place, [node]), before(place) | {counter}
-    value = _returned(inside)
+    names, set_before = bound(place, [node]), before(place) | {counter}
+    value = _returned(lines)
     behind = {*after(place), *read(place, [value] if value else [])}
     used = [name for name in names if name in behind]
     carried = [
         name
         for name in names
-        if name in known and (name == counter or reads_first(place, name, inside))
+        if name in set_before and (name == counter or reads_first(place, name, lines))
     ]
     every = {*used, *carried, *read(place, tests)}
     return _Loop(place, [name for name in names if name in every], leaves=value), used, carried
@@ -163,13 +163,13 @@ def _operator(
     rounds: Sequence[cst.BaseStatement],
     tests: Sequence[str],
     used: Sequence[str],
-    known: Collection[str],
+    set_before: Collection[str],
     kinds: str,
 ) -> Sequence[cst.BaseStatement]:
     """Return the two functions of a loop, and its call."""
     both = tests[0] if len(tests) == 1 else f"torch.logical_and({tests[0]}, {tests[1]})"
     names = ", ".join(loop.state)
-    values = ", ".join(f'"{name}": {name if name in known else None}' for name in loop.state)
+    values = ", ".join(f'"{name}": {name if name in set_before else None}' for name in loop.state)
     call = f"_graphbreak_while(_goes_on, _body, {{{values}}}, {used}, {kinds})"
     return [
         function(f"_goes_on({names})", statements(f"return {both}")),
@@ -180,16 +180,16 @@ def _operator(
 
 def _kinds(
     loop: _Loop,
-    inside: Sequence[cst.BaseStatement],
+    lines: Sequence[cst.BaseStatement],
     used: Sequence[str],
     carried: Sequence[str],
     counter: set[str],
 ) -> str:
     """Return the names that are loose, those that have to be numbers, and those that must not."""
     loose = [x for x in loop.state if x not in carried]
-    numbers = sorted(numbers_of(inside) & set(loop.state) | counter)
-    made = new_tensors(inside, numbers) & set(used)
-    tensors = sorted((tensors_of(loop.place, numbers) | made) & set(loop.state))
+    numbers = sorted(numbers_of(lines) & set(loop.state) | counter)
+    fresh = new_tensors(lines, numbers) & set(used)
+    tensors = sorted((tensors_of(loop.place, numbers) | fresh) & set(loop.state))
     if mixed := set(tensors) & set(numbers):
         raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
     return f"{loose}, {numbers}, {tensors}"
@@ -198,9 +198,9 @@ def _kinds(
 CHANGE: Final = rewriting(to_while_loop, around=(cst.While, cst.For))
 
 
-def _refuse(inside: Sequence[cst.BaseStatement]) -> None:
+def _refuse(lines: Sequence[cst.BaseStatement]) -> None:
     """Raise ``UnfitError`` for what no round of an operator can do; ``n += 1`` is ``n = n + 1``."""
-    every = list(walk(inside))
+    every = list(walk(lines))
     skip = {
         id(node)
         for node in every
@@ -217,12 +217,12 @@ def _refuse(inside: Sequence[cst.BaseStatement]) -> None:
             raise UnfitError(f"it holds `{code(line)[:60]}`")
 
 
-def _returned(inside: Sequence[cst.BaseStatement]) -> cst.BaseExpression | None:
+def _returned(lines: Sequence[cst.BaseStatement]) -> cst.BaseExpression | None:
     """Return what a loop returns, or None if it never does. Raises ``UnfitError``.
 
     One flag tells that it was left, so it is left in one way.
     """
-    jumps = [node for node in _jumps(inside) if not isinstance(node, cst.Continue)]
+    jumps = [node for node in _jumps(lines) if not isinstance(node, cst.Continue)]
     values = [node.value for node in jumps if isinstance(node, cst.Return)]
     first = values[0] if values else None
     if not values:
@@ -273,7 +273,7 @@ def _counted(
 
 
 def _rounds(
-    lines: Sequence[cst.BaseStatement], loop: _Loop, known: set[str], live: Collection[str]
+    lines: Sequence[cst.BaseStatement], loop: _Loop, names: set[str], live: Collection[str]
 ) -> list[cst.BaseStatement]:
     """Return statements in which flags take the place of jumps, and ops that of branches.
 
@@ -286,7 +286,7 @@ def _rounds(
         if not isinstance(line, cst.If) or not varying & {*read(place, [line.test])}:
             _without_jumps([line])
             written.append(_computed(line, place))
-            known = known | set(bound(place, [line]))
+            names = names | set(bound(place, [line]))
             continue
         if isinstance(line.orelse, cst.If):
             raise UnfitError("it has an `elif`")
@@ -298,10 +298,10 @@ def _rounds(
                 _without_jumps(sides[0])
                 written += statements(f"{_STOP} = {test}")
                 loop.stops, test = True, _STOP
-            return [*written, *_branch(test, sides, loop, known, live)]
+            return [*written, *_branch(test, sides, loop, names, live)]
         _without_jumps([line])
-        written += _branch(test, sides, loop, known, {*live, *read(place, later)})
-        known = known | set(bound(place, [line]))
+        written += _branch(test, sides, loop, names, {*live, *read(place, later)})
+        names = names | set(bound(place, [line]))
     return written
 
 
@@ -341,7 +341,7 @@ def _branch(
     test: str,
     sides: Sequence[Sequence[cst.BaseStatement]],
     loop: _Loop,
-    known: set[str],
+    set_before: set[str],
     live: Collection[str],
 ) -> Sequence[cst.BaseStatement]:
     """Return ``torch.cond`` for a branch; what it sets and nothing reads stays inside of it."""
@@ -349,13 +349,13 @@ def _branch(
     names = bound(place, [*sides[0], *sides[1]])
     out = [name for name in names if name in {*loop.state, *live}]
     for name in out:
-        if name not in known and not all(name in bound(place, side) for side in sides):
+        if name not in set_before and not all(name in bound(place, side) for side in sides):
             raise UnfitError(f"{name} is set on one side only")
-    written = [_rounds(side, loop, known, live) for side in sides]
+    written = [_rounds(side, loop, set_before, live) for side in sides]
     stops = [_STOP] if any(_STOP in code(line) for side in written for line in side) else []
     out += stops
     results = [f"({', '.join(output_of(name, side) for name in out)},)" for side in written]
-    operands = [name for name in (*names, *stops) if name in known or name == _STOP]
+    operands = [name for name in (*names, *stops) if name in set_before or name == _STOP]
     return operator(test, written, results, operands, f"({', '.join(out)},) = ") if out else []
 
 
@@ -372,16 +372,16 @@ def _behind(loop: _Loop, counter: str) -> Sequence[cst.BaseStatement]:
     lines = statements(f"{counter} = {counter} - 1") if counter else []
     if loop.leaves is None:
         return lines
-    inside, following = returned(loop.leaves), loop.place.following
+    result, following = returned(loop.leaves), loop.place.following
     if not following and m.matches(loop.place.node, _FOREVER):
-        return [*lines, *statements(f"return {inside}")]
+        return [*lines, *statements(f"return {result}")]
     then = only(following[0]) if following else None
     if not isinstance(then, cst.Return) or then.value is None:
         raise UnfitError("no `return` follows it, and it returns")
     behind = returned(then.value)
-    if behind == inside:
+    if behind == result:
         return lines
-    choice = f"return torch.cond({_STOP}, lambda: {inside}, lambda: {behind}, ())"
+    choice = f"return torch.cond({_STOP}, lambda: {result}, lambda: {behind}, ())"
     return [*lines, *statements(choice)]
 
 
@@ -406,7 +406,7 @@ def _graphbreak_while(
         else torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
         for name, value in state.items()
     }
-    plain = [name for name, value in state.items() if type(value) in dtypes]
+    scalars = [name for name, value in state.items() if type(value) in dtypes]
     go = goes_on(*start.values())
     first = start  # or what a round gives: its shapes, dtypes, and whether it has a gradient
     if loose or torch.is_grad_enabled():
@@ -417,13 +417,13 @@ def _graphbreak_while(
             if name in used:
                 torch._assert_async(go, f"{name} is not set: the loop does not run")
             start[name] = torch.zeros_like(new)
-            plain = [other for other in plain if other != name]
-    if any(name not in plain for name in numbers) or any(name in plain for name in tensors):
+            scalars = [scalar for scalar in scalars if scalar != name]
+    if any(name not in scalars for name in numbers) or any(name in scalars for name in tensors):
         raise TypeError(f"numbers are to be {numbers}, but not {tensors}")
     every = [*start.values(), *first.values()]
     if any(value.requires_grad for value in every):
         raise RuntimeError("the loop would lose its gradient")
-    if plain and any(value.dtype in (torch.bfloat16, torch.float16) for value in every):
+    if scalars and any(value.dtype in (torch.bfloat16, torch.float16) for value in every):
         raise TypeError("a number is no tensor of this dtype")
 
     def again(go: Any, *values: Any) -> Any:
@@ -434,4 +434,4 @@ def _graphbreak_while(
         return (goes_on(*results), *results)
 
     ended = dict(zip(start, while_loop(again, one_round, (go, *start.values()))[1:]))
-    return tuple(ended[name].item() if name in plain else ended[name] for name in used)
+    return tuple(ended[name].item() if name in scalars else ended[name] for name in used)
