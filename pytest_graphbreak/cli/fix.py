@@ -194,7 +194,7 @@ def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof
         original = Original(bench, target, values_only=True)
     whole = outcome.first.fullgraph and not outcome.last.record.breaks
     dropped = any(patch.drops for patch in outcome.patches)
-    return prove.of(original, fixed, dropped=dropped, alone=True, allow_breaks=not whole)
+    return prove.proof_of(original, fixed, dropped=dropped, alone=True, allow_breaks=not whole)
 
 
 def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:

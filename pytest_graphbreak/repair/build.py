@@ -95,18 +95,18 @@ def build(
             if edit.source not in head:
                 head.append(edit.source)
         elif (site := origin(edit.where, user_file, sites)) is None:
-            source = rewritten(source, edit)
+            source = rewrite(source, edit)
         elif edit.helper:
             raise BuildError("what it calls is a function of the user's own file")
         elif edit.decorator and "<locals>" not in edit.where.function:
-            head.append(_decorated(site, edit.where.function, edit.decorator))
+            head.append(_decorating_statements(site, edit.where.function, edit.decorator))
         else:
-            texts[site.path] = rewritten(texts.get(site.path) or text_of(site.path), edit)
+            texts[site.path] = rewrite(texts.get(site.path) or text_of(site.path), edit)
             patched[site.module, _outer(edit.where)] = site.path
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
-        head.append(_edited(module, name, text_of(path), texts[path]))
+        head.append(_edit_call(module, name, text_of(path), texts[path]))
     return _with_head(source, "\n".join(head), header, test)
 
 
@@ -115,7 +115,7 @@ def _outer(where: Frame) -> str:
     return where.function.partition(".<locals>")[0]
 
 
-def _decorated(site: Site, name: str, decorator: str) -> str:
+def _decorating_statements(site: Site, name: str, decorator: str) -> str:
     """Return the statements that put a decorator on a function of another module.
 
     A static or class method stays one, as a plain function it would be given ``self``; so does a
@@ -145,7 +145,7 @@ def _is_cached(decorator: str, imported: Mapping[str, str]) -> bool:
     return f"{imported.get(first, first)}{dot}{attributes}" == "functools.cached_property"
 
 
-def _edited(module: str, name: str, before: str, after: str) -> str:
+def _edit_call(module: str, name: str, before: str, after: str) -> str:
     """Return the call that changes a function of another module as its text was changed.
 
     Raises ``BuildError`` if the new lines call torch, and the module does not import it.
@@ -181,7 +181,7 @@ def origin(where: Frame, user_file: str, sites: Mapping[str, Site]) -> Site | No
     return sites[where.file]
 
 
-def rewritten(source: str, edit: Rewrite) -> str:
+def rewrite(source: str, edit: Rewrite) -> str:
     """Return the source with one edit applied. Raises ``BuildError`` if it fits nothing."""
     try:
         changed = edit.change(source, edit.where)
@@ -218,7 +218,7 @@ def _with_head(source: str, head: str, header: str, test: str) -> str:
     if head:
         has = any(line.strip() == "import torch" for line in text[:after])
         imports = "import torch._dynamo\n\n" if has else "import torch\nimport torch._dynamo\n\n"
-        text[after:after] = [imports, _guarded(head, test), "\n"]
+        text[after:after] = [imports, _guard(head, test), "\n"]
         if test:
             text[first:first] = [_AS_TEST.format(tail=f"::{test}")]
     top = max((n for n, line in enumerate(text[:2], 1) if _FIRST.match(line)), default=0)
@@ -250,7 +250,7 @@ __test__ = _graphbreak_on
 """
 
 
-def _guarded(head: str, test: str) -> str:
+def _guard(head: str, test: str) -> str:
     """Return the patches, with all but their definitions guarded to run only in the program."""
     source = lines(head)
     definitions: list[str] = []
@@ -263,7 +263,7 @@ def _guarded(head: str, test: str) -> str:
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             definitions.append(text)
         else:
-            acts.append(_indented(text))
+            acts.append(_indent(text))
     joined = re.sub(r"\n{4,}", "\n\n\n", "".join(definitions))
     if not acts:
         return joined
@@ -271,7 +271,7 @@ def _guarded(head: str, test: str) -> str:
     return f"{joined}if {condition}:\n{''.join(acts)}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indent a statement for a block. The lines of a long string stay as they are."""
     string_lines: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -344,9 +344,9 @@ def difference(
             name = user_file if site is None else edit.where.file
             if name not in was:
                 was[name] = now[name] = source if site is None else text_of(site.path)
-            changed = rewritten(now[name], edit)
-            now[name] = _explained(now[name], changed, item) if item is not None else changed
-    return Diff("".join(_unified(name, was[name], now[name]) for name in was), tuple(left_out))
+            changed = rewrite(now[name], edit)
+            now[name] = _with_comment(now[name], changed, item) if item is not None else changed
+    return Diff("".join(_unified_diff(name, was[name], now[name]) for name in was), tuple(left_out))
 
 
 def _left_out(patch: SourcePatch) -> list[str]:
@@ -358,7 +358,7 @@ def _left_out(patch: SourcePatch) -> list[str]:
     return [patch.title] if ours else []
 
 
-def _explained(before: str, after: str, item: Break) -> str:
+def _with_comment(before: str, after: str, item: Break) -> str:
     """Return the changed text with the reason as a comment above the first line that changed."""
     old, new = lines(before), lines(after)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -373,7 +373,7 @@ def _explained(before: str, after: str, item: Break) -> str:
     return "".join(new)
 
 
-def _unified(name: str, before: str, after: str) -> str:
+def _unified_diff(name: str, before: str, after: str) -> str:
     diff_lines = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
     end = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + end for line in diff_lines)

@@ -37,7 +37,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     )
 
     @contextmanager
-    def around() -> Iterator[None]:
+    def window() -> Iterator[None]:
         seed()
         try:
             with torch.compiler.set_stance("force_eager"):
@@ -51,8 +51,8 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
         except BaseException:  # the run before has shown it; what was cut until then is used
             return
 
-    with capture.installed():
-        go(around)
+    with capture.install():
+        go(window)
     return {"cuts": cutter.cuts}
 
 
@@ -103,12 +103,12 @@ class _FrameCutter:
         stem = self._folder / f"cut{len(self.cuts)}"
         for number, entry in enumerate(self._capture.entries):
             if path := _path(entry.original, module, frame.f_code):
-                inputs = _saved(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
+                inputs = _save(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
                 answer["path"] = {**path, **inputs, "number": number}
                 break
         if "<locals>" in function and not method:
             return answer | {"why": "it is defined inside a function"}
-        return answer | _saved(args, kwargs, Path(f"{stem}.pt"))
+        return answer | _save(args, kwargs, Path(f"{stem}.pt"))
 
 
 def _path(original: Any, module: Any, code: CodeType) -> Answer | None:
@@ -166,7 +166,7 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
     return args, kwargs
 
 
-def _saved(args: list[Any], kwargs: Answer, file: Path) -> Answer:
+def _save(args: list[Any], kwargs: Answer, file: Path) -> Answer:
     """Save arguments, and return where, or the reason if they cannot be saved."""
     try:
         torch.save({"args": args, "kwargs": kwargs}, file)

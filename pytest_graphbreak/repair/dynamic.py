@@ -92,7 +92,7 @@ class Variation:
     variadic: str = "args"
     """The name of the parameter that takes all further arguments."""
 
-    def typed(self, name: str) -> str:
+    def as_code(self, name: str) -> str:
         """Return the name of an argument as code: the third of ``*rows`` is ``rows[2]``."""
         return re.sub(r"^\*(\d+)", rf"{self.variadic}[\1]", name)
 
@@ -212,7 +212,7 @@ def _not_all(dynamic: Way | None, way: Way) -> str:
 def _calls(varies: Variation) -> str:
     """Return the calls that mark the sizes, as a line that can be typed where the inputs are."""
     return "; ".join(
-        f"torch._dynamo.mark_dynamic({varies.typed(name)}, {dims[0] if len(dims) == 1 else dims})"
+        f"torch._dynamo.mark_dynamic({varies.as_code(name)}, {dims[0] if len(dims) == 1 else dims})"
         for name, dims in varies.dims.items()
     )
 

@@ -19,24 +19,24 @@ _FAKE: Final = "with fake tensors: "
 After it comes ``: got RuntimeError('...')``, the operator's own error."""
 
 
-def noted(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> dict[str, Any]:
     """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
     stack = user_frames(error, places(Path.cwd()))
-    words = _operators(str(error)) or _inside(str(error)) or raised(error)
+    words = _operator_error(str(error)) or _body_error(str(error)) or raised(error)
     words = words.partition(" (Could this error message be improved?")[0]  # of torch._check
     if words.endswith(":"):  # what was found is in the lines below
         words = " ".join([words, *str(error).partition(words[-40:])[2].split()])[:_LONGEST]
     return {"error": words, "stack": [frame.to_dict() for frame in stack]}
 
 
-def _operators(text: str) -> str:
+def _operator_error(text: str) -> str:
     """Return the operator's own error in that of Dynamo, or "" if it has none."""
     _, _, ran = text.partition(_FAKE)
     name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
     return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""
 
 
-def _inside(text: str) -> str:
+def _body_error(text: str) -> str:
     """Return why Dynamo could not take the body of an operator such as a loop, or "".
 
     As ``_dynamo/variables/higher_order_ops.py`` of torch 2.13 says it.
@@ -48,7 +48,7 @@ def _inside(text: str) -> str:
 
 
 @contextmanager
-def error_kept(answer: dict[str, Any]) -> Iterator[None]:
+def store_error(answer: dict[str, Any]) -> Iterator[None]:
     """Store what the program raises in ``answer``, except for an interrupt."""
     try:
         yield
@@ -56,7 +56,7 @@ def error_kept(answer: dict[str, Any]) -> Iterator[None]:
         raise
     except BaseException as error:  # includes SystemExit and pytest's outcomes
         if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-            answer.update(noted(error))
+            answer.update(describe(error))
 
 
 def user_frames(error: BaseException, namer: Places) -> tuple[Frame, ...]:

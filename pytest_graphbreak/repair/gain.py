@@ -41,7 +41,7 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
         return False
     if may_leave and any(3 * ops(after) < 2 * ops(before) for ops in (_ops, _ops_of_models)):
         return False
-    back = bool(_left(before) - _left(after)) and _limited(after) <= _limited(before)
+    back = bool(_left(before) - _left(after)) and _limit_places(after) <= _limit_places(before)
     if back and _ops(after) > _ops(before):
         return before.headline == "dynamo" or graphs(after) <= graphs(before)
     return not _dearer(before, after) and graphs(after) < graphs(before)
@@ -80,7 +80,7 @@ def no_gain(before: Record, after: Record) -> str:
     return "the graphs did not get fewer"
 
 
-def recompiled(record: Record) -> bool:
+def has_recompiles(record: Record) -> bool:
     """Return whether code was compiled again, by Dynamo or below it.
 
     What is compiled again without Dynamo is not meant: no remedy reaches it.
@@ -118,7 +118,7 @@ def _left(record: Record) -> set[tuple[str, str]]:
     return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
 
 
-def _limited(record: Record) -> set[tuple[str, str]]:
+def _limit_places(record: Record) -> set[tuple[str, str]]:
     """Return the places among these that were compiled again until the recompile limit."""
     limited = [item for item in record.eager if advice.name(item) == "limit"]
     return _left(structs.replace(record, eager=tuple(limited)))

@@ -20,7 +20,7 @@ _MOST: Final = 2_000
 """The number of values that are noted of one object."""
 
 
-def around(original: Any, name: str) -> dict[str, Any]:
+def attributes_of(original: Any, name: str) -> dict[str, Any]:
     """Return the attributes of a compiled module, or the variables that a function closes over."""
     owner = getattr(original, "__self__", original)
     if isinstance(owner, torch.nn.Module):

@@ -115,15 +115,17 @@ def prove(
     """
     step(0, 4, f"{original.shown} without code generation")
     first = Original(bench, original, codegen=False)
-    proof = of(first, patched, replaced=replaced)
+    proof = proof_of(first, patched, replaced=replaced)
     if proof.verdict not in (BETTER, EQUAL) or not first.first.inductor:
         return proof
     step(2, 4, f"{original.shown} as it is")
-    complete = of(Original(bench, original, values_only=True), patched, replaced=replaced)
-    return complete if complete.comparison.words else _joined(complete, proof)
+    complete = proof_of(Original(bench, original, values_only=True), patched, replaced=replaced)
+    return complete if complete.comparison.words else _union(complete, proof)
 
 
-def of(original: Original, patched: Target, *, dropped: bool = False, **options: Any) -> Proof:
+def proof_of(
+    original: Original, patched: Target, *, dropped: bool = False, **options: Any
+) -> Proof:
     """Prove a patched program against an original that has run (``Original.patched``)."""
     before = original.first
     if before.error is not None or not before.record.active:
@@ -132,7 +134,7 @@ def of(original: Original, patched: Target, *, dropped: bool = False, **options:
     return Proof(before, after, original.comparison(after, dropped=dropped))
 
 
-def _joined(complete: Proof, sizes: Proof) -> Proof:
+def _union(complete: Proof, sizes: Proof) -> Proof:
     """Return a proof with the inputs that the other compared, too."""
     at_values, at_sizes = complete.comparison, sizes.comparison
     kinds = [*at_values.kinds, *(kind for kind in at_sizes.kinds if kind not in at_values.kinds)]

@@ -157,11 +157,11 @@ def _rows(outcome: SearchResult, proof: Proof | None) -> Iterator[tuple[str, ...
             yield (name if not number else "", patch.title, moved, "yes")
         if not problem.patches:
             yield (name, "fixed by another" if problem.fixed else "none", "", "")
-    equal = _compared(outcome, proof) if outcome.patches else ""
+    equal = _comparison_text(outcome, proof) if outcome.patches else ""
     yield ("all", "", f"{outcome.before} -> {outcome.after}", equal)
 
 
-def _compared(outcome: SearchResult, proof: Proof | None) -> str:
+def _comparison_text(outcome: SearchResult, proof: Proof | None) -> str:
     """Return what was compared with the original and found equal."""
     proved = proof.comparison if proof is not None else outcome.comparison
     count = max(proved.inputs, outcome.comparison.inputs)

@@ -23,10 +23,10 @@ from pytest_graphbreak.repair.gain import (
     cleaner,
     eager,
     graphs,
+    has_recompiles,
     no_gain,
     no_worse,
     places,
-    recompiled,
 )
 from pytest_graphbreak.repair.naming import Names
 from pytest_graphbreak.repair.original import Comparison, Original
@@ -89,7 +89,7 @@ class Search:
         if not device:
             self._settings()
         self._breaks()
-        if recompiled(out.last.record):
+        if has_recompiles(out.last.record):
             problem = Problem(None, out.after)
             out.problems.append(problem)
             self._solve(problem, remedies.for_recompiles(self._source_run(out.last)))
@@ -113,7 +113,7 @@ class Search:
         """Try all settings in one run; then take each back without which it is as good."""
         out = self.outcome
         offered = remedies.for_settings(self._source_run(out.last))
-        patches = [patch for patch in offered if not self._refused(patch)]
+        patches = [patch for patch in offered if not self._refusal(patch)]
         if not patches:
             return
         before = out.last.record
@@ -136,7 +136,7 @@ class Search:
         """Keep settings, each for the breaks that are there without it."""
         out, count = self.outcome, graphs(trial.record)
         items: list[Break | None] = [*map(self._source_break, places(out.last.record))]
-        items += [None] if recompiled(out.last.record) else []
+        items += [None] if has_recompiles(out.last.record) else []
         problems = [Problem(item, out.after, count) for item in items]
         problems = [problem for problem in problems if self._gone(problem, trial.record)]
         for patch, record in without.items():
@@ -170,7 +170,7 @@ class Search:
         out = self.outcome
         doubtful: tuple[SourcePatch, Trial, Comparison] | None = None
         for patch in patches:
-            why = self._refused(patch)
+            why = self._refusal(patch)
             if not why and self._left < 1:
                 out.stopped = problem.note = f"the number of runs (--runs {self._most}) is used up"
                 return
@@ -215,7 +215,7 @@ class Search:
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
         if problem.item is None:
-            return not recompiled(record)
+            return not has_recompiles(record)
         return self._names.key(problem.item) not in map(self._names.key, places(record))
 
     def _is_patched(self, item: Break) -> bool:
@@ -237,7 +237,7 @@ class Search:
         record = self._names.source_record(trial.record)
         return replace(trial, record=record, sites=self._names.sites)
 
-    def _refused(self, patch: SourcePatch) -> str:
+    def _refusal(self, patch: SourcePatch) -> str:
         """Return why a patch is not tried at all, or ""."""
         if any(set(patch.edits) <= set(earlier.edits) for earlier in self.outcome.patches):
             return _UNWRITABLE
@@ -297,7 +297,7 @@ class Search:
         """Return the patched program. Raises ``BuildError`` or ``UnicodeEncodeError``."""
         names, test = self._names, self._target.test
         text = build(names.source, names.own, patches, names.sites, header, test)
-        return self._file.encoded(text)
+        return self._file.encode(text)
 
     def _settle(self) -> None:
         """Remove the patches on trial, and those kept after them, if there is no gain."""
@@ -336,5 +336,5 @@ class Search:
 
 def _as_good(before: Record, after: Record) -> bool:
     """Return whether a run without a setting is as good as one with it."""
-    fewer = len(places(after)) <= len(places(before)) and eager(after) <= eager(before)
-    return fewer and graphs(after) <= graphs(before) and recompiled(after) <= recompiled(before)
+    counts = (graphs, eager, has_recompiles, lambda record: len(places(record)))
+    return all(count(after) <= count(before) for count in counts)

@@ -25,7 +25,7 @@ class SourceFile:
     encoding: str = "utf-8"
     newline: str = "\n"
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Return another text encoded like this file. Raises ``UnicodeEncodeError``."""
         return text.replace("\n", self.newline).encode(self.encoding)
 

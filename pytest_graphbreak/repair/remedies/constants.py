@@ -26,7 +26,7 @@ from libcst import matchers as m
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, around, helper
+from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.names import draws
 from pytest_graphbreak.repair.rewrite.reasons import reads_value
 from pytest_graphbreak.repair.rewrite.tree import attribute_of, calls, code, parse
@@ -42,6 +42,7 @@ _MASK: Final = m.OneOf(
     m.UnaryOperation(operator=m.BitInvert()),
     m.BinaryOperation(operator=m.OneOf(m.BitAnd(), m.BitOr())),
 )
+_MASKED: Final = m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
 _NOTE: Final = (
     "compiled again for other values of small integer inputs; where the numbers change "
     "with another input, the graph raises RuntimeError"
@@ -75,9 +76,7 @@ def change(source: str, where: Frame) -> str | None:
         for call in calls(function.body):
             if m.matches(call, _READS | _PLACES) and not draws([call]):
                 changes[call] = [_constant(call)]
-        for node in m.findall(
-            function.body, m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
-        ):
+        for node in m.findall(function.body, _MASKED):
             index = cst.ensure_type(cst.ensure_type(node, cst.Subscript).slice[0].slice, cst.Index)
             text = f"torch._graphbreak_places({code(index.value)})"
             changes[index] = [cst.Index(cst.parse_expression(text))]
@@ -149,11 +148,11 @@ _CONSTANT: Final = Preamble(
 )
 # They are set even if the file is only imported: its functions call them.
 _SET: Final = "_graphbreak_set = torch.{0} = {0}"
-_HELD: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
+_FUNCTIONS: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
 HELPERS: Final = (
     _CONSTANT,
-    *map(helper, _HELD),
-    *(Preamble(_SET.format(function.__name__)) for function in _HELD),
+    *map(helper, _FUNCTIONS),
+    *(Preamble(_SET.format(function.__name__)) for function in _FUNCTIONS),
     helper(_graphbreak_tensors),
-    *around(_graphbreak_by_case),
+    *wrap_calls(_graphbreak_by_case),
 )

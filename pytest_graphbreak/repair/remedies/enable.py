@@ -26,9 +26,16 @@ from libcst import matchers as m
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, UnfitError, switch
+from pytest_graphbreak.repair.patch import (
+    Change,
+    Preamble,
+    Rewrite,
+    SourcePatch,
+    UnfitError,
+    switch,
+)
 from pytest_graphbreak.repair.rewrite.names import computes
-from pytest_graphbreak.repair.rewrite.reasons import inlined, reads_value
+from pytest_graphbreak.repair.rewrite.reasons import inlined_frames, reads_value
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     Tree,
@@ -51,7 +58,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name == "graph-break" or "graph_break" in here.code:
         yield SourcePatch("the explicit graph break is gone", (Rewrite(without_break, here),))
     if name == "disabled" or "disable" in item.reason:
-        yield from _enabled(item, trial)
+        yield from _propose_enabled(item, trial)
     if "manual_seed" in here.code:
         line = Preamble("torch.manual_seed = torch.compiler.disable(torch.manual_seed)")
         yield SourcePatch("torch.manual_seed runs outside of the graph", (line,), leaves=True)
@@ -61,9 +68,9 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(title, (Rewrite(only_eager, here),), lost)
 
 
-def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def propose_uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose fewer graphs around code that stays out of the graph: the last of all remedies."""
-    frames = list(inlined(item, trial))
+    frames = list(inlined_frames(item, trial))
     if frames:
         title = "nested_graph_breaks: a break cuts the outermost function once"
         yield SourcePatch(title, (switch("nested_graph_breaks"),))
@@ -74,7 +81,7 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(f"{last} runs uncompiled, as one piece", (edit,), note=note, leaves=True)
 
 
-def _enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to compile the disabled functions of the files on the stack, the one named first.
 
     A hook is called by torch's own line, and ``__init__`` by the name of its class, so the line
@@ -84,7 +91,7 @@ def _enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     functions: dict[tuple[str, str], bool] = {}
     for file in dict.fromkeys((item.where.file, *(x.file for x in item.stack), *trial.sites)):
         source = trial.source(Frame(file, "", 0, ""))
-        for name in _disabled(parse(source)) if source else ():
+        for name in _disabling_nodes(parse(source)) if source else ():
             parts = name.split(".")
             owner = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else ""
             functions[file, name] = (owner or parts[-1]) in text
@@ -99,7 +106,7 @@ def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
     return bool(tree.names_of(called) & _DISABLES)
 
 
-def _disabled(tree: Tree) -> dict[str, list[cst.CSTNode]]:
+def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
     """Return the nodes that disable functions, by the qualified name of the function."""
     nodes: dict[str, list[cst.CSTNode]] = {}
     for name, function in tree.functions:
@@ -118,18 +125,12 @@ def enable(source: str, where: Frame) -> str | None:
     tree = parse(source)
     changes: dict[cst.CSTNode, list[cst.CSTNode]] = {
         node: [node.args[0].value] if isinstance(node, cst.Call) else []
-        for node in _disabled(tree).get(where.function, ())
+        for node in _disabling_nodes(tree).get(where.function, ())
     }
     return tree.replaced(changes) if changes else None
 
 
-@lru_cache(maxsize=64)
-def disable(source: str, where: Frame) -> str | None:
-    """Return a file with a function that is not compiled."""
-    return decorated(source, where, "torch.compiler.disable")
-
-
-_MADE_TO: Final = m.Decorator(
+_DESCRIPTORS: Final = m.Decorator(
     m.OneOf(
         *map(m.Name, ("staticmethod", "classmethod", "property", "cached_property")),
         m.Attribute(attr=m.OneOf(m.Name("setter"), m.Name("cached_property"))),
@@ -138,18 +139,26 @@ _MADE_TO: Final = m.Decorator(
 """Decorators that make something else of a function, which no other decorator takes."""
 
 
-def decorated(source: str, where: Frame, name: str) -> str | None:
-    """Return a file with a decorator before those that a function has, or behind ``@property``."""
-    tree = parse(source)
-    changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-    for full, node in tree.functions:
-        if full == where.function:
-            ends = [at for at, x in enumerate(node.decorators, 1) if m.matches(x, _MADE_TO)]
-            first = max(ends, default=0)
-            new = cst.Decorator(cst.parse_expression(name))
-            every = [*node.decorators[:first], new, *node.decorators[first:]]
-            changes[node] = [node.with_changes(decorators=every)]
-    return tree.replaced(changes) if changes else None
+def decorating(name: str) -> Change:
+    """Return the change that puts a decorator before those of a function, or behind @property."""
+
+    @lru_cache(maxsize=64)
+    def change(source: str, where: Frame) -> str | None:
+        tree = parse(source)
+        changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+        for full, node in tree.functions:
+            if full == where.function:
+                ends = [at for at, x in enumerate(node.decorators, 1) if m.matches(x, _DESCRIPTORS)]
+                first = max(ends, default=0)
+                new = cst.Decorator(cst.parse_expression(name))
+                every = [*node.decorators[:first], new, *node.decorators[first:]]
+                changes[node] = [node.with_changes(decorators=every)]
+        return tree.replaced(changes) if changes else None
+
+    return change
+
+
+disable: Final = decorating("torch.compiler.disable")
 
 
 def _without_break(place: Place) -> Sequence[cst.BaseStatement]:

@@ -35,7 +35,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.sizes import dynamic
-from pytest_graphbreak.repair.rewrite.helpers import around, helper
+from pytest_graphbreak.repair.rewrite.helpers import helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import Tree, parse, statements
 from pytest_graphbreak.repair.trial import Trial
 
@@ -63,7 +63,7 @@ def arguments(trial: Trial) -> tuple[Edit, ...]:
     """Return the edits that pass Python numbers that vary as tensors; empty if none varies."""
     if not trial.numbers:
         return ()
-    wrap = around(_graphbreak_numbers, dict(trial.numbers))
+    wrap = wrap_calls(_graphbreak_as_tensors, dict(trial.numbers))
     return helper(_graphbreak_like), *wrap
 
 
@@ -145,7 +145,8 @@ def _graphbreak_like(kind: Any, inputs: Any) -> Any:
     return torch.float64 if all_floats and len(dtypes) == 1 else None
 
 
-def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
+# Longer than a function of ours should be: it is pasted, and a fixed file gets one for all numbers.
+def _graphbreak_as_tensors(model: Any, inner: Any, table: Any) -> Any:
     """Pass Python numbers that vary as tensors: arguments, and closures of functions."""
     import inspect
     import types
@@ -154,7 +155,7 @@ def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
     called = model.forward if isinstance(model, torch.nn.Module) else model
     names = list(inspect.signature(called).parameters)
 
-    def closed(name: str, function: Any, inputs: Any) -> Any:
+    def with_tensors(name: str, function: Any, inputs: Any) -> Any:
         pairs = zip(function.__code__.co_freevars, function.__closure__)
         cells = [
             types.CellType(as_tensor(f"{name}.{variable}", cell.cell_contents, inputs))
@@ -180,7 +181,7 @@ def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
         if name in vary and dtype is not None:
             return on_device(torch.tensor(value, dtype=dtype), inputs)
         if isinstance(value, types.FunctionType) and any(x.startswith(f"{name}.") for x in vary):
-            return closed(name, value, inputs)
+            return with_tensors(name, value, inputs)
         return value
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,6 @@ custom op has no gradient and stays a call of Python: no device compiler takes i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -28,10 +27,10 @@ from libcst import matchers as m
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.enable import decorated
+from pytest_graphbreak.repair.remedies.enable import decorating
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from pytest_graphbreak.repair.rewrite.names import computes, draws
-from pytest_graphbreak.repair.rewrite.reasons import inlined
+from pytest_graphbreak.repair.rewrite.reasons import inlined_frames
 from pytest_graphbreak.repair.rewrite.tree import Tree, calls, parse, places
 from pytest_graphbreak.repair.trial import Trial
 
@@ -59,12 +58,14 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name in _NEVER:
         return
     if name not in _READ:
-        yield from _called(item, trial)
-    for frame in list(inlined(item, trial))[:2]:
-        yield from _around(frame, trial, traces=name not in _READ and trial.torch >= (2, 7))
+        yield from _propose_calls(item, trial)
+    for frame in list(inlined_frames(item, trial))[:2]:
+        yield from _propose_function(
+            frame, trial, traces=name not in _READ and trial.torch >= (2, 7)
+        )
 
 
-def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def _propose_calls(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to make each function of another module that the line calls one node."""
     source = trial.source(item.where)
     for full in _functions(source, item.where) if source else ():
@@ -82,10 +83,9 @@ def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 def _functions(source: str, where: Frame) -> list[str]:
     """Return the full names of the functions of other modules that the lines of a place call."""
-    hits = places(source, where)
     names = [
         name
-        for place in hits
+        for place in places(source, where)
         for call in calls(place.node)
         for name in sorted(place.tree.names_of(call.func))
         if "<locals>" not in name and _is_imported(call.func, place.tree)
@@ -101,7 +101,7 @@ def _is_imported(node: cst.BaseExpression, tree: Tree) -> bool:
     return bool(nodes) and all(isinstance(node, cst.Import | cst.ImportFrom) for node in nodes)
 
 
-def _around(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch]:
+def _propose_function(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch]:
     """Propose to make the function of a frame one node."""
     source, short = trial.source(frame), frame.function.rpartition(".")[2]
     tree = parse(source) if source else None
@@ -109,16 +109,13 @@ def _around(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch
     if tree is None or node is None:
         return
     if traces:
-        yield SourcePatch(
-            f"nonstrict_trace: {short} is one node of Dynamo's graph",
-            (Rewrite(nonstrict, frame, decorator="torch._dynamo.nonstrict_trace"),),
-            drops=""
-            if _only_computes(node, tree)
-            else f"what {short} does or reads besides its arguments happens once, when compiled",
-        )
+        title = f"nonstrict_trace: {short} is one node of Dynamo's graph"
+        edit = Rewrite(nonstrict, frame, decorator="torch._dynamo.nonstrict_trace")
+        once = f"what {short} does or reads besides its arguments happens once, when compiled"
+        yield SourcePatch(title, (edit,), drops="" if _only_computes(node, tree) else once)
     if not node.params.params or node.params.params[0].name.value not in ("self", "cls"):
         for decorator in _RESULTS:
-            edit = Rewrite(_DECORATES[decorator], frame, helper=False, decorator=decorator)
+            edit = Rewrite(_DECORATES[decorator], frame, decorator=decorator)
             yield _custom_op(short, decorator, *_HELPERS, edit)
 
 
@@ -146,24 +143,11 @@ def _custom_op(name: str, decorator: str, *edits: Edit) -> SourcePatch:
     )
 
 
-@lru_cache(maxsize=64)
-def nonstrict(source: str, where: Frame) -> str | None:
-    return decorated(source, where, "torch._dynamo.nonstrict_trace")
+nonstrict: Final = decorating("torch._dynamo.nonstrict_trace")
+_DECORATES: Final = {name: decorating(name) for name in _RESULTS}
 
 
-@lru_cache(maxsize=64)
-def _as_op(source: str, where: Frame) -> str | None:
-    return decorated(source, where, "_graphbreak_op")
-
-
-@lru_cache(maxsize=64)
-def _as_scalar_op(source: str, where: Frame) -> str | None:
-    return decorated(source, where, "_graphbreak_scalar_op")
-
-
-_DECORATES: Final = {"_graphbreak_op": _as_op, "_graphbreak_scalar_op": _as_scalar_op}
-
-
+# Longer than a function of ours should be: it is pasted, and a fixed file gets one for an op.
 def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     """Return a function of tensors as one node of the graph, which runs it as it is in each call.
 
@@ -180,21 +164,21 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     def like(tensors: Any) -> Any:
         return torch.empty_like(tensors[0]) if shape is None else tensors[0].new_empty(shape)
 
-    def kept(a: Any, b: Any) -> Any:
+    def equal(a: Any, b: Any) -> Any:
         same = a == b
         if a.is_floating_point():  # 0.0 is not -0.0
             same = same & (torch.signbit(a) == torch.signbit(b))
         return (same | ((a != a) & (b != b))).all()
 
     def run(tensors: Any) -> Any:
-        copies, output = [tensor.clone() for tensor in tensors], like(tensors)
-        result = function(*(tensor.numpy() if numpy else tensor for tensor in copies))
+        copies, output = [x.clone() for x in tensors], like(tensors)
+        result = function(*(x.numpy() if numpy else x for x in copies))
         result = torch.as_tensor(result) if numpy else result
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{name}: the result is no tensor")
         if (result.shape, result.dtype) != (output.shape, output.dtype):
             raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
-        if not all(map(kept, tensors, copies)):
+        if not all(map(equal, tensors, copies)):
             raise TypeError(f"{name}: it changes an argument")
         return output.copy_(result)
 
@@ -202,7 +186,7 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
         f"graphbreak::{name if name.isidentifier() else 'call'}_{id(function)}",
         run,
         mutates_args=(),
-        schema="(Tensor[] given) -> Tensor",
+        schema="(Tensor[] tensors) -> Tensor",
     )
     op.register_fake(like)
     torch.fx.node.has_side_effect(op._opoverload)  # called even if its result is not used
@@ -213,9 +197,9 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
         if not torch.compiler.is_compiling():
             return function(*args, **kwargs)
         tensors = [*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])]
-        if not numpy or all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        if not numpy or all(isinstance(x, torch.Tensor) for x in tensors):
             return op(tensors)
-        return op([torch.as_tensor(tensor) for tensor in tensors]).numpy()
+        return op([torch.as_tensor(x) for x in tensors]).numpy()
 
     return call
 

@@ -27,14 +27,14 @@ import libcst as cst
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, switch
-from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, around, helper
+from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import calls, parse
 from pytest_graphbreak.repair.trial import Trial
 
 if TYPE_CHECKING:
     import torch
 
-STATIC: Final = switch("assume_static_by_default", "False")
+_NOT_STATIC: Final = switch("assume_static_by_default", "False")
 _OBLIVIOUS: Final = (
     Preamble("import torch.fx.experimental._config"),
     switch("backed_size_oblivious", home="torch.fx.experimental._config"),
@@ -49,11 +49,11 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     for function in ("mark_dynamic", "mark_unbacked"):
         if table := varying(trial):
             sizes = [f"{name} {dims}" for args in table.values() for name, dims in args.items()]
-            wrap = (helper(_graphbreak_tensors), *around(_graphbreak_mark, table, function))
+            wrap = (helper(_graphbreak_tensors), *wrap_calls(_graphbreak_mark, table, function))
             yield SourcePatch(f"{function} for the sizes that vary: {', '.join(sizes)}", wrap)
     if families & {"zero-one", "size"}:
         title = "dynamic=True, and sizes of 0 and 1 are like any other"
-        yield SourcePatch(title, (*_OBLIVIOUS, STATIC))
+        yield SourcePatch(title, (*_OBLIVIOUS, _NOT_STATIC))
 
 
 def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
@@ -62,7 +62,7 @@ def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
         here = Frame(file, "<module>", 0, "")
         if _compiles(trial.source(here)):
             yield (Rewrite(as_dynamic, here),)
-    yield (STATIC,)
+    yield (_NOT_STATIC,)
 
 
 @lru_cache(maxsize=64)

@@ -61,13 +61,13 @@ def to_where(place: Place) -> Sequence[cst.BaseStatement]:
         value = _value(only(node))
         if not isinstance(value, cst.IfExp):
             raise UnfitError("the choice is part of a longer expression")
-        return _chosen(value.test, (_target(only(node)), value.body, value.orelse, False), place)
+        return _where_of(value.test, (_target(only(node)), value.body, value.orelse, False), place)
     test = node.test
     if m.matches(test, m.BooleanOperation(left=_NOT_NONE, operator=m.And())) and not node.orelse:
         both = cst.ensure_type(test, cst.BooleanOperation)
-        inner = _chosen(both.right, _choice(node, place), place)
+        inner = _where_of(both.right, _choice(node, place), place)
         return [node.with_changes(test=both.left, body=cst.IndentedBlock(list(inner)))]
-    return _chosen(test, _choice(node, place), place)
+    return _where_of(test, _choice(node, place), place)
 
 
 CHANGE: Final = rewriting(to_where)
@@ -117,7 +117,9 @@ def _value(node: cst.BaseSmallStatement | None) -> cst.BaseExpression:
     return value
 
 
-def _chosen(test: cst.BaseExpression, choice: Choice, place: Place) -> Sequence[cst.BaseStatement]:
+def _where_of(
+    test: cst.BaseExpression, choice: Choice, place: Place
+) -> Sequence[cst.BaseStatement]:
     name, *sides, in_place = choice
     for side in sides:
         if isinstance(side, cst.Tuple | cst.List | cst.Dict) or not computes(side):

@@ -37,9 +37,9 @@ def condition(test: cst.BaseExpression, place: Place) -> str:
         inner = cst.ensure_type(test, cst.UnaryOperation).expression
         return f"torch.logical_not({condition(inner, place)})"
     if isinstance(test, cst.BooleanOperation):
-        return _joined(test, place)
+        return _both(test, place)
     if isinstance(test, cst.Comparison):
-        return f"({_compared(test, place)}).reshape(())"
+        return f"({_comparison(test, place)}).reshape(())"
     if m.matches(test, m.Call(func=m.Name("bool"), args=[m.Arg(keyword=None)])):
         return condition(cst.ensure_type(test, cst.Call).args[0].value, place)
     if isinstance(test, cst.Call) and (comparison := _compares_all(test)):
@@ -58,7 +58,7 @@ def _checks_number(test: cst.Call, place: Place) -> str:
     return "" if number is arguments[0] else f"torch.{name}({code(number)})"
 
 
-def _joined(test: cst.BooleanOperation, place: Place) -> str:
+def _both(test: cst.BooleanOperation, place: Place) -> str:
     """Return ``and`` or ``or`` as an op, which works out both sides."""
     name = "logical_and" if isinstance(test.operator, cst.And) else "logical_or"
     if draws([test.right]) or any(_may_raise(node) for node in walk([test.right])):
@@ -78,13 +78,13 @@ def _part(test: cst.BaseExpression, place: Place) -> str:
     if m.matches(test, _NONE | _ASKS):
         return f"torch.tensor(bool({code(test)}))"
     if isinstance(test, cst.Comparison):
-        return f"torch.as_tensor({_compared(test, place)}).reshape(())"
+        return f"torch.as_tensor({_comparison(test, place)}).reshape(())"
     if m.matches(test, _FLAGS):  # a list is no flag: [0] is true, and this raises
         return f"({code(test)} | torch.tensor(False)).reshape(()).bool()"
     return condition(test, place)
 
 
-def _compared(test: cst.Comparison, place: Place) -> str:
+def _comparison(test: cst.Comparison, place: Place) -> str:
     if len(test.comparisons) != 1:
         raise UnfitError("a comparison of more than two")
     target = test.comparisons[0]

@@ -46,7 +46,7 @@ class _WithoutTypes(cst.CSTTransformer):
         return cst.Assign([cst.AssignTarget(updated_node.target)], updated_node.value)
 
 
-def around(wrap: Callable[..., Any], *options: Any) -> tuple[Preamble, ...]:
+def wrap_calls(wrap: Callable[..., Any], *options: Any) -> tuple[Preamble, ...]:
     """Return the statements that wrap each call of what torch.compile compiles.
 
     ``wrap(model, compiled, *given)`` is a helper that returns what is called in its place.

@@ -12,6 +12,7 @@ from typing import Any, Final
 import libcst as cst
 from libcst import matchers as m
 
+from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.rewrite.conditions import READS, is_number
 from pytest_graphbreak.repair.rewrite.names import bound, read
 from pytest_graphbreak.repair.rewrite.tree import Place, walk
@@ -24,6 +25,28 @@ _SAFE: Final = m.OneOf(
     m.AugAssign(operator=m.OneOf(m.AddAssign(), m.SubtractAssign(), m.MultiplyAssign())),
 )
 """Where a name may stand for a number of Python or for a tensor of its value alike."""
+
+
+def kinds(
+    place: Place,
+    lines: Sequence[cst.BaseStatement],
+    state: Sequence[str],
+    used: Sequence[str],
+    carried: Sequence[str],
+    counters: set[str],
+) -> str:
+    """Return three lists of names of the state as source, for the helper of the loop.
+
+    Those that no round reads before it sets them, those that have to be numbers, those that must
+    not be any. Raises ``UnfitError`` for a name of both.
+    """
+    loose = [name for name in state if name not in carried]
+    numbers = sorted(numbers_of(lines) & set(state) | counters)
+    fresh = new_tensors(lines, numbers) & set(used)
+    tensors = sorted((tensors_of(place, numbers) | fresh) & set(state))
+    if mixed := set(tensors) & set(numbers):
+        raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
+    return f"{loose}, {numbers}, {tensors}"
 
 
 def numbers_of(lines: Sequence[cst.BaseStatement]) -> set[str]:

@@ -29,7 +29,7 @@ def may_branch(item: Break) -> bool:
     return reads_value(item) or item.reason.lower().startswith(_CALLER)
 
 
-def inlined(item: Break, trial: Trial) -> Iterator[Frame]:
+def inlined_frames(item: Break, trial: Trial) -> Iterator[Frame]:
     """Yield the functions between the compiled one and a break, innermost first.
 
     The compiled function itself is left out: uncompiled, or as one node, nothing would be compiled.

@@ -145,16 +145,16 @@ def innermost(places: Sequence[Place], kinds: type | tuple[type, ...]) -> list[P
     return list(nodes.values())
 
 
-def rewriting(write: Writer, around: type | tuple[type, ...] = ()) -> Change:
+def rewriting(write: Writer, kinds: type | tuple[type, ...] = ()) -> Change:
     """Return the change of a file that replaces the statements at a place.
 
-    With ``around`` these are the innermost statements of such kinds around it.
+    With ``kinds`` these are the innermost statements of such kinds around it.
     """
 
     @lru_cache(maxsize=256)
     def change(source: str, where: Frame) -> str | None:
         hits = places(source, where)
-        hits = innermost(hits, around) if around else hits
+        hits = innermost(hits, kinds) if kinds else hits
         changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         for place in hits:
             new = changes[place.node] = _fitted(place, write(place))
