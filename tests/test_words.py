@@ -30,7 +30,6 @@ LONGEST_MODULE: Final = 400
 
 LONG_FUNCTIONS: Final = {
     "baseline/read.py:load_text": 36,
-    "cli/run.py:run": 38,
     "config/settings.py:from_config": 36,
     "layers/tt/observer.py:prepare_environment": 39,
     "layers/xla/events.py:_drain": 36,
