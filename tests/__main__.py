@@ -68,6 +68,7 @@ PURE: Final = (
     "tests/suite/test_absent.py",
     "tests/suite/test_changed_lines.py",
     "tests/suite/test_collection.py",
+    "tests/repair/test_lazy_scripts.py",
     "tests/repair/test_printed.py",
     "tests/repair/test_search.py",
     "tests/layers/children/test_runner.py",
