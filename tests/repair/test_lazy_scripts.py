@@ -17,6 +17,8 @@ from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Trial
 
+pytestmark = pytest.mark.pure
+
 METRICS = """
 graphs = 0
 
