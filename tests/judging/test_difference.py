@@ -47,7 +47,7 @@ def before(record: Record) -> Expected:
         VERSIONS,
         recorded=True,
         own=known.layers,
-        breaks_with=VERSIONS,
+        places_with={"breaks": VERSIONS},
         ops_with=by_layer(LAYERS, VERSIONS),
         causes_with=by_layer(LAYERS, VERSIONS),
     )

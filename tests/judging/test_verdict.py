@@ -1,4 +1,4 @@
-"""Verdicts: each row of the table in README.md, their order, and what is never judged."""
+"""Verdicts: each row of the table in the documentation, their order, and what is never judged."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
     path.write_bytes(data)
     source = read(parse(str(path)).path)
     assert (source.encoding, source.newline) == (encoding, newline)
-    assert source.encoded(source.text) == data
-    patched = source.encoded(build(source.text, "a.py", [PATCH], {}, f"{files.HEADER}fix й`"))
+    assert source.encode(source.text) == data
+    patched = source.encode(build(source.text, "a.py", [PATCH], {}, f"{files.HEADER}fix й`"))
     path.write_bytes(patched)
     assert files.is_ours(path)
     assert read(path).encoding == encoding
