@@ -16,6 +16,8 @@ from pytest_graphbreak.baseline.rules import RULES
 from pytest_graphbreak.model.budget import KEYS, Values
 from tests.conftest import ENVIRON
 
+pytestmark = pytest.mark.pure
+
 PACKAGE = Path(pytest_graphbreak.__file__).parent
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "baseline-file.md"
 
