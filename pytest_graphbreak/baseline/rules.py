@@ -332,7 +332,7 @@ class PlacesRule(WholeRule):
             on_layers(getattr(values, key), (layer,))
             for values in (expected.values, measured.values)
         )
-        return not same_places(old, new, expected.places_with[key], measured.versions)
+        return not same_places(old, new, expected.places_with.get(key, {}), measured.versions)
 
     def update(
         self, key: str, old: Values, measured: Measured, layers: Layers
