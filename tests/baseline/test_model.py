@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from pytest_graphbreak.baseline import (
     BaselineError,
@@ -14,8 +14,7 @@ from pytest_graphbreak.baseline import (
 )
 from pytest_graphbreak.model.budget import place_key, writable
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.pure
 
 BREAK = BaselinePlace("m.py::f", "x.item()", reason="Unsupported")
 OTHER = BaselinePlace("m.py::g", "print()")

@@ -17,6 +17,8 @@ from pytest_graphbreak.baseline.model import Document
 from pytest_graphbreak.baseline.read import document, load
 from tests.examples import examples
 
+pytestmark = pytest.mark.pure
+
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
 version: 1

@@ -30,6 +30,8 @@ from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import writable
 from tests.examples import examples
 
+pytestmark = pytest.mark.pure
+
 LAYERS = ("dynamo", "xla", "tt")
 AWKWARD = [
     *(

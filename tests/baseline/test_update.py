@@ -24,6 +24,8 @@ from pytest_graphbreak.baseline import (
 from pytest_graphbreak.baseline.files import remove
 from pytest_graphbreak.model.budget import Cause
 
+pytestmark = pytest.mark.pure
+
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
 ITEM = BaselinePlace("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")
 ANOTHER = replace(ITEM, reason="another reason")

@@ -23,6 +23,8 @@ from pytest_graphbreak.baseline import files as writing
 from tests.conftest import Serving
 from tests.forkserver import Server
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parents[2]
 OLD = """\
 version: 1

@@ -20,6 +20,8 @@ from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.layers import CAUSES, LAYERS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 
+pytestmark = pytest.mark.pure
+
 VERSIONS = {"torch": "2.9", "torch_xla": "2.9"}
 OUTER = Frame("a.py", "outer", 3, "inner(x)")
 INNER = Frame("a.py", "inner", 9, "print(x)")

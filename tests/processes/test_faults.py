@@ -26,6 +26,8 @@ from tests.conftest import BROKEN, CLEAN, Suite
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.once
+
 HELP = """
     import io, os, sys, threading, time
     import pytest, torch
