@@ -16,7 +16,7 @@ from tests import words
 
 pytestmark = pytest.mark.pure
 
-PRONOUNS: Final = 8.1
+PRONOUNS: Final = 3.9
 """Per cent of all bindings that are one of ``words.PRONOUNS``. The aim is 1."""
 
 VAGUE: Final = 4.0
@@ -29,23 +29,17 @@ LONGEST_FUNCTION: Final = 35
 LONGEST_MODULE: Final = 400
 
 LONG_FUNCTIONS: Final = {
-    "baseline/read.py:load_text": 36,
     "cli/run.py:run": 38,
-    "config/settings.py:from_config": 36,
     "layers/tt/observer.py:prepare_environment": 39,
     "layers/xla/events.py:_drain": 36,
     "repair/remedies/numbers.py:_graphbreak_numbers": 45,
     "repair/remedies/op.py:_graphbreak_op": 54,
     "repair/remedies/while_loop.py:_graphbreak_while": 50,
     "report/markdown.py:render": 37,
-    "suite/phases.py:call": 37,
-    "suite/reports.py:attach": 37,
 }
 """Functions over the limit, with the lines that they have at most."""
 
 LONG_MODULES: Final = {
-    "baseline/read.py": 428,
-    "config/device.py": 419,
     "layers/dynamo/log.py": 418,
     "repair/remedies/while_loop.py": 437,
     "report/html.py": 444,
