@@ -47,7 +47,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
-    "layers/children/process.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
+    "layers/children/process.py:f'{re.escape(default)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
     'layers/dynamo/guard_values.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
         r"\bblock\b'?\]?[.)]"
     ],

@@ -117,17 +117,17 @@ def prepare_environment(
             f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
         )
         return Prepared(None, {}, tuple(notes))
-    wanted = {name: value for name, value in WANTED[log].items() if name not in target}
-    made = None
+    variables = {name: value for name, value in WANTED[log].items() if name not in target}
+    new_directory = None
     inherited = _inherited(target.get(FILE, ""))
     if not target.get(FILE) or inherited:
         place = directory or inherited
         if place is None:
-            place = made = Path(tempfile.mkdtemp(prefix=_OURS))
-        wanted[FILE] = str(place / f"tt-{os.getpid()}.log")
-    before = {name: target[name] for name in wanted if name in target}
-    target.update(wanted)
-    return Prepared(followed(target), wanted, tuple(notes), before, made)
+            place = new_directory = Path(tempfile.mkdtemp(prefix=_OURS))
+        variables[FILE] = str(place / f"tt-{os.getpid()}.log")
+    before = {name: target[name] for name in variables if name in target}
+    target.update(variables)
+    return Prepared(followed(target), variables, tuple(notes), before, new_directory)
 
 
 def _inherited(file: str) -> Path | None:
@@ -176,11 +176,11 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     left on at the end of the process is put back there.
     """
     _switch.on(log)
-    left = [_switch.off]
+    calls = [_switch.off]
 
     def turn_off() -> None:
-        while left:
-            left.pop()()
+        while calls:
+            calls.pop()()
 
     return turn_off
 

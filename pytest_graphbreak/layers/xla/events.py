@@ -61,8 +61,8 @@ class Meter:
 
     def latest(self, number: int) -> list[float | None]:
         """Return the seconds of the latest compilations at the last count; None if unknown."""
-        known = [took / 1e9 for _, took in self._seen.samples[-number:]]
-        return [*[None] * (number - len(known)), *known]
+        sampled = [took / 1e9 for _, took in self._seen.samples[-number:]]
+        return [*[None] * (number - len(sampled)), *sampled]
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -272,8 +272,8 @@ class Recorder:
         backward = self.backward[-1] if self.backward else ()
         for report in reports:
             report.frames = without_hooks(report.frames)
-            own = self.owner(report, fallbacks)
-            self.events.append(Event(report, own or context, backward, fallbacks))
+            context_of = self.owner(report, fallbacks)
+            self.events.append(Event(report, context_of or context, backward, fallbacks))
         for number in range(unreported):
             event = Event(None, context, backward, fallbacks, stack)
             event.resharded = number < resharded
