@@ -84,14 +84,14 @@ def end_of(node: Any) -> int:
 
     A block scalar ends after the blank lines that follow it.
     """
-    made = isinstance(node, Mapping | Sequence)
-    return node.end if made else node.end_mark.index  # type: ignore[no-any-return]
+    is_ours = isinstance(node, Mapping | Sequence)
+    return node.end if is_ours else node.end_mark.index  # type: ignore[no-any-return]
 
 
 def line_of(node: Any) -> int:
     """Return the line of a node or an event, 1-based."""
-    made = isinstance(node, Mapping | Sequence)
-    return node.line if made else node.start_mark.line + 1  # type: ignore[no-any-return]
+    is_ours = isinstance(node, Mapping | Sequence)
+    return node.line if is_ours else node.start_mark.line + 1  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=4096)  # most of a file consists of the same few keys and numbers
@@ -130,7 +130,7 @@ def parse(text: str) -> Node:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise _explained(error, text) from None
+        raise _yaml_error(error, text) from None
 
 
 class _Builder:
@@ -154,7 +154,7 @@ class _Builder:
 
     def node(self, event: Any, depth: int) -> Node:
         if type(event) is AliasEvent or event.anchor is not None or event.tag is not None:
-            raise self.refused(event)
+            raise self.refusal(event)
         if type(event) is ScalarEvent:
             return event
         if depth > DEEPEST:
@@ -169,23 +169,23 @@ class _Builder:
         following = self.following
         mark = event.start_mark
         items: dict[str, tuple[Scalar, Node]] = {}
-        made = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
+        node = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
         value: Node | None = None
         while True:
             key: Any = following()
             if type(key) is not ScalarEvent:
                 if type(key) is MappingEndEvent:
                     break
-                raise self.refused(key)
+                raise self.refusal(key)
             text = key.value
             if key.tag is not None or key.anchor is not None or text in items:
-                raise self.refused(key, items)
+                raise self.refusal(key, items)
             if not key.style and plain_kind(text) != "str":
-                raise self.refused(key)
+                raise self.refusal(key)
             value = self.node(following(), depth + 1)
             items[text] = (key, value)
-        made.end = end_of(value) if value is not None and not made.flow else end_of(key)
-        return made
+        node.end = end_of(value) if value is not None and not node.flow else end_of(key)
+        return node
 
     def sequence(self, event: Any, depth: int) -> Sequence:
         items: list[Node] = []
@@ -195,7 +195,7 @@ class _Builder:
         end = end_of(items[-1]) if items and not first.flow_style else end_of(event)
         return Sequence(items, end, line_of(first))
 
-    def refused(
+    def refusal(
         self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
     ) -> BaselineError:
         """Return the error for an event that is not allowed at its place."""
@@ -221,13 +221,13 @@ def _error(message: str, line: int, step: str) -> BaselineError:
     return BaselineError(message, line=line, step=step)
 
 
-def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
+def _yaml_error(error: yaml.YAMLError, text: str) -> BaselineError:
     """Convert an error of PyYAML to one in the words of a reader of the file."""
-    found = _UNREADABLE.search(text)
-    if found and isinstance(error, yaml.reader.ReaderError):
+    unreadable = _UNREADABLE.search(text)
+    if unreadable and isinstance(error, yaml.reader.ReaderError):
         return BaselineError(
-            f"the character U+{ord(found[0]):04X} is not allowed in a YAML file",
-            line=line_at(text, found.start()),
+            f"the character U+{ord(unreadable[0]):04X} is not allowed in a YAML file",
+            line=line_at(text, unreadable.start()),
             step=r'write it as an escape in double quotes, such as "\u0007"',
         )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final
 
-from pytest_graphbreak.model.places import parsed
+from pytest_graphbreak.model.places import parse_source
 from pytest_graphbreak.model.stacks import Line
 
 Source = Callable[[str], list[str]]
@@ -67,7 +67,7 @@ def _name(subject: str, is_global: bool) -> str:
 def _tree(text: str) -> ast.Module:
     """Return the syntax tree of a file; an empty one if it cannot be parsed."""
     try:
-        return parsed(text)
+        return parse_source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 

@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
+from pytest_graphbreak.baseline.files import LARGEST
 from pytest_graphbreak.baseline.model import Document
-from pytest_graphbreak.baseline.read import LARGEST, document, load
+from pytest_graphbreak.baseline.read import document, load
 from tests.examples import examples
+
+pytestmark = pytest.mark.pure
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
@@ -307,7 +310,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, data: bytes, line: int, message:
 
 
 def test_an_error_that_names_no_place_is_reported_without_one() -> None:
-    error = tree._explained(yaml.YAMLError("odd\nmore"), "a: 1")
+    error = tree._yaml_error(yaml.YAMLError("odd\nmore"), "a: 1")
     assert str(error).startswith("not valid YAML: odd; correct it")
 
 

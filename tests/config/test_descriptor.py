@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.config.device import system
+from pytest_graphbreak.config.descriptor import system
 from tests.examples import examples
+
+pytestmark = pytest.mark.pure
 
 
 def descriptor(chips: list[int], *, sized: bool = True) -> bytes:

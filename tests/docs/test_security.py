@@ -15,6 +15,8 @@ from pytest_graphbreak.report import frame, html, markdown
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text import lines, safe
 
+pytestmark = pytest.mark.pure
+
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
 MIB = 2**20
 

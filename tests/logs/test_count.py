@@ -21,6 +21,8 @@ from tests.examples import examples
 from tests.logs import writer
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 
+pytestmark = pytest.mark.pure
+
 
 def counted(data: bytes, watcher: Watcher | None = None, longest: int = LONGEST) -> TTLines:
     """Counts of a log whose lines are read in parts of at most ``longest`` bytes."""

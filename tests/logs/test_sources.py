@@ -16,6 +16,8 @@ from pytest_graphbreak.model.sources import Sources
 from tests.growth import grows
 from tests.logs.writer import Writer, join
 
+pytestmark = pytest.mark.pure
+
 STACKS = b"""\
 #loc1 = loc("/root/tt-xla/net.py":3:0)
 #loc2 = loc("/root/tt-xla/venv/lib/python3.12/site-packages/torch/nn/modules/module.py":1786:0)

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_graphbreak.layers.tt import programs
 
+pytestmark = pytest.mark.pure
+
 NAMES = list(programs.ORDER)
 
 

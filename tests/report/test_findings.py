@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Break, Frame, Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.findings import homes_of, observed, order
 from pytest_graphbreak.report.logs import script_lines, script_markdown
+
+pytestmark = pytest.mark.pure
 
 OFTEN = Break("dynamo", "often", Frame("a.py", "f", 1), count=9, seconds=0.9)
 LONG = Break("dynamo", "long", Frame("a.py", "f", 2), count=2, seconds=42.0, owner="UNet")

@@ -9,6 +9,8 @@ from pytest_graphbreak.model.record import Frame, Graph, Recompile
 from pytest_graphbreak.report.findings import observed
 from pytest_graphbreak.report.grouping import grouped, reason
 
+pytestmark = pytest.mark.pure
+
 LINE = Frame("a.py", "f", 3, "f(x, n)")
 
 

@@ -11,6 +11,8 @@ from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import RootCauses, by_nodeid, headline, root_causes
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, known, over, place
 
+pytestmark = pytest.mark.pure
+
 PRINT, ITEM = place(line=11, code="print(scores)"), place(line=30, code="x.item()")
 
 

@@ -11,18 +11,20 @@ from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.watching import measure
 from tests.conftest import Suite
 
+pytestmark = [pytest.mark.pure, pytest.mark.jax]
+
 HERE = {name: importlib.util.find_spec(name) is not None for name in ("torch", "jax")}
 LAYER = {"torch": "dynamo", "jax": "jax"}
 
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_installed", lambda name: False)
+    monkeypatch.setattr(measure, "_is_installed", lambda name: False)
 
 
 @pytest.fixture
 def jax_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_installed", lambda name: name == "jax")
+    monkeypatch.setattr(measure, "_is_installed", lambda name: name == "jax")
 
 
 @pytest.mark.usefixtures("jax_only")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from pytest_graphbreak.text.lines import LONGEST, Source
+
+pytestmark = pytest.mark.pure
 
 
 def wrapped(*texts: str) -> bytes:
