@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo import messages
-from pytest_graphbreak.layers.dynamo.events import MAKES, NO_CODE, Broke, Made
+from pytest_graphbreak.layers.dynamo import log_text, messages
+from pytest_graphbreak.layers.dynamo.events import Broke, Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, of_torch, seconds
 from pytest_graphbreak.layers.dynamo.log_records import (
     Guards,
@@ -44,11 +44,6 @@ from pytest_graphbreak.model.stacks import Line
 KEPT: Final = 5_000
 """The most graphs, recompiles and places that are kept one by one. All are counted."""
 
-LONGEST: Final = 4_000
-"""The longest reason, in characters: thousands are kept, and each may fill a log's line."""
-
-_HINTS: Final = 20
-
 _EXPORT: Final = "dynamo_normalization_capturing_compiler"
 """The compiler function of strict torch.export (torch/_dynamo/eval_frame.py)."""
 
@@ -60,15 +55,6 @@ _STARTED: Final = re.compile(
 _BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d{1,9}) buckets")
 """The line before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
 _DONE: Final = "Step 2: done compiler function"
-_BROKE: Final = re.compile(
-    r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d{1,9})\n"
-    r"(?:Graph Break )?Reason: ((?s:.*))"
-)
-_TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
-_UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?s:.*))", re.M)
-_RAISED: Final = re.compile(
-    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
-)
 _RECOMPILED: Final = re.compile(
     r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d{1,9})\n((?s:.*))"
 )
@@ -241,13 +227,13 @@ class Dynamo:
 
     def _break(self, process: Process, record: Torch) -> None:
         attempt = process.attempts.get(record.id)
-        message, traced, place = _read_break(record.text)
-        why = _shortened(messages.reason(message))
+        message, traced, place = log_text.read_break(record.text)
+        why = log_text.shorten(messages.reason(message))
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
             is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            raised = _raised_in(record.text)
+            raised = log_text.raising_line(record.text)
             event = Broke(attempt, "", tuple(stack), is_whole, why, raised)
             item = self._explain.graph_break(event)
         else:
@@ -295,14 +281,14 @@ class Dynamo:
         if attempt is None:
             attempt = LoggedAttempt.at(process.name(record.id), code)
         self._traced(attempt, record.text)
-        self._leave(attempt, attempt.why_broke or _raised(record.text))
+        self._leave(attempt, attempt.why_broke or log_text.last_exception(record.text))
 
     def _traced(self, attempt: LoggedAttempt, text: str) -> None:
         """Add the line of torch that raised it to the break whose traceback is logged."""
         broke = self._breaks.get(attempt.broke_at)
-        why = messages.reason(_unsupported(text)[0])
-        if broke is not None and _shortened(why).text == broke.reason:
-            self._breaks[broke.key] = replace(broke, raised=of_torch(_raised_in(text)))
+        why = messages.reason(log_text.first_unsupported(text)[0])
+        if broke is not None and log_text.shorten(why).text == broke.reason:
+            self._breaks[broke.key] = replace(broke, raised=of_torch(log_text.raising_line(text)))
 
     # Recompiles
 
@@ -316,7 +302,7 @@ class Dynamo:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin()
-        guards = tuple(guard[:LONGEST] for guard in _GUARD.findall(failed)[:1])
+        guards = tuple(guard[: log_text.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)
@@ -365,52 +351,6 @@ def _script(above: Sequence[Line]) -> str:
     """Return the file that was run: a stack's outermost module that is not `graphbreak run`."""
     modules = (line.file for line in above if line.name == "<module>")
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
-
-
-def _shortened(why: messages.Reason) -> messages.Reason:
-    """Return what is kept of a reason."""
-    return messages.Reason(
-        why.text[:LONGEST],
-        why.id,
-        why.explanation[:LONGEST],
-        tuple(hint[:LONGEST] for hint in why.hints[:_HINTS]),
-    )
-
-
-def _raised(text: str) -> str:
-    """Return the last exception of a traceback, in words."""
-    raised = _RAISED.findall(text)
-    if not raised:
-        return ""
-    kind, message = raised[-1][0], raised[-1][1][:LONGEST]
-    return messages.reason(message).text if kind == "Unsupported" else messages.error(kind, message)
-
-
-def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | None]:
-    """Return the message, the stack and the line of a graph break's record."""
-    match = _BROKE.match(text)
-    if match is not None:
-        file, line, message_on = match.groups()
-        message, *after = _TRACEBACK.split(message_on)
-        return message, stacks.read(after[-1]) if after else (), (file, int(line))
-    message, after_message = _unsupported(text)
-    traced = stacks.read(after_message) or stacks.read(text.split("Traceback (most")[0])
-    return message or text.split("\n")[0], traced, traced[-1][:2] if traced else None
-
-
-def _unsupported(text: str) -> tuple[str, str]:
-    """Return the message of the first exception of Dynamo in a text, and what follows it."""
-    raised = _UNSUPPORTED.search(text)
-    message, _, after = (raised[1] if raised else "").partition("\n\nfrom user code:")
-    return message, after
-
-
-def _raised_in(text: str) -> Line:
-    """Return the line of torch that raised the first exception of Dynamo, if that is logged."""
-    before, separator, _ = text.partition("\ntorch._dynamo.exc.")
-    lines = stacks.read(before.rpartition("Traceback (most recent call last):\n")[2])
-    outer = [line for line in lines if not line.file.endswith(MAKES)]
-    return outer[-1] if separator and outer else NO_CODE
 
 
 def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:

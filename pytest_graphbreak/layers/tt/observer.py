@@ -52,6 +52,10 @@ WANTED: Final[Mapping[str, Mapping[str, str]]] = {
 legacy flow, and torch_xla hashes every graph again. So no gate sets it.
 """
 
+_TOO_LATE: Final = (
+    "the TT plugin was loaded before its log was turned on, and reads its variables once: "
+    f"set {LEVEL}=DEBUG and {FILE} before Python starts"
+)
 _LIBRARY: Final = "pjrt_plugin_tt"
 _MAPS: Final = Path("/proc/self/maps")
 _SHAPES: Final = 3
@@ -103,15 +107,10 @@ def prepare_environment(
     no headers, nothing is set.
     """
     target = os.environ if environ is None else environ
-    notes = []
-    if plugin_loaded():
-        notes.append(
-            "the TT plugin was loaded before its log was turned on, and reads its variables once: "
-            f"set {LEVEL}=DEBUG and {FILE} before Python starts"
-        )
-    level = target.get(LEVEL)
+    notes = [_TOO_LATE] if plugin_loaded() else []
     if log == "off":
         return Prepared(followed(target), {})
+    level = target.get(LEVEL)
     if level is not None and level not in ENOUGH:
         notes.append(
             f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
@@ -119,9 +118,8 @@ def prepare_environment(
         return Prepared(None, {}, tuple(notes))
     variables = {name: value for name, value in WANTED[log].items() if name not in target}
     new_directory = None
-    inherited = _inherited(target.get(FILE, ""))
-    if not target.get(FILE) or inherited:
-        place = directory or inherited
+    if not target.get(FILE) or _inherited(target[FILE]):
+        place = directory or _inherited(target.get(FILE, ""))
         if place is None:
             place = new_directory = Path(tempfile.mkdtemp(prefix=_OURS))
         variables[FILE] = str(place / f"tt-{os.getpid()}.log")
