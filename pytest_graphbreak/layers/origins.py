@@ -53,14 +53,14 @@ def setter(
 def _name(subject: str, is_global: bool) -> str:
     """Return the attribute or the global that an expression ends in; empty for a local."""
     try:
-        found = ast.parse(subject, mode="eval").body
+        node = ast.parse(subject, mode="eval").body
     except (SyntaxError, ValueError):
         return ""
-    while isinstance(found, ast.Subscript):
-        found = found.value
-    if isinstance(found, ast.Attribute):
-        return found.attr
-    return found.id if isinstance(found, ast.Name) and is_global else ""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) and is_global else ""
 
 
 @lru_cache(8)
@@ -133,4 +133,4 @@ def _targets(node: ast.AST) -> frozenset[str]:
         targets = node.targets
     elif isinstance(node, ast.AnnAssign):
         targets = [node.target]
-    return frozenset(one.id for one in targets if isinstance(one, ast.Name))
+    return frozenset(target.id for target in targets if isinstance(target, ast.Name))
