@@ -37,6 +37,8 @@ PURE: Final = (
     "tests/judging/test_cap.py",
     "tests/judging/test_causes.py",
     "tests/judging/test_difference.py",
+    "tests/judging/test_finding.py",
+    "tests/judging/test_guards.py",
     "tests/judging/test_rules.py",
     "tests/config/test_checkout.py",
     "tests/config/test_descriptor.py",

@@ -110,10 +110,10 @@ def _header(target: Target) -> str:
 
 def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) -> int:
     progress = Progress()
-    search, stop = _searched(args, target, bench, progress)
+    search, stop = _search(args, target, bench, progress)
     proof: Proof | None = None
     if search.outcome.source is not None:
-        proof, stop = _written(target, search, bench, progress, stop)
+        proof, stop = _write_fix(target, search, bench, progress, stop)
     progress.clear()
     code = _result(target, search.outcome, proof)
     if args.diff and code == FIXED:
@@ -127,7 +127,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
     return code
 
 
-def _searched(
+def _search(
     args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
 ) -> tuple[Search, KeyboardInterrupt | None]:
     """Search, and return what interrupted it, too. Raises ``UserError`` if nothing runs."""
@@ -159,7 +159,7 @@ def _searched(
     return search, None
 
 
-def _written(
+def _write_fix(
     target: Target,
     search: Search,
     bench: Bench,
@@ -192,9 +192,9 @@ def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof
     outcome, original = search.outcome, search.original
     if outcome.first.inductor:
         original = Original(bench, target, values_only=True)
-    whole = outcome.first.fullgraph and not outcome.last.record.breaks
+    is_whole = outcome.first.fullgraph and not outcome.last.record.breaks
     dropped = any(patch.drops for patch in outcome.kept)
-    return prove.of(original, fixed, dropped=dropped, alone=True, allow_breaks=not whole)
+    return prove.of(original, fixed, dropped=dropped, alone=True, allow_breaks=not is_whole)
 
 
 def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:

@@ -104,15 +104,17 @@ def does_not_run(
     With the last of the user's lines that led there (``failure.user_frames``), and with the last
     lines of the program's output.
     """
-    words = [line for one in stack[-_MOST_FRAMES:] for line in _shown(Frame.from_dict(one))]
-    said = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
-    if said and words:
+    words = [
+        line for frame in stack[-_MOST_FRAMES:] for line in _frame_lines(Frame.from_dict(frame))
+    ]
+    output = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
+    if output and words:
         words.append("the end of what it printed:")
-    words += said[-_MOST_LINES:]
+    words += output[-_MOST_LINES:]
     if not target.test and target.path.name.startswith("test_"):
         words.append(f"it was run as a script; a test of it is named as {target.name}::test_name")
     return UserError(f"{target.name} does not run: {error}", words)
 
 
-def _shown(frame: Frame) -> list[str]:
+def _frame_lines(frame: Frame) -> list[str]:
     return [f"{frame.file}:{frame.line} in {frame.function}", f"    {frame.code}"]

@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _targets(args: argparse.Namespace) -> tuple[Target, Target]:
     """Return both programs; a patched file without a test's name is run for the same test."""
-    given = [] if args.run else args.args
-    original, patched = (parse(text, given) for text in (args.original, args.patched))
+    arguments = [] if args.run else args.args
+    original, patched = (parse(text, arguments) for text in (args.original, args.patched))
     if original.test and not patched.test:
         patched = replace(patched, test=original.test)
     if original.path.resolve() == patched.path.resolve():

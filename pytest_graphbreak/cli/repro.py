@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """
     target = find(args)
     with on_bench(args.timeout) as bench, Progress() as progress:
-        scripts = _written(args, target, bench, progress)
+        scripts = _write_scripts(args, target, bench, progress)
     verified = sum(script.verified for script in scripts)
     if not scripts:
         say("No graph break came, so there is nothing to reproduce.")
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE if verified == len(scripts) else UNVERIFIED
 
 
-def _written(
+def _write_scripts(
     args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
 ) -> list[Script]:
     """Return the scripts, showing each as soon as it is done. Raises ``UserError``."""
