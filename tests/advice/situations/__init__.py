@@ -7,9 +7,12 @@ green. A row without a way is one whose line says that nothing makes it fewer.
 
 from __future__ import annotations
 
+import json
 import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +27,9 @@ class Situation:
     ``said`` are the lines after ``fix:``, ``shown`` other texts of the failure. ``recorded`` are
     edits that make the program for which a baseline is recorded first; without them the marker of
     the program is its budget. ``needs`` is ``xla`` or ``jax``, or empty for any torch, ``devices``
-    is how many JAX needs. ``since`` and ``until`` are the first and the last torch for which this
-    is true, or empty for all.
+    is how many JAX needs. ``compiles`` is whether the mended program still makes a graph that is
+    counted. ``since`` and ``until`` are the first and the last torch for which this is true, or
+    empty for all.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Situation:
     recorded: Edits = ()
     needs: str = ""
     devices: int = 1
+    compiles: bool = True
     since: str = ""
     until: str = ""
 
@@ -64,7 +69,13 @@ def follow(row: Situation, run: Run) -> None:
     for shown in row.shown:
         assert shown in text
     for edits in row.ways:
-        run(row.edited(edits), *_gate(row)).assert_outcomes(passed=1)
+        with tempfile.TemporaryDirectory() as directory:
+            report = Path(directory, "graphs.json")
+            result = run(row.edited(edits), *_gate(row), f"--graph-budget-report={report}")
+            result.assert_outcomes(passed=1)
+            (entry,) = json.loads(report.read_text())["tests"]
+        # A cap is met by a program that compiles nothing, which no advice is about.
+        assert bool(entry["graphs"]) is row.compiles
 
 
 def failure(row: Situation, run: Run) -> str:

@@ -220,15 +220,16 @@ SITUATIONS: Final = (
         "a block under FSDP",
         SHARDED,
         (
-            "compile each block before fully_shard takes it, or without FSDP: "
-            "its hooks are not compiled",
+            "block.forward = torch.compile(block.forward) for each block: "
+            "the hooks of FSDP are not compiled",
         ),
         (
             (
                 ('            net = torch.compile(net, backend="eager")\n', ""),
                 (
                     "            net = Net()\n",
-                    '            net = Net()\n            net.block.compile(backend="eager")\n',
+                    "            net = Net()\n            net.block.forward = torch.compile("
+                    'net.block.forward, backend="eager")\n',
                 ),
             ),
             (('            fully_shard(net.block, mesh=init_device_mesh("cpu", (1,)))\n', ""),),
@@ -454,6 +455,7 @@ SITUATIONS: Final = (
                     ),
                 ),
             ),
+            compiles=strict,
         )
         for name, strict in (("strict", True), ("not strict", False))
     ),
