@@ -94,8 +94,8 @@ class Result:
 
     @property
     def failing(self) -> list[Judged]:
-        failing = [item for item in self.judged if item.fails]
-        return sorted(failing, key=lambda item: weight(item.test))
+        failing = [judged for judged in self.judged if judged.fails]
+        return sorted(failing, key=lambda judged: weight(judged.test))
 
     @property
     def no_verdict(self) -> str:
@@ -110,7 +110,7 @@ class Result:
             return (
                 f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
             )
-        if not self.unmeasured and all(item.test.ungated is not None for item in self.judged):
+        if not self.unmeasured and all(judged.test.ungated is not None for judged in self.judged):
             return "nothing was judged"
         return ""
 
@@ -184,11 +184,11 @@ def check(
 
 def loosened(judged: Sequence[Judged], earlier: Union) -> Iterator[str]:
     """Yield what the gate sees less of than in another run: new ``ungated``, wider caps."""
-    for item in judged:
-        seen = earlier.seen.get((item.seen.profile, item.seen.nodeid))
+    for current in judged:
+        seen = earlier.seen.get((current.seen.profile, current.seen.nodeid))
         if seen is None:
             continue
-        now, was = item.test, seen.test
+        now, was = current.test, seen.test
         if now.ungated is not None and was.ungated is None:
             yield f"{now.nodeid}   ungated: {now.ungated or 'no reason given'}"
         limits, before = _limits(now.cap), _limits(was.cap)
@@ -239,16 +239,16 @@ def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
 
 def unusable(together: Union) -> Iterator[str]:
     """Yield why these reports do not allow a verdict."""
-    yield from (f"contradiction: {item}" for item in together.contradictions)
-    yield from (f"incomplete: {item}" for item in together.incomplete)
+    yield from (f"contradiction: {problem}" for problem in together.contradictions)
+    yield from (f"incomplete: {problem}" for problem in together.incomplete)
 
 
 def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
     """Return the entries whose test is gone, as far as the reports together show."""
     entries: dict[str, Entry] = {}
     for profile in together.whole:
-        for item in _stale_on(profile, checkout, baselines, together):
-            entries.setdefault(item.nodeid, item)
+        for entry in _stale_on(profile, checkout, baselines, together):
+            entries.setdefault(entry.nodeid, entry)
     return list(entries.values())
 
 
@@ -265,9 +265,13 @@ def _stale_on(
         for file in baselines.files()
         if Path(file).parent in directories and not os.path.exists(root / file)
     }
-    for item in baselines.stale(together.everything, files, gone, profile=profile):
-        if item.file in complete or item.file in gone or f"{item.file}::{item.test}" in complete:
-            yield item
+    for entry in baselines.stale(together.everything, files, gone, profile=profile):
+        if (
+            entry.file in complete
+            or entry.file in gone
+            or f"{entry.file}::{entry.test}" in complete
+        ):
+            yield entry
 
 
 def _is_below(file: str) -> bool:
@@ -339,7 +343,7 @@ def _by_themselves(together: Union) -> Counter[str]:
 
 def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
     """Return the number of tests by verdict, and the next step."""
-    counts = counted(item.test for item in result.judged)
+    counts = counted(judged.test for judged in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
@@ -351,7 +355,7 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
-    accepts = any(acceptable(item.test) for item in result.failing)
+    accepts = any(acceptable(judged.test) for judged in result.failing)
     advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. Over the graph budget.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
@@ -359,12 +363,14 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
 
 def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
     """Return the reports with the verdicts of this check in place of those of their runs."""
-    verdicts: dict[int, TestReport] = {id(item.seen.test): item.test for item in result.judged}
+    verdicts: dict[int, TestReport] = {
+        id(judged.seen.test): judged.test for judged in result.judged
+    }
     return [
         structs.replace(
             report,
             session=structs.replace(
-                report.session, stale=tuple(item.nodeid for item in result.stale)
+                report.session, stale=tuple(entry.nodeid for entry in result.stale)
             ),
             tests=tuple(verdicts[id(test)] for test in report.tests if id(test) in verdicts),
         )

@@ -128,9 +128,9 @@ def _findings(shown: Sequence[Finding]) -> Iterator[TextLine]:
 
 def _print(objects: Iterable[Plain]) -> None:
     """Print each object as one line of ASCII, which cannot control a terminal or be wrapped."""
-    for found in objects:
+    for thing in objects:
         # GitHub Actions interprets `##[` anywhere in a line (ActionCommand.TryParse of its runner).
-        print(json.dumps(found, separators=(",", ":")).replace("##[", "#\\u0023["))
+        print(json.dumps(thing, separators=(",", ":")).replace("##[", "#\\u0023["))
 
 
 def _plain(explanation: Explanation) -> Plain:

@@ -86,19 +86,14 @@ class Finding:
         return layer is not None and layer.above is None and layer.cause(self.kind).is_plain
 
     @property
-    def label(self) -> str:
-        """The words before the reason, with the gap between them: ``GB0124  ``."""
-        return f"{self.id}  " if self.id else f"{self.name}   " if self.name else ""
-
-    @property
     def words(self) -> str:
-        """The reason, and what is beside it in this test."""
-        return "   ".join(filter(None, (self.reason, self.aside)))
+        """What it is, without its id: ``split   aten::histc runs on the CPU``."""
+        return "   ".join(filter(None, (self.name, self.reason, self.aside)))
 
     @property
     def title(self) -> str:
         """What it is on one line: ``GB0124  Unsupported Tensor.item() call``."""
-        return f"{self.label}{self.words}".rstrip()
+        return f"{self.id}  {self.words}" if self.id else self.words
 
     @property
     def seconds(self) -> float | None:

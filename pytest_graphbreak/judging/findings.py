@@ -196,7 +196,7 @@ def _of_graph(finding: Finding, graph: Graph, change: Difference) -> Finding:
         return replace(finding, name="compiled", reason=words, notes=notes, count=change.after)
     if finding.is_entry:
         if change.unsure:
-            return replace(finding, sign=MAY_BE_NEW, reason=reason or "may be new")
+            return replace(finding, sign=MAY_BE_NEW, aside="may be new")
         return replace(finding, reason=reason or NEW_ENTRY)
     aside = f"(from dynamo {', '.join(graph.sources)})" if graph.sources else ""
     return replace(finding, aside=aside, fix=advice.shorts(graph))

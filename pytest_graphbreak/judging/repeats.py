@@ -61,7 +61,8 @@ def _callers(recompiles: Sequence[Recompile]) -> list[Recompile | None]:
         caller = next((latest[call] for call in calls if call in latest), None)
         if caller is not None and not _follows(recompile, caller):
             caller = None
-        latest[(recompile.layer, *recompile.where.key[:2])] = caller or recompile
+        function = (recompile.layer, *recompile.where.key[:2])
+        latest[function] = caller or recompile
         callers.append(caller)
     return callers
 

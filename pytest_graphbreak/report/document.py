@@ -16,7 +16,7 @@ from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report import logs as log
-from pytest_graphbreak.report.lines import KINDS, position
+from pytest_graphbreak.report.lines import KINDS, consequences, position
 from pytest_graphbreak.report.scripts import counts
 from pytest_graphbreak.report.unjudged import Homes, homes_of, order
 from pytest_graphbreak.text import safe
@@ -119,14 +119,16 @@ def _home(where: Frame, count: int) -> str:
 
 
 def _frames(finding: Finding) -> Iterator[str]:
-    """Yield the places and calls of a finding, as one block of code, the innermost first."""
+    """Yield the places and calls of a finding, and what follows, as one block of code."""
     frames = [(f"{place.words} ".lstrip(), place.where) for place in finding.places]
     frames += [("from ", frame) for frame in reversed(finding.calls)]
     for words, frame in frames:
         yield f"       {words}{safe.console(cut(position(frame)))}"
         if frame.code:
             yield f"           {safe.console(cut(frame.code))}"
-    if frames:
+    below = [f" {safe.console(cut(str(line)))}" for line in consequences(finding)]
+    yield from below
+    if frames or below:
         yield ""
 
 

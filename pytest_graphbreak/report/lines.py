@@ -37,7 +37,7 @@ KINDS: Final = {
 
 def lines(finding: Finding) -> list[TextLine]:
     """Return the lines of a finding after its sign: new, gone, another reason."""
-    head = signed(finding.sign, finding.words, finding.label)
+    head = signed(finding.sign, finding.words, f"{finding.id}  " if finding.id else "")
     return [head, *_body(finding, finding.count)]
 
 
@@ -77,13 +77,14 @@ def _body(finding: Finding, times: int = 1) -> Iterator[TextLine]:
         times = 1
     yield from to_try(*finding.fix)
     yield from calls(finding.calls)
-    yield from _consequences(finding)
+    yield from consequences(finding)
 
 
 # The consequences of a finding, each on one line and without advice.
 
 
-def _consequences(finding: Finding) -> Iterator[TextLine]:
+def consequences(finding: Finding) -> Iterator[TextLine]:
+    """Yield what follows from a finding, below its calls."""
     words: list[str] = []
     if finding.is_of(Break):
         words += _of_break(finding)

@@ -173,7 +173,9 @@ def _new(findings: Iterable[Finding]) -> list[Finding]:
     # A break in a function tells more than that the function is compiled. It may be unknown which
     # of several functions is new.
     return [
-        replace(finding, sign=NEW, reason=NEW_ENTRY) if finding.sign == MAY_BE_NEW else finding
+        replace(finding, sign=NEW, reason=finding.reason or NEW_ENTRY, aside="")
+        if finding.sign == MAY_BE_NEW
+        else finding
         for finding in sorted(new, key=lambda finding: finding.is_entry)
         if not (several and finding.sign == MAY_BE_NEW)
     ]
