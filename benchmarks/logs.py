@@ -1,4 +1,4 @@
-"""How fast logs are counted and analysed, beside ``grep -c``, and with how much memory.
+"""How fast logs are analysed, beside ``grep -c``, and with how much memory.
 
     python -m benchmarks.logs [--size 1.0] [--rounds 5] [--directory DIR]
 
@@ -148,22 +148,16 @@ def write(path: Path, parts: Iterator[str], size: int) -> None:
 
 MEASURED = {
     "grep -c": ["grep", "-c", "MLIR Module vhlo:"],
-    "count": [sys.executable, __file__, "--measure", "count"],
-    "analyse": [sys.executable, __file__, "--measure", "analyse"],
+    "analyse": [sys.executable, __file__, "--measure"],
 }
 
 
-def measure(what: str, path: str) -> None:
+def measure(path: str) -> None:
     """Runs in a process of its own; what it found and its peak memory, as JSON."""
-    if what == "count":
-        from pytest_graphbreak.layers.tt.log import count
+    from pytest_graphbreak.logs.reading import read
+    from pytest_graphbreak.model.places import Places
 
-        graphs = count(path).programs.attempted
-    else:
-        from pytest_graphbreak.logs.reading import read
-        from pytest_graphbreak.model.places import Places
-
-        graphs = read(path, Places(Path.cwd())).graphs
+    graphs = read(path, Places(Path.cwd())).graphs
     # Not ru_maxrss: that begins with what the process was forked from.
     status = Path("/proc/self/status").read_text()
     peak = int(status.split("VmHWM:")[1].split()[0])
@@ -205,11 +199,11 @@ def main() -> None:
     parser.add_argument("--size", type=float, default=1.0, help="GB of the main logs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, help="where logs are written (and removed)")
-    parser.add_argument("--measure", choices=["count", "analyse"], help=argparse.SUPPRESS)
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("log", nargs="?", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
-        measure(args.measure, args.log)
+        measure(args.log)
         return
     size = int(args.size * 1e9)
     directory = Path(tempfile.mkdtemp(dir=args.directory))

@@ -45,7 +45,7 @@ def main() -> None:
         if out.before > 1:  # where all had left the compiler, no graph is there to remove
             removed, extra = removed + out.before - out.after, extra + out.before - 1
         eager = f"   eager {len(out.first.record.eager)} -> {len(out.last.record.eager)}"
-        kept = "; ".join(patch.title for patch in out.kept) or "nothing kept"
+        kept = "; ".join(patch.title for patch in out.patches) or "nothing kept"
         print(
             f"{name:<14} breaks {good}/{len(scripts)}   graphs {out.before} -> {out.after}{eager}"
             f"   {desk.runs} runs, {time.time() - began:.0f} s   {kept}",

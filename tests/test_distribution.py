@@ -7,8 +7,12 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests import distribution
 from tests.distribution import disagreements, problems
+
+pytestmark = pytest.mark.pure
 
 METADATA = "Metadata-Version: 2.4\nName: x\n{urls}\n\n[docs]({link})\n"
 

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.pure
+
 WITHOUT_POSIX = """
 import os, pkgutil, signal, sys
 

@@ -12,6 +12,8 @@ import pytest_graphbreak
 from pytest_graphbreak.judging.cap import Limits
 from pytest_graphbreak.model.layers import LAYERS
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize("name", pytest_graphbreak.__all__)
 def test_a_public_name_is_there(name: str) -> None:

@@ -20,6 +20,8 @@ from pytest_graphbreak.layers.inductor import skips
 from pytest_graphbreak.layers.xla import explain
 from tests.regexes import Expression, expressions, slow
 
+pytestmark = pytest.mark.pure
+
 
 def signs() -> Iterator[str]:
     for group in fields(families()):

@@ -6,7 +6,11 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests import rooms
+
+pytestmark = pytest.mark.pure
 
 ARCHITECTURE = rooms.ROOT / "docs" / "explanation" / "architecture.md"
 

@@ -8,9 +8,22 @@ import sys
 
 import pytest
 
-from tests.__main__ import ALSO_JAX, APART, GATED_JAX, JAX, ROOT, once, pure, runs
+from tests.__main__ import (
+    APART,
+    GATED_JAX,
+    JAX,
+    ROOT,
+    every_file,
+    marked,
+    once,
+    pure,
+    runs,
+    with_jax,
+)
 
-FILES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+pytestmark = pytest.mark.pure
+
+FILES = set(every_file())
 
 
 @pytest.mark.parametrize("half", ["torch", "xla", "whole"])
@@ -32,7 +45,7 @@ def test_what_needs_jax_is_in_the_half_that_has_it() -> None:
     skipped = re.compile(r"^[^#\n]{0,40}importorskip\(\"jax\"", re.M)
     needs = [file for file in FILES if skipped.search((ROOT / file).read_text(encoding="utf-8"))]
     assert needs
-    assert [file for file in needs if not file.startswith((*JAX, *ALSO_JAX))] == []
+    assert [file for file in needs if file not in [*with_jax(), *marked("jax")]] == []
 
 
 def test_models_of_jax_are_under_the_gate() -> None:
@@ -40,7 +53,8 @@ def test_models_of_jax_are_under_the_gate() -> None:
     assert "--graph-budget" in gated
     assert set(GATED_JAX) <= set(gated)
     assert "--graph-budget" not in apart
-    assert {*gated, *apart} >= {*JAX, *ALSO_JAX}
+    assert {*GATED_JAX, *with_jax()} <= {*gated, *apart}
+    assert [file for file in FILES if file.startswith(JAX) and file not in marked("jax")] == []
 
 
 def test_all_tests_are_run_at_night() -> None:

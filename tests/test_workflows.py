@@ -16,6 +16,8 @@ import yaml
 
 from tests.reports import a_report, a_test, over, write
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parent.parent
 ACTION = ROOT / "action.yml"
 COMMENT = ROOT / ".github/workflows/graph-budget-comment.yml"

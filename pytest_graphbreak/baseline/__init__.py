@@ -1,9 +1,12 @@
 """Baseline files: read strictly, resolved by profile, changed entry by entry.
 
-``form`` has the types of what a file may contain, ``model`` the data and the rules of profiles,
-``paths`` maps node ids to files, ``tree`` and ``read`` turn text into data and ``render`` turns it
-back, ``plan`` computes what an entry becomes, ``store`` reads the files of a directory and replaces
-them, ``update`` brings them to what was measured, and ``changes`` describes the result.
+``form`` has the types of what a file may contain, ``rules`` what is done with each key of an entry
+(``places`` with lists),
+``model`` the data and the rules of profiles, ``paths`` maps node ids to files, ``tree`` and
+``read`` turn text into data, ``render`` turns it back and ``editor`` puts it in place, ``plan``
+computes what an entry becomes, ``files`` reads and replaces single files, ``store`` looks up the
+entries of a directory, ``update`` brings them to what was measured, and ``changes`` describes the
+result.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange

@@ -33,7 +33,7 @@ class Change:
     new: Values | None
 
     def __str__(self) -> str:
-        moved = ", ".join((*self.counts, *_moved(self.old, self.new or Values())))
+        moved = ", ".join((*self.counts, *_place_counts(self.old, self.new or Values())))
         if self.kind not in ("added", "changed"):
             return self.nodeid
         return f"{self.nodeid}  {moved or self.without_counts}  ({self.profile})"
@@ -106,11 +106,11 @@ def _step(before: Values | None, was: int, now: int) -> str:
     return f"{now}" if before is None else f"{was} -> {now}"
 
 
-def _moved(before: Values | None, new: Values) -> Iterator[str]:
+def _place_counts(before: Values | None, new: Values) -> Iterator[str]:
     """Yield, in words, which numbers of places changed."""
     old = before or Values()
-    for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
-        if len(one) != len(other):
-            yield f"{what} {_step(before, len(one), len(other))}"
-        elif one != other:
+    for what, was, now in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
+        if len(was) != len(now):
+            yield f"{what} {_step(before, len(was), len(now))}"
+        elif was != now:
             yield f"other {what}"

@@ -6,51 +6,52 @@ holds only for a layer that has ``ops``: other entries say nothing of what ran.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from pytest_graphbreak.model.layers import LAYERS
 
-FOLLOWING = ("executions", "work")
-"""The keys that are left out where they follow, in the order in which they do."""
+CountsByKey = Mapping[str, Mapping[str, int]]
 
 
-def follows(key: str, layer: str, values: Mapping[str, Mapping[str, int]]) -> int | None:
-    """Return a count that follows from others of the same entry, or None if it does not.
+def usual_executions(layer: str, values: CountsByKey) -> int:
+    """Return how often the graphs of a layer run if each runs once, or 0 if that is unknown."""
+    graphs = values["graphs"].get(layer, 0)
+    return graphs if values["ops"].get(layer) else 0
 
-    ``values`` has ``graphs``, ``recompiles``, ``ops`` and ``executions``. A graph that was compiled
-    again counts once in ``ops``, and runs as often as the others.
+
+def usual_work(layer: str, values: CountsByKey) -> int:
+    """Return how many operations run if all graphs run equally often, or 0 if that is unknown.
+
+    A graph that was compiled again counts once in ``ops``, and runs as often as the others.
     """
-    graphs, ops = values["graphs"].get(layer, 0), values["ops"].get(layer)
-    if not graphs or not ops:
-        return None
-    if key == "executions":
-        return graphs
-    runs, distinct = values["executions"].get(layer), graphs - values["recompiles"].get(layer, 0)
-    return ops * runs // distinct if runs and distinct > 0 else None
+    distinct = values["graphs"].get(layer, 0) - values["recompiles"].get(layer, 0)
+    operations = values["ops"].get(layer, 0) * values["executions"].get(layer, 0)
+    return operations // distinct if distinct > 0 else 0
 
 
-def completed(found: Mapping[str, Any]) -> dict[str, Any]:
+USUAL: Final[Mapping[str, Callable[[str, CountsByKey], int]]] = {
+    "executions": usual_executions,
+    "work": usual_work,
+}
+"""The keys that are left out where they follow; ``work`` follows from ``executions``."""
+
+
+def completed(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
-    values = {key: {} for key in ("graphs", "recompiles", "ops", *FOLLOWING)} | {**found}
-    for key in FOLLOWING:
-        counts = dict(values[key])
-        for layer in LAYERS:
-            if layer not in counts and (count := follows(key, layer, values)) is not None:
-                counts[layer] = count
+    values = {key: {} for key in ("graphs", "recompiles", "ops", *USUAL)} | {**written}
+    for key, usual in USUAL.items():
+        counts = {layer: usual(layer, values) for layer in LAYERS} | {**values[key]}
         values[key] = {layer: count for layer, count in counts.items() if count}
-    keys = (*found, *(key for key in FOLLOWING if values[key]))
-    return {key: values[key] for key in keys if key not in FOLLOWING or values[key]}
+    return {key: value for key, value in values.items() if value or key in written.keys() - USUAL}
 
 
-def shortened(found: Mapping[str, Any]) -> dict[str, Any]:
+def shortened(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values without what follows from the others, as the inverse of ``completed``."""
-    written = {**found}
-    for key in FOLLOWING:
-        counts = {}
-        for layer in LAYERS:
-            count, usual = found[key].get(layer, 0), follows(key, layer, found)
-            if count != (usual or 0):
-                counts[layer] = count
-        written[key] = counts
+    written = {**values}
+    for key, usual in USUAL.items():
+        counts = {layer: values[key].get(layer, 0) for layer in LAYERS}
+        written[key] = {
+            layer: count for layer, count in counts.items() if count != usual(layer, values)
+        }
     return written

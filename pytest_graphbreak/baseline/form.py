@@ -1,15 +1,17 @@
 """The contents of a baseline file as types, for reading, checking, writing and the schema.
 
-Each key of an entry is a line of ``VALUES``, in the order in which keys are written, and a field of
-``model.budget.Values`` with the same name.
+The keys of an entry, in the order in which they are written, are the fields of
+``model.budget.Values``, which says what each of them is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, defstruct
 
+from pytest_graphbreak.model.budget import KEYS
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
 
 VERSION: Final = 1
@@ -64,7 +66,7 @@ class CauseKeys(Struct, kw_only=True, forbid_unknown_fields=True):
     called: Annotated[str, Meta(description="The line that called it then.")] = ""
 
 
-def _said(kind: Any, description: str, **errors: str) -> Any:
+def _described(kind: Any, description: str, **errors: str) -> Any:
     """Return a type with its description for the schema.
 
     ``errors`` are words for error messages about a mapping: what it ``holds``, and what precedes
@@ -73,50 +75,30 @@ def _said(kind: Any, description: str, **errors: str) -> Any:
     return Annotated[kind, Meta(description=description, extra=errors or None)]
 
 
-VALUES: Final[dict[str, Any]] = {
-    "graphs": _said(Counts, "How many graphs, by layer."),
-    "recompiles": _said(Counts, "How many recompiles, by layer."),
-    "ops": _said(
-        Counts, "How many operations the graphs of a layer hold together, recompiled ones once."
-    ),
-    "entries": _said(
-        Annotated[list[Where], Meta(max_length=MOST_ENTRIES)],
-        "Functions that were compiled as they were called.",
-    ),
-    "executions": _said(
-        Counts, "How often compiled graphs ran, by layer; each once if left out beside ops."
-    ),
-    "reads": _said(Counts, "How many values the host waited for, by layer."),
-    "work": _said(
-        Counts,
-        "How many captured operations ran, by layer; executions times ops if left out, 0: not "
-        "known.",
-    ),
-    "lines": _said(
+_TYPES: Final[Mapping[str, Any]] = {
+    "graphs": Counts,
+    "counts": Counts,
+    "runs": Counts,
+    "ops": Counts,
+    "entries": Annotated[list[Where], Meta(max_length=MOST_ENTRIES)],
+    "lines": Annotated[
         dict[str, Annotated[dict[str, Count], Meta(extra={"holds": "lines to counts"})]],
-        "The lines that ran graphs on the device, or read values, by file, and how often.",
-        holds="files to lines, such as {a.py: {'f sync: torch_xla.sync()': 3}}",
-    ),
-    "causes": _said(list[CauseKeys], "Why there are the graphs that are not plain."),
-    "breaks": _said(list[PlaceKeys], "The places where Dynamo breaks graphs."),
-    "eager": _said(list[PlaceKeys], "The places where code leaves the compiler."),
+        Meta(extra={"holds": "files to lines, such as {a.py: {'f sync: torch_xla.sync()': 3}}"}),
+    ],
+    "causes": list[CauseKeys],
+    "places": list[PlaceKeys],
 }
-"""The keys of the values that were measured of a test."""
-COUNTS: Final = ("graphs", "recompiles")
-"""Keys with counts by layer that are compared and merged in the same way; a missing count is zero.
-"""
-RUNS: Final = ("executions", "reads", "work")
-"""Keys with counts of runs; a layer without executions and reads was recorded without them."""
+"""The type of a key in a file, by its rule."""
 
-BY_FILE: Final = ("lines",)
-"""Keys with values by ``file::name``; a file groups them by file."""
+VALUES: Final = {name: _described(_TYPES[key.rule], key.description) for name, key in KEYS.items()}
+"""The keys of the values that were measured of a test."""
 
 REMARKS: Final = {
-    "note": _said(Words, "The user's own words; kept by every update."),
-    "ungated": _said(Words, "Why the test is not judged."),
+    "note": _described(Words, "The user's own words; kept by every update."),
+    "ungated": _described(Words, "Why the test is not judged."),
 }
-_MADE = {
-    name: _said(Version, f"The minor version of {name} that measured this, in quotes.")
+_VERSIONS = {
+    name: _described(Version, f"The minor version of {name} that measured this, in quotes.")
     for name in COMPILERS
 }
 
@@ -126,15 +108,17 @@ def _form(name: str, keys: dict[str, Any], required: tuple[str, ...] = ()) -> ty
     return defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
 
 
-Override: Final = _form("Override", {**_MADE, **VALUES})
+Override: Final = _form("Override", {**_VERSIONS, **VALUES})
 Entry: Final = _form(
     "Entry",
     {
         **REMARKS,
-        "profile": _said(Words, "Where the plain values were measured, if not as the file says."),
-        **_MADE,
+        "profile": _described(
+            Words, "Where the plain values were measured, if not as the file says."
+        ),
+        **_VERSIONS,
         **VALUES,
-        "overrides": _said(
+        "overrides": _described(
             dict[Name, Override],  # type: ignore[valid-type]
             "The values of other profiles that differ, by the name of the profile.",
             holds="profiles to values",
@@ -146,7 +130,7 @@ Cases: Final = _form(
     "Cases",
     {
         **REMARKS,
-        "cases": _said(
+        "cases": _described(
             Annotated[dict[str, Entry], Meta(min_length=1)],  # type: ignore[valid-type]
             "Entries by parameter id.",
             holds="parameter ids to entries",
@@ -169,14 +153,14 @@ File: Final = _form(
     "File",
     {
         "version": Annotated[int, Meta(extra_json_schema={"const": VERSION})],
-        "profile": _said(Words, "Where the plain values were measured."),
-        **_MADE,
-        "packages": _said(
+        "profile": _described(Words, "Where the plain values were measured."),
+        **_VERSIONS,
+        "packages": _described(
             dict[str, Words],
             "The packages that own places of these tests, and what versions were measured.",
             holds="names to versions",
         ),
-        "tests": _said(
+        "tests": _described(
             dict[Name, Test],
             "Entries by the name of the test, as pytest has it after the first '::'.",
             holds="test names to entries",
@@ -196,11 +180,11 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of a baseline file."""
     from msgspec.json import schema_components
 
-    _, found = schema_components((File, Entry, Cases), ref_template="#/$defs/{name}")
-    file = found.pop("File")
-    for part in found.values():
-        del part["title"]
-        for key in part["properties"].values():
+    _, definitions = schema_components((File, Entry, Cases), ref_template="#/$defs/{name}")
+    file = definitions.pop("File")
+    for definition in definitions.values():
+        del definition["title"]
+        for key in definition["properties"].values():
             key.pop("default", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -208,5 +192,5 @@ def schema() -> dict[str, Any]:
         "description": "The graphs that the tests of one file make, and the breaks that are known. "
         "One YAML file for each test file.",
         **{key: value for key, value in file.items() if key != "title"},
-        "$defs": dict(sorted(found.items())),
+        "$defs": dict(sorted(definitions.items())),
     }

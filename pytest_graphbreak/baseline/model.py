@@ -10,9 +10,9 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pytest_graphbreak.baseline.form import BY_FILE, RUNS, VALUES
+from pytest_graphbreak.baseline.rules import RULES, WHOLE, inherited
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
@@ -47,22 +47,19 @@ class BaselineError(UserError):
         place = "" if self.path is None else shown(self.path)
         if place and self.line is not None:
             place += f":{self.line}"
-        own = ": ".join(part for part in (place, self.message) if part)
+        line = ": ".join(part for part in (place, self.message) if part)
         if self.step:
-            own += f"; {self.step}"
-        return "\n".join([own, *(str(error) for error in self.also)])
-
-
-WHOLE: Final = frozenset({"breaks", "eager", "entries", *BY_FILE})
-"""The values that an override replaces as a whole; others are replaced layer by layer."""
+            line += f"; {self.step}"
+        return "\n".join([line, *(str(error) for error in self.also)])
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
     """The values of a profile that differ from the plain values.
 
-    The keys of ``WHOLE`` in ``named`` are its own, even if empty. The layers in ``causes`` and in
-    ``graphs`` have their own causes; other layers have the plain ones.
+    ``named`` are the keys that it replaces as a whole (``rules.WHOLE``), even by an empty value.
+    The layers in ``causes`` and in ``graphs`` have their own causes; other layers have the plain
+    ones.
     """
 
     values: Values = field(default_factory=Values)
@@ -72,33 +69,19 @@ class Override:
     @property
     def causes_of(self) -> frozenset[str]:
         """The layers whose causes are its own."""
-        return frozenset((*self.values.graphs, *(item.layer for item in self.values.causes)))
+        return frozenset((*self.values.graphs, *(cause.layer for cause in self.values.causes)))
 
     @property
     def layers(self) -> frozenset[str]:
         """The layers that it names, including those with an explicit zero."""
-        found = {*self.causes_of, *self.values.recompiles}
+        layers = {*self.causes_of, *self.values.recompiles}
         for key in self.named & {"breaks", "eager"}:
-            found.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
-        return frozenset(found)
+            layers.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
+        return frozenset(layers)
 
     def over(self, plain: Values) -> Values:
         """Return the values of the profile, given the plain values."""
-        own = {key: getattr(self.values, key) for key in VALUES}
-        found = {key: getattr(plain, key) for key in VALUES}
-        for key in VALUES.keys() - WHOLE - {"causes"}:
-            found[key] = {**found[key], **own[key]}
-        found |= {key: own[key] for key in self.named}
-        for key in (*RUNS, "ops"):
-            found[key] = {**self.inherited(key, plain), **own[key]}
-        replaced = self.causes_of
-        kept = (item for item in plain.causes if item.layer not in replaced)
-        return Values(**{**found, "causes": (*kept, *self.values.causes)})
-
-    def inherited(self, key: str, plain: Values) -> dict[str, int]:
-        """Return operations or runs of ``plain`` for the layers whose graphs it omits."""
-        named = self.values.graphs
-        return {layer: n for layer, n in getattr(plain, key).items() if layer not in named}
+        return Values(**{key: rule.over(key, plain, self) for key, rule in RULES.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +90,11 @@ class Expected:
 
     ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
     ``recorded`` says whether the requested profile was itself recorded. ``own`` are the layers that
-    it recorded itself. ``breaks_with`` and ``eager_with`` are the versions that measured those
-    lists, which can be older than ``versions`` if an override names counts only; reasons must be
-    compared with them. ``packages`` are the versions of packages that owned places when the file
-    was written. ``ops_with`` gives by layer the compiler version that counted the captured
-    operations, ``causes_with`` the one that found the causes of its graphs.
+    it recorded itself. ``places_with`` gives by key (``breaks``, ``eager``) the versions that
+    measured its places, which can be older than ``versions`` if an override names counts only;
+    reasons must be compared with them. ``packages`` are the versions of packages that owned places
+    when the file was written. ``ops_with`` gives by layer the compiler version that counted the
+    captured operations, ``causes_with`` the one that found the causes of its graphs.
     """
 
     values: Values
@@ -119,8 +102,7 @@ class Expected:
     versions: Versions
     recorded: bool
     own: frozenset[str] = frozenset()
-    breaks_with: Versions = field(default_factory=dict)
-    eager_with: Versions = field(default_factory=dict)
+    places_with: Mapping[str, Versions] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     ops_with: Mapping[str, str | None] = field(default_factory=dict)
     causes_with: Mapping[str, str | None] = field(default_factory=dict)
@@ -192,8 +174,8 @@ class Entry:
     @property
     def is_remark(self) -> bool:
         """Whether it contains only remarks that people wrote."""
-        said = self.note is not None or self.ungated is not None
-        return said and self.values in (None, Values()) and not self.overrides
+        has_remark = self.note is not None or self.ungated is not None
+        return has_remark and self.values in (None, Values()) and not self.overrides
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -203,29 +185,26 @@ class Entry:
 
     def expected(self, profile: str) -> Expected | None:
         """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
-        base, known = profile == self.profile, profile in self.overrides
-        if self.values is None and not known:
+        is_plain, is_overridden = profile == self.profile, profile in self.overrides
+        if self.values is None and not is_overridden:
             return None
         override = self.overrides.get(profile) or Override(versions=self.versions)
         plain_with = self.versions if self.values is not None else override.versions
-        plain = self.values or Values()
-
-        def measured(key: str) -> Versions:
-            return override.versions if key in override.named else plain_with
-
+        values = self.values or Values()
         return Expected(
-            values=override.over(plain),
-            profile=profile if known else self.profile,
+            values=override.over(values),
+            profile=profile if is_overridden else self.profile,
             versions=override.versions,
-            recorded=base or known,
-            own=override.layers | plain.layers if base else override.layers,
-            breaks_with=measured("breaks"),
-            eager_with=measured("eager"),
+            recorded=is_plain or is_overridden,
+            own=override.layers | values.layers if is_plain else override.layers,
+            places_with={
+                key: override.versions if key in override.named else plain_with for key in WHOLE
+            },
             packages=self.packages,
             ops_with={
-                **by_layer(plain.work, plain_with),
+                **by_layer(values.work, plain_with),
                 **by_layer(override.values.work, override.versions),
-                **by_layer(override.inherited("ops", plain), plain_with),
+                **by_layer(inherited(values.ops, override), plain_with),
                 **by_layer(override.values.ops, override.versions),
             },
             causes_with={
@@ -269,19 +248,19 @@ class Document:
 
     def entry(self, test: str, case: str | None) -> Entry | None:
         """Return the entry of a test or a case; a case may have only the remarks of its test."""
-        known = self.tests.get(test)
-        if known is None:
+        entries = self.tests.get(test)
+        if entries is None:
             return None
-        found = known.find(case)
-        if found is None and known.ungated is not None:
-            said = {"note": known.note, "ungated": known.ungated}
-            return self.new_entry(test, case, **said, line=known.line)
-        return found
+        entry = entries.find(case)
+        if entry is None and entries.ungated is not None:
+            remarks = {"note": entries.note, "ungated": entries.ungated}
+            return self.new_entry(test, case, **remarks, line=entries.line)
+        return entry
 
-    def new_entry(self, test: str, case: str | None, **more: Any) -> Entry:
-        """Return an entry with what the file states for all of its entries, and ``more``."""
+    def new_entry(self, test: str, case: str | None, **fields: Any) -> Entry:
+        """Return an entry with what the file states for all of its entries, and ``fields``."""
         stated = {"profile": self.profile, "versions": self.versions, "packages": self.packages}
-        return Entry(self.file, test, case, path=self.path, **{**stated, **more})
+        return Entry(self.file, test, case, path=self.path, **{**stated, **fields})
 
     def entries(self) -> Iterator[Entry]:
         """Yield every test and case that has an entry of its own, in the order of the file."""

@@ -18,18 +18,18 @@ def split_nodeid(nodeid: str) -> tuple[str, str, str | None]:
     """Return file, test and case of a node id.
 
     The file is the text before the first ``::``. The case is the text between the first ``[`` and
-    the last ``]`` of the rest, if the rest ends with ``]``; both may contain ``/``, ``::``,
+    the last ``]`` of what follows, if that ends with ``]``; both may contain ``/``, ``::``,
     brackets, quotes and newlines. Raises ``BaselineError`` if the id names no test, or a file that
     is not inside the root directory.
     """
-    file, colons, rest = nodeid.partition("::")
-    if not colons or not rest:
+    file, colons, name = nodeid.partition("::")
+    if not colons or not name:
         raise BaselineError(f"{nodeid!r} is not the node id of a test (file::test)")
     _refuse_outside(nodeid, file)
-    test, bracket, case = rest.partition("[")
+    test, bracket, case = name.partition("[")
     if test and bracket and case.endswith("]"):
         return file, writable(test), writable(case[:-1])
-    return file, writable(rest), None
+    return file, writable(name), None
 
 
 def baseline_path(directory: Path, file: str) -> Path:

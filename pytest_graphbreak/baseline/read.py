@@ -8,9 +8,7 @@ docs/reference/baseline-file.md raises a ``BaselineError`` with file and line.
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import stat
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Map
 from functools import cache
@@ -20,15 +18,16 @@ from typing import Any, Final, NoReturn
 from msgspec import inspect
 
 from pytest_graphbreak.baseline import form
+from pytest_graphbreak.baseline.files import load_text
 from pytest_graphbreak.baseline.follows import completed
 from pytest_graphbreak.baseline.model import (
-    WHOLE,
     BaselineError,
     Document,
     Entries,
     Entry,
     Override,
 )
+from pytest_graphbreak.baseline.rules import RULES, WHOLE
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -44,21 +43,13 @@ from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS
 from pytest_graphbreak.text.files import uncollected
 
-LARGEST = 32 * 1024 * 1024
-"""Maximum size of a file in bytes; 100,000 tests take about 20 MB."""
-LONGEST_LINE = 100_000
-_CUT_OFF = re.compile(
-    rb"(?:^|[\r\n])[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'][^\r\n]*)?)?\Z"
-)
-"""A last line without line end that is a key with an unquoted value, or the start of one."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 
 Raw = dict[str, Any]
+_LINE: Final = "its line"
+"""The line of the key of a test, a case or an override, beside what is below it."""
 Read = Callable[[Node, str], Any]
 """A function that checks and converts a node; the text is its name in an error message."""
-
-
-# reading the text of a file
 
 
 def load(path: Path, file: str) -> Document | None:
@@ -68,57 +59,6 @@ def load(path: Path, file: str) -> Document | None:
     """
     text = load_text(path)
     return None if text is None else document(text, path, file)
-
-
-def load_text(path: Path) -> str | None:
-    """Return the text of a file, with line ends and byte order mark, or None if absent."""
-    try:
-        with open(path, "rb", opener=_open_at_once) as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise BaselineError("is no regular file", path=path, step="move it away")
-            if status.st_size > LARGEST:
-                raise BaselineError(
-                    f"is larger than {LARGEST // 1024 // 1024} MiB, and is not read",
-                    path=path,
-                    step="split the test file, or delete this file and record it again",
-                )
-            data = stream.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        step = "make it a file that can be read"
-        words = f"cannot be read ({error.strerror or error})"
-        raise BaselineError(words, path=path, step=step) from None
-    if is_cut_off(data):
-        raise BaselineError(
-            "ends in the middle of a line, as a file that was cut off does",
-            path=path,
-            line=data.count(b"\n") + 1,
-            step="take it from git again; if it is whole, end its last line",
-        )
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BaselineError(
-            f"is not UTF-8 (byte 0x{data[error.start]:02x})",
-            path=path,
-            line=data.count(b"\n", 0, error.start) + 1,
-            step="save it as UTF-8, or take it from git again",
-        ) from None
-
-
-def is_cut_off(data: bytes) -> bool:
-    """Return whether a file may have lost its end, since part of a value is a value as well."""
-    return _CUT_OFF.search(data[-LONGEST_LINE:]) is not None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    # Opening a named pipe would wait for its other end.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-# reading the contents
 
 
 def document(text: str, path: Path, file: str) -> Document:
@@ -139,7 +79,7 @@ def parsed(text: str, path: Path, file: str) -> tuple[Document, Mapping]:
                 _check_version(root.items["version"][1])
             raw = _reader(form.File)(root, "the file")
             assert isinstance(root, Mapping)
-            return _document(raw, root, path, file), root
+            return _document(raw, path, file), root
     except BaselineError as error:
         error.path = path
         raise
@@ -156,28 +96,19 @@ def _check_version(node: Node) -> None:
         )
 
 
-def _document(raw: Raw, root: Mapping, path: Path, file: str) -> Document:
+def _document(raw: Raw, path: Path, file: str) -> Document:
     top = Document(path, file, raw["profile"], _versions(raw, {}), raw.get("packages", {}))
-    nodes = root.items["tests"][1]
-    assert isinstance(nodes, Mapping)
-    for name, (key, node) in nodes.items.items():
-        item, line = raw["tests"][name], line_of(key)
-        test = top.tests[name] = Entries(item.get("note"), item.get("ungated"), line)
-        if "cases" not in item:
-            test.entries[None] = _entry(top, name, None, item, line)
-            continue
-        assert isinstance(node, Mapping)
-        cases = node.items["cases"][1]
-        assert isinstance(cases, Mapping)
-        for case, (at, _) in cases.items.items():
-            test.entries[case] = _entry(top, name, case, item["cases"][case], line_of(at))
+    for name, test in raw["tests"].items():
+        cases = test.get("cases", {None: test})
+        entries = {case: _entry(top, name, case, entry) for case, entry in cases.items()}
+        top.tests[name] = Entries(test.get("note"), test.get("ungated"), test[_LINE], entries)
     return top
 
 
-def _entry(top: Document, test: str, case: str | None, raw: Raw, line: int) -> Entry:
-    recorded = not form.VALUES.keys().isdisjoint(raw)
+def _entry(top: Document, test: str, case: str | None, raw: Raw) -> Entry:
+    recorded = not RULES.keys().isdisjoint(raw)
     overrides = raw.get("overrides", {})
-    # An entry of zeros has no key left. An entry with only overrides, or only a reason not to be
+    # An entry of zeros has no key. An entry with only overrides, or only a reason not to be
     # judged, was not recorded.
     zeros = not overrides and "ungated" not in raw
     return top.new_entry(
@@ -186,29 +117,25 @@ def _entry(top: Document, test: str, case: str | None, raw: Raw, line: int) -> E
         **{key: raw[key] for key in ("profile", *form.REMARKS) if key in raw},
         versions=_versions(raw, top.versions),
         values=_values(raw) if recorded or zeros else None,
-        overrides={name: _override(top, item) for name, item in overrides.items()},
-        line=line,
+        overrides={name: _override(top, override) for name, override in overrides.items()},
+        line=raw[_LINE],
     )
 
 
 def _override(top: Document, raw: Raw) -> Override:
-    return Override(_values(raw), _versions(raw, top.versions), WHOLE & raw.keys())
+    named = frozenset(WHOLE.keys() & raw.keys())
+    return Override(_values(raw), _versions(raw, top.versions), named)
 
 
 def _versions(raw: Raw, above: Versions) -> Versions:
     """Return the stated versions of compilers, completed by those of the file."""
-    own = {name: raw[name] for name in COMPILERS if name in raw}
-    return {**above, **own} if own else above
+    stated = {name: raw[name] for name in COMPILERS if name in raw}
+    return {**above, **stated} if stated else above
 
 
 def _values(raw: Raw) -> Values:
-    found = {key: raw[key] for key in form.VALUES if key in raw}
-    for key in found.keys() & form.BY_FILE:
-        by_file = found[key].items()
-        found[key] = {
-            f"{file}::{name}": count for file, names in by_file for name, count in names.items()
-        }
-    return Values(**completed(found))
+    written = {key: rule.from_file(raw[key]) for key, rule in RULES.items() if key in raw}
+    return Values(**completed(written))
 
 
 # checks of nodes, created from the types
@@ -216,24 +143,24 @@ def _values(raw: Raw) -> Values:
 
 @cache
 def _reader(cls: type) -> Read:
-    return _made(inspect.type_info(cls))
+    return _read_as(inspect.type_info(cls))
 
 
-def _made(kind: inspect.Type) -> Read:
-    said: Raw = {}
+def _read_as(kind: inspect.Type) -> Read:
+    metadata: Raw = {}
     while isinstance(kind, inspect.Metadata):
-        said |= {**(kind.extra_json_schema or {}), **(kind.extra or {})}
+        metadata |= {**(kind.extra_json_schema or {}), **(kind.extra or {})}
         kind = kind.type
     if isinstance(kind, inspect.StructType):
         return _struct(kind)
     if isinstance(kind, inspect.DictType):
-        return _mapping(kind, said)
+        return _mapping(kind, metadata)
     if isinstance(kind, inspect.ListType):
         return _items(kind) if isinstance(kind.item_type, inspect.StructType) else _texts(kind)
     if isinstance(kind, inspect.IntType):
         return _count(kind.ge or 0)
     if isinstance(kind, inspect.StrType):
-        return _text(kind, said.get("enum"))
+        return _text(kind, metadata.get("enum"))
     return _test
 
 
@@ -241,59 +168,62 @@ def _test(node: Node, what: str) -> Raw:
     """Check and convert a test; a test with cases has other keys."""
     if not isinstance(node, Mapping) or "cases" not in node.items:
         return _reader(form.Entry)(node, what)  # type: ignore[no-any-return]
-    values = {*form.keys(form.Entry)} - {*form.REMARKS}
+    of_cases = {*form.keys(form.Entry)} - {*form.REMARKS}
     for name, (key, _) in node.items.items():
-        if name in values:
+        if name in of_cases:
             step = f"put {name} into the case that it belongs to"
             _fail(f"{what} has both cases and {name}", key, step)
     return _reader(form.Cases)(node, what)  # type: ignore[no-any-return]
 
 
 def _struct(kind: inspect.StructType) -> Read:
-    fields = {field.name: _made(field.type) for field in kind.fields}
+    readers = {field.name: _read_as(field.type) for field in kind.fields}
     required = [field.name for field in kind.fields if field.required]
     build = _BUILD.get(kind.cls)
-    wanted = f"a mapping of {', '.join([*fields][:4])}, ..."
+    expected = f"a mapping of {', '.join([*readers][:4])}, ..."
 
     def read(node: Node, what: str) -> Any:
         if not isinstance(node, Mapping):
-            _wrong(node, what, wanted)
-        found = {}
-        for name, (key, value) in node.items.items():
-            one = fields.get(name)
-            if one is None:
-                _unknown(key, what, "key", fields)
-            found[name] = one(value, name)
+            _wrong(node, what, expected)
+        raw = {}
+        for name, (key, part) in node.items.items():
+            reader = readers.get(name)
+            if reader is None:
+                _unknown(key, what, "key", readers)
+            raw[name] = reader(part, name)
         for name in required:
-            if name not in found:
+            if name not in raw:
                 _fail(f"{what} has no {name}", node, f"add {name}:")
-        return found if build is None else build(found, node)
+        return raw if build is None else build(raw, node)
 
     return read
 
 
-def _mapping(kind: inspect.DictType, said: Raw) -> Read:
-    value, item, least = _made(kind.value_type), said.get("item"), kind.min_length or 0
-    wanted, keys = f"a mapping of {said['holds']}", kind.key_type
+def _mapping(kind: inspect.DictType, metadata: Raw) -> Read:
+    """Return a check of a mapping; those of an ``item`` (a test, a case) learn their line."""
+    reader, item, least = _read_as(kind.value_type), metadata.get("item"), kind.min_length or 0
+    expected, keys = f"a mapping of {metadata['holds']}", kind.key_type
     allowed = None
     if isinstance(keys, inspect.Metadata):
         allowed = (keys.extra_json_schema or {}).get("enum")
-    nameless = not (isinstance(keys, inspect.StrType) and keys.min_length)
+    needs_name = isinstance(keys, inspect.StrType) and keys.min_length
 
     def read(node: Node, what: str) -> Raw:
         if not isinstance(node, Mapping):
-            _wrong(node, what, wanted)
+            _wrong(node, what, expected)
         if len(node.items) < least:
             _fail(f"{what} is empty", node, "delete the test, or record it again")
-        found = {}
+        raw = {}
         for name, (key, part) in node.items.items():
             if allowed is not None and name not in allowed:
                 _unknown(key, what, "layer", allowed)
-            if not name and not nameless:
+            if not name and needs_name:
                 _fail(f"{what} has a key without a name", key, "name it")
-            called = f"{what} of {name}" if item is None else item + brief(name)
-            found[name] = value(part, called)
-        return found
+            if item is None:
+                raw[name] = reader(part, f"{what} of {name}")
+            else:
+                raw[name] = {**reader(part, item + brief(name)), _LINE: line_of(key)}
+        return raw
 
     return read
 
@@ -301,38 +231,38 @@ def _mapping(kind: inspect.DictType, said: Raw) -> Read:
 def _items(kind: inspect.ListType) -> Read:
     """Return a check of a list in which no two items have the same ``key``."""
     assert isinstance(kind.item_type, inspect.StructType)
-    one, noun = _made(kind.item_type), _NOUN[kind.item_type.cls]
+    reader, noun = _read_as(kind.item_type), _NOUN[kind.item_type.cls]
 
     def read(node: Node, what: str) -> tuple[Any, ...]:
         if not isinstance(node, Sequence):
             _wrong(node, what, f"a list of {noun}s")
-        found: dict[object, Any] = {}
+        items: dict[object, Any] = {}
         lines: dict[object, int] = {}
-        for item in node.items:
-            made = one(item, f"an item of {what}")
-            if (key := made.key) in found:
+        for part in node.items:
+            item = reader(part, f"an item of {what}")
+            if (key := item.key) in items:
                 again = f"the same {noun} twice in {what}, first on line {lines[key]}"
-                _fail(again, item, "keep one, with a count for both")
-            found[key], lines[key] = made, line_of(item)
-        return tuple(found.values())
+                _fail(again, part, "keep one, with a count for both")
+            items[key], lines[key] = item, line_of(part)
+        return tuple(items.values())
 
     return read
 
 
 def _texts(kind: inspect.ListType) -> Read:
     """Return a check of a list of different texts."""
-    one, most = _made(kind.item_type), kind.max_length or 0
+    reader, most = _read_as(kind.item_type), kind.max_length or 0
 
     def read(node: Node, what: str) -> tuple[str, ...]:
         if not isinstance(node, Sequence):
             _wrong(node, what, "a list of texts")
         if len(node.items) > most:
             _fail(f"{what} has {len(node.items)} items", node, f"keep {most} of them")
-        found = [one(item, f"an item of {what}") for item in node.items]
-        for number, text in enumerate(found):
-            if text in found[:number]:
+        texts = [reader(item, f"an item of {what}") for item in node.items]
+        for number, text in enumerate(texts):
+            if text in texts[:number]:
                 _fail(f"{what} has {brief(text)} twice", node.items[number], "keep one")
-        return tuple(found)
+        return tuple(texts)
 
     return read
 
@@ -371,8 +301,8 @@ def _count(least: int) -> Read:
 def _cause(raw: Raw, node: Mapping) -> Cause:
     allowed = CAUSES[raw["layer"]]
     if raw["cause"] not in allowed:
-        said = f"cause is {brief(raw['cause'])}"
-        _fail(said, node.items["cause"][1], f"allowed: {', '.join(allowed)}")
+        message = f"cause is {brief(raw['cause'])}"
+        _fail(message, node.items["cause"][1], f"allowed: {', '.join(allowed)}")
     return Cause(**raw)
 
 
@@ -400,7 +330,7 @@ def _no_count(node: Node, what: str) -> NoReturn:
     _fail(f"{what} is {brief(node.value)}, no count", node, "write it in decimal digits")
 
 
-def _wrong(node: Node, what: str, wanted: str) -> NoReturn:
+def _wrong(node: Node, what: str, expected: str) -> NoReturn:
     got, step = kind(node), "see docs/reference/baseline-file.md"
     if not isinstance(node, Scalar):
         got = _NOUNS[got]
@@ -408,9 +338,9 @@ def _wrong(node: Node, what: str, wanted: str) -> NoReturn:
         got = "nothing"
     else:
         got = f"{_NOUNS.get(got, got)} ({brief(str(node.value))})"
-    if isinstance(node, Scalar) and kind(node) != "str" and wanted == "text":
+    if isinstance(node, Scalar) and kind(node) != "str" and expected == "text":
         step = f'quote it: "{node.value}"' if node.value else "fill it in, or leave it out"
-    _fail(f"{what} must be {wanted}, not {got}", node, step)
+    _fail(f"{what} must be {expected}, not {got}", node, step)
 
 
 def _fail(message: str, node: Node, step: str) -> NoReturn:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected
@@ -18,7 +15,7 @@ from pytest_graphbreak.baseline.paths import (
     split_nodeid,
 )
 from pytest_graphbreak.baseline.read import load
-from pytest_graphbreak.text.files import hold, in_one_step, uncollected, write
+from pytest_graphbreak.text.files import uncollected
 
 
 class Baselines:
@@ -40,10 +37,10 @@ class Baselines:
                 self._documents[file] = load(path, file)
             except BaselineError as error:
                 self._documents[file] = error
-        found = self._documents[file]
-        if isinstance(found, BaselineError):
-            raise found
-        return found
+        document = self._documents[file]
+        if isinstance(document, BaselineError):
+            raise document
+        return document
 
     def entry(self, nodeid: str) -> Entry | None:
         """Return the entry of a test, or None if it has none."""
@@ -56,23 +53,23 @@ class Baselines:
         entry = self.entry(nodeid)
         return None if entry is None else entry.expected(profile)
 
-    def check(self, wanted: Callable[[str], bool] = lambda file: True) -> None:
-        """Read the baseline files of the wanted test files.
+    def check(self, is_needed: Callable[[str], bool] = lambda file: True) -> None:
+        """Read the baseline files of the test files that are needed.
 
-        ``wanted`` gets the own name of a baseline that cannot belong to any test file. Raises
+        ``is_needed`` gets the name of the baseline if it cannot belong to any test file. Raises
         ``BaselineError`` with the first error of each invalid file.
         """
         faults = []
         with uncollected():
-            for file, path in self._found():
-                if not wanted(file or path.relative_to(self.directory).as_posix()):
+            for file, path in self._paths():
+                if not is_needed(file or path.relative_to(self.directory).as_posix()):
                     continue
                 try:
                     if file is None:
-                        found = load(inside(self.directory, path), "")
+                        document = load(inside(self.directory, path), "")
                     else:
-                        found = self.document(file)
-                    if found is None and path.is_symlink():
+                        document = self.document(file)
+                    if document is None and path.is_symlink():
                         step = "remove it, or put the file itself there"
                         raise BaselineError("is a link to nothing", path=path, step=step)
                 except BaselineError as error:
@@ -85,7 +82,7 @@ class Baselines:
 
     def files(self) -> list[str]:
         """Return the test files that have a baseline file, sorted, even if they are gone."""
-        return [file for file, _ in self._found() if file is not None]
+        return [file for file, _ in self._paths() if file is not None]
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry of every file."""
@@ -118,17 +115,17 @@ class Baselines:
                 continue  # a test outside of the root directory has no baseline
             if file in tests:
                 tests[file].add((test, case))
-        found: list[Entry] = []
+        entries: list[Entry] = []
         gone = set(gone_files)
         for file in tests.keys() | gone:
             document = self.document(file)
             if document is not None and file in gone:
-                found += document.entries()
+                entries += document.entries()
             elif document is not None:
-                found += _missing(document, tests[file], profile)
-        return sorted(found, key=lambda stale: (stale.path, stale.line))
+                entries += _missing(document, tests[file], profile)
+        return sorted(entries, key=lambda entry: (entry.path, entry.line))
 
-    def _found(self) -> list[tuple[str | None, Path]]:
+    def _paths(self) -> list[tuple[str | None, Path]]:
         """Return every YAML file with its test file, or with None if it cannot belong to one."""
         if not self.directory.exists():
             return []
@@ -141,7 +138,7 @@ class Baselines:
                 for parent, name in _walk(self.directory)
                 if name.endswith(SUFFIX)
             ),
-            key=lambda found: found[1],
+            key=lambda pair: pair[1],
         )
 
 
@@ -157,8 +154,8 @@ def _missing(
     document: Document, tests: set[tuple[str, str | None]], profile: str
 ) -> Iterator[Entry]:
     names = {test for test, _ in tests}
-    for test, known in document.tests.items():
-        for case, entry in known.entries.items():
+    for test, entries in document.tests.items():
+        for case, entry in entries.entries.items():
             # A remark on a test applies to all of its cases.
             if (test, case) in tests or (case is None and test in names and entry.is_remark):
                 continue
@@ -171,14 +168,14 @@ def _walk(directory: Path) -> Iterator[tuple[str, str]]:
 
     Recursion is avoided, since ``os.walk`` of Python before 3.12 recurses and the stack is finite.
     """
-    left = [os.fspath(directory)]
-    while left:
-        parent = left.pop()
+    parents = [os.fspath(directory)]
+    while parents:
+        parent = parents.pop()
         try:
             with os.scandir(parent) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
+                        parents.append(entry.path)
                     else:
                         yield parent, entry.name
         except OSError as error:
@@ -187,135 +184,3 @@ def _walk(directory: Path) -> Iterator[tuple[str, str]]:
                 path=parent,
                 step="make it a directory that can be read",
             ) from None
-
-
-# Writing files safely: one writer at a time, and each file replaced in one step.
-#
-# A hidden file that a killed writer left is removed by the next one (``clear``).
-
-HIDDEN = ".graphbreak"
-"""A directory in a baselines directory; it contains the lock."""
-_LEFT = re.compile(r"\.graphbreak-[0-9a-f]{16}\.tmp")
-
-
-def lock_path(directory: Path) -> Path:
-    """Return the lock of a baselines directory; it is inside, where every writer finds it."""
-    return Path(os.path.realpath(directory), HIDDEN, "lock")
-
-
-@contextmanager
-def locked(directory: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of a baselines directory; wait up to ``timeout`` seconds for it.
-
-    The system frees the lock of a process that ends, however it ends. Raises ``BaselineError`` if
-    the lock cannot be acquired.
-    """
-    from filelock import FileLock, Timeout
-
-    path = lock_path(directory)
-    try:
-        _make_hidden(path)
-        # Whoever may write the baselines may lock them: root in a container leaves the file to
-        # others.
-        lock = FileLock(path, mode=0o666)
-        lock.acquire(timeout=timeout)
-    except Timeout:
-        raise BaselineError(
-            f"another run has been writing baselines for {timeout:g} s, and holds {path}",
-            path=directory,
-            step=f"wait for it and try again (fuser {path} shows which process it is)",
-        ) from None
-    except (OSError, NotImplementedError) as error:
-        words = getattr(error, "strerror", None) or error
-        raise BaselineError(
-            f"cannot be written: the lock {path} cannot be taken ({words})",
-            path=directory,
-            step="make it a directory that can be written, on a file system that can lock",
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _make_hidden(lock: Path) -> None:
-    """Create the directory of the lock, ignored by git. Links there are not followed."""
-    folder = lock.parent
-    os.makedirs(folder, exist_ok=True)
-    for path in (folder, lock, folder / ".gitignore"):
-        if path.is_symlink():
-            raise OSError(f"{path} is a symbolic link")
-    with suppress(FileExistsError), open(folder / ".gitignore", "x") as file:
-        file.write("*\n")
-
-
-def clear(directory: Path) -> None:
-    """Remove what killed writers left here, but nothing of a running writer."""
-    with suppress(OSError):
-        for name in os.listdir(directory):
-            if _LEFT.fullmatch(name) and not _is_locked(directory / name):
-                os.unlink(directory / name)
-
-
-def _is_locked(path: Path) -> bool:
-    """Return whether a running process still holds its temporary file."""
-    with suppress(OSError), open(path, "rb", opener=_open_own) as file:
-        return not hold(file.fileno())
-    return True
-
-
-def _open_own(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-
-
-def sync(directory: Path) -> None:
-    """Make new names in a directory survive a loss of power, where the system supports it."""
-    with suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def replace(path: Path, text: str) -> None:
-    """Put a file with this text in place of the old one, if there is one, in one step.
-
-    Mode and owner are kept. Raises ``BaselineError`` if the file cannot be written; the old file is
-    then unchanged.
-    """
-    try:
-        os.makedirs(path.parent, exist_ok=True)
-        with in_one_step(path) as handle:
-            write(handle, text.encode("utf-8"))
-            _keep_mode(handle, path)
-            os.fsync(handle)
-    except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def remove(path: Path) -> None:
-    """Remove a file. Raises ``BaselineError`` if it cannot be removed."""
-    try:
-        path.unlink()
-    except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def _keep_mode(handle: int, path: Path) -> None:
-    """Give the new file the mode and owner of the old one, if there is one."""
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        return
-    os.fchmod(handle, stat.S_IMODE(old.st_mode))
-    with suppress(OSError):  # only root may give files away
-        os.fchown(handle, old.st_uid, old.st_gid)
-
-
-def _not_written(path: Path, error: OSError) -> BaselineError:
-    return BaselineError(
-        f"cannot be written ({error.strerror or error}); it is as it was",
-        path=path,
-        step="make room, or make its directory writable, and run again",
-    )

@@ -84,14 +84,14 @@ def end_of(node: Any) -> int:
 
     A block scalar ends after the blank lines that follow it.
     """
-    made = isinstance(node, Mapping | Sequence)
-    return node.end if made else node.end_mark.index  # type: ignore[no-any-return]
+    is_ours = isinstance(node, Mapping | Sequence)
+    return node.end if is_ours else node.end_mark.index  # type: ignore[no-any-return]
 
 
 def line_of(node: Any) -> int:
     """Return the line of a node or an event, 1-based."""
-    made = isinstance(node, Mapping | Sequence)
-    return node.line if made else node.start_mark.line + 1  # type: ignore[no-any-return]
+    is_ours = isinstance(node, Mapping | Sequence)
+    return node.line if is_ours else node.start_mark.line + 1  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=4096)  # most of a file consists of the same few keys and numbers
@@ -169,7 +169,7 @@ class _Builder:
         following = self.following
         mark = event.start_mark
         items: dict[str, tuple[Scalar, Node]] = {}
-        made = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
+        node = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
         value: Node | None = None
         while True:
             key: Any = following()
@@ -184,8 +184,8 @@ class _Builder:
                 raise self.refused(key)
             value = self.node(following(), depth + 1)
             items[text] = (key, value)
-        made.end = end_of(value) if value is not None and not made.flow else end_of(key)
-        return made
+        node.end = end_of(value) if value is not None and not node.flow else end_of(key)
+        return node
 
     def sequence(self, event: Any, depth: int) -> Sequence:
         items: list[Node] = []
@@ -223,11 +223,11 @@ def _error(message: str, line: int, step: str) -> BaselineError:
 
 def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
     """Convert an error of PyYAML to one in the words of a reader of the file."""
-    found = _UNREADABLE.search(text)
-    if found and isinstance(error, yaml.reader.ReaderError):
+    unreadable = _UNREADABLE.search(text)
+    if unreadable and isinstance(error, yaml.reader.ReaderError):
         return BaselineError(
-            f"the character U+{ord(found[0]):04X} is not allowed in a YAML file",
-            line=line_at(text, found.start()),
+            f"the character U+{ord(unreadable[0]):04X} is not allowed in a YAML file",
+            line=line_at(text, unreadable.start()),
             step=r'write it as an escape in double quotes, such as "\u0007"',
         )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)

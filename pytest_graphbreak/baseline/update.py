@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_graphbreak.baseline import form, plan, render, store
+from pytest_graphbreak.baseline import files, form, plan, render
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange, Kind
+from pytest_graphbreak.baseline.editor import Editor
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Document,
@@ -22,8 +23,7 @@ from pytest_graphbreak.baseline.model import (
     Measured,
 )
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
-from pytest_graphbreak.baseline.read import document, is_cut_off, load_text, parsed
-from pytest_graphbreak.baseline.render import Editor
+from pytest_graphbreak.baseline.read import document, parsed
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.model.layer import minors
@@ -57,19 +57,19 @@ def update(
     work = _by_file(measured, prune)
     if not work:
         return Changes()
-    with store.locked(directory, lock_timeout):
+    with files.locked(directory, lock_timeout):
         changes = _planned(directory, work, mode, base_profile)
-        files = [(inside(directory, file.path), file.new) for file in changes.files]
-        parents = dict.fromkeys(path.parent for path, _ in files)
+        texts = [(inside(directory, file.path), file.new) for file in changes.files]
+        parents = dict.fromkeys(path.parent for path, _ in texts)
         for parent in parents:
-            store.clear(parent)
-        for path, text in files:
+            files.clear(parent)
+        for path, text in texts:
             if text is None:
-                store.remove(path)
+                files.remove(path)
             else:
-                store.replace(path, text)
+                files.replace(path, text)
         for parent in parents:
-            store.sync(parent)
+            files.sync(parent)
     return changes
 
 
@@ -112,24 +112,24 @@ def _by_file(measured: Iterable[Measured], prune: Iterable[Entry] | None) -> dic
 def _planned(
     directory: Path, work: dict[str, _Work], mode: Mode, base_profile: str | None
 ) -> Changes:
-    items: list[Change] = []
-    files: list[FileChange] = []
+    entry_changes: list[Change] = []
+    file_changes: list[FileChange] = []
     for file, todo in work.items():
         path = baseline_path(directory, file)
         inside(directory, path)
         with uncollected():
             changes, old, new = _planned_file(path, file, todo, mode, base_profile)
-        items += changes
+        entry_changes += changes
         if new != old:
-            files.append(FileChange(path, old, new))
-    return Changes(tuple(items), tuple(files))
+            file_changes.append(FileChange(path, old, new))
+    return Changes(tuple(entry_changes), tuple(file_changes))
 
 
 def _planned_file(
     path: Path, file: str, todo: _Work, mode: Mode, base_profile: str | None
 ) -> tuple[list[Change], str | None, str | None]:
     """Return the changes of the entries of a file, and its text before and after."""
-    text, root = load_text(path), None
+    text, root = files.load_text(path), None
     if text is None:
         job = _File(_new_document(path, file, todo, base_profile), mode)
     else:
@@ -160,8 +160,7 @@ class _File:
         self.mode = mode
         # Entries are replaced and never changed; only their containers are copied.
         self.tests = {
-            name: replace(known, entries=dict(known.entries))
-            for name, known in before.tests.items()
+            name: replace(test, entries=dict(test.entries)) for name, test in before.tests.items()
         }
         self.after = replace(before, tests=self.tests, packages=dict(before.packages))
         self.touched: set[str] = set()
@@ -170,11 +169,14 @@ class _File:
     def prune(self, keys: Iterable[Key]) -> None:
         """Remove entries if present; a test is removed with its last case."""
         for test, case in keys:
-            known = self.tests.get(test)
-            if known is not None and case in known.entries:
-                self._pruned(test, (case,))
-                if not known.entries:
+            entries = self._entries(test)
+            if case in entries:
+                self._prune(test, (case,))
+                if not entries:
                     del self.tests[test]
+
+    def _entries(self, test: str) -> dict[str | None, Entry]:
+        return self.tests[test].entries if test in self.tests else {}
 
     def measure(self, key: Key, several: Iterable[Measured]) -> None:
         """Take the measurements of one test, starting with those of its plain values."""
@@ -191,14 +193,15 @@ class _File:
             return
         item = plan.of_concern(item, expected)
         find = plan.differing if self.mode == "update" else plan.missing
-        found = find(expected, item)
-        if expected is not None and not found:
+        layers = find(expected, item)
+        if expected is not None and not layers:
             self._changed("unchanged", item, expected, expected)
             return
         if self.mode == "record" and self._would_drop(key):
             self._changed("kept", item, expected, expected)
             return
-        layers = found if self.mode == "record" else frozenset(item.layers)
+        if self.mode == "update":
+            layers = frozenset(item.layers)
         after = self._put(key, item, [layer for layer in LAYERS if layer in layers])
         self._changed(
             "added" if entry is None else "changed", item, expected, after.expected(item.profile)
@@ -210,14 +213,12 @@ class _File:
         pytest has one function of a name: either it has parameters, or it has none.
         """
         test, case = key
-        known = self.tests.get(test)
-        entries = known.entries if known is not None else {}
-        return [other for other in entries if (other is None) != (case is None)]
+        return [name for name in self._entries(test) if (name is None) != (case is None)]
 
     def _would_drop(self, key: Key) -> bool:
         """Return whether an entry would be removed that is more than a remark."""
-        others = self._in_the_way(key)
-        return any(other is not None or not self._is_remark(key[0]) for other in others)
+        cases = self._in_the_way(key)
+        return any(case is not None or not self._is_remark(key[0]) for case in cases)
 
     def _is_remark(self, test: str) -> bool:
         return self.tests[test].entries[None].is_remark
@@ -226,22 +227,22 @@ class _File:
         """Write a measurement into the entry of a test, creating it if there is none."""
         test, case = key
         self.touched.add(test)
-        known = self.tests.setdefault(test, Entries(None, None, 0))
-        others = self._in_the_way(key)
-        if others == [None] and self._is_remark(test):
-            del known.entries[None]
+        entries = self.tests.setdefault(test, Entries(None, None, 0))
+        in_the_way = self._in_the_way(key)
+        if in_the_way == [None] and self._is_remark(test):
+            del entries.entries[None]
         else:
-            self._pruned(test, others)
+            self._prune(test, in_the_way)
         top = self.after
-        entry = known.entries.get(case)
+        entry = entries.entries.get(case)
         if entry is None:
-            entry = top.new_entry(test, case, note=known.note if case is None else None)
-        known.entries[case] = plan.written(entry, item, layers, top)
+            entry = top.new_entry(test, case, note=entries.note if case is None else None)
+        entries.entries[case] = plan.written(entry, item, layers, top)
         packages = {writable(name): writable(at) for name, at in item.packages.items()}
         self.after = replace(top, packages={**top.packages, **packages})
-        return known.entries[case]
+        return entries.entries[case]
 
-    def _pruned(self, test: str, cases: Iterable[str | None]) -> None:
+    def _prune(self, test: str, cases: Iterable[str | None]) -> None:
         for case in cases:
             self.touched.add(test)
             entry = self.tests[test].entries.pop(case)
@@ -276,7 +277,7 @@ class _File:
         else:
             mark = "\ufeff" if old.startswith("\ufeff") else ""
             new = mark + self._edited(old.removeprefix("\ufeff"), root)
-            if is_cut_off(new.encode("utf-8", "replace")):
+            if files.is_cut_off(new.encode("utf-8", "replace")):
                 new += "\n"  # the old file had no final line break, and was complete
         self._read_back(new)
         return new
@@ -298,7 +299,7 @@ class _File:
         if tests.items:
             self._edit_tests(editor, tests)
         else:
-            added = {name: render.test(known, top) for name, known in self.tests.items()}
+            added = {name: render.test(test, top) for name, test in self.tests.items()}
             editor.value(root, "tests", added, form.keys(form.File))
         return editor.result()
 

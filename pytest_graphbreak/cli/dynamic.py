@@ -54,7 +54,7 @@ def _lines(results: list[Way], varies: Variation, width: int) -> list[str]:
         for way in results
     ]
     vary = [
-        f"{varies.typed(name)} in dimension {dim}"
+        f"{varies.as_code(name)} in dimension {dim}"
         for name, dims in varies.dims.items()
         for dim in dims
     ]

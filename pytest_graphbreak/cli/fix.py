@@ -113,7 +113,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
     search, stop = _search(args, target, bench, progress)
     proof: Proof | None = None
     if search.outcome.source is not None:
-        proof, stop = _write_fix(target, search, bench, progress, stop)
+        proof, stop = _write_fixed(target, search, bench, progress, stop)
     progress.clear()
     code = _result(target, search.outcome, proof)
     if args.diff and code == FIXED:
@@ -159,7 +159,7 @@ def _search(
     return search, None
 
 
-def _write_fix(
+def _write_fixed(
     target: Target,
     search: Search,
     bench: Bench,
@@ -192,9 +192,9 @@ def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof
     outcome, original = search.outcome, search.original
     if outcome.first.inductor:
         original = Original(bench, target, values_only=True)
-    is_whole = outcome.first.fullgraph and not outcome.last.record.breaks
-    dropped = any(patch.drops for patch in outcome.kept)
-    return prove.of(original, fixed, dropped=dropped, alone=True, allow_breaks=not is_whole)
+    unbroken = outcome.first.fullgraph and not outcome.last.record.breaks
+    dropped = any(patch.drops for patch in outcome.patches)
+    return prove.proof_of(original, fixed, dropped=dropped, alone=True, allow_breaks=not unbroken)
 
 
 def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:

@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 _seconds.__name__ = "number of seconds"  # the name in argparse's messages
 
 
-def checked() -> None:
+def check_torch() -> None:
     """Raise ``UserError`` if nothing can be run in this Python."""
     if importlib.util.find_spec("torch") is None:
         raise UserError(
@@ -73,7 +73,7 @@ def checked() -> None:
 
 def find(args: argparse.Namespace) -> Target:
     """Return the program that was named. Raises ``UserError``."""
-    checked()
+    check_torch()
     return parse(args.target, args.args)
 
 
@@ -107,10 +107,10 @@ def does_not_run(
     words = [
         line for frame in stack[-_MOST_FRAMES:] for line in _frame_lines(Frame.from_dict(frame))
     ]
-    output = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
-    if output and words:
+    printed = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
+    if printed and words:
         words.append("the end of what it printed:")
-    words += output[-_MOST_LINES:]
+    words += printed[-_MOST_LINES:]
     if not target.test and target.path.name.startswith("test_"):
         words.append(f"it was run as a script; a test of it is named as {target.name}::test_name")
     return UserError(f"{target.name} does not run: {error}", words)

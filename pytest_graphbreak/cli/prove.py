@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytest_graphbreak.cli.messages import Progress, say_all
-from pytest_graphbreak.cli.program import add_arguments_of, checked, on_bench, put_json
+from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench, put_json
 from pytest_graphbreak.repair.prove import BETTER, DIFFERS, EQUAL, UNJUDGED, Proof, prove
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.text.output import TextLine, UserError
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     Returns 0 if it is better and equal, 1 if it is not, 2 if that cannot be judged.
     """
-    checked()
+    check_torch()
     original, patched = _targets(args)
     replaced = None
     if args.run:

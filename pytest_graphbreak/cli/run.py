@@ -61,13 +61,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if more graphs of any layer are compiled and not loaded from a cache",
     )
     parser.add_argument("-m", action="store_true", dest="module", help="run a module, as python -m")
-    parser.add_argument("script", help="a script, or with -m the name of a module")
+    parser.add_argument(
+        "--model",
+        action="store_true",
+        help="run a small, random model of transformers, such as transformers:bert-base",
+    )
+    parser.add_argument(
+        "script", help="a script; with -m the name of a module, with --model that of a model"
+    )
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
 
 
 def run(args: argparse.Namespace) -> int:
     """Return the script's exit code, 1 if only the gate failed, 2 if something was impossible."""
     program = UserProgram(args.script, tuple(args.args), args.module)
+    if args.model:
+        program = _model(args.script)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
     root = Path.cwd()
@@ -137,6 +146,19 @@ def _here(
 
 
 _FILES = ("json", "markdown", "log")
+_MODELS = "pytest_graphbreak.cli.models"
+_LIBRARY = "transformers"
+
+
+def _model(text: str) -> UserProgram:
+    """Return the program that runs a model; raise ``UserError`` if there can be none."""
+    library, _, name = text.partition(":")
+    if library != _LIBRARY or not name:
+        raise UserError(f"--model takes {_LIBRARY}:NAME, as {_LIBRARY}:bert-base, not {text!r}")
+    for package in ("torch", _LIBRARY):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"--model needs {package}: pip install {package}")
+    return UserProgram(_MODELS, (name,), is_module=True)
 
 
 def _count(text: str) -> int:
@@ -165,6 +187,8 @@ def _observed(asked: str, log: str) -> Iterator[None]:
 
 def _name(program: UserProgram, root: Path) -> str:
     """Return the path of what was run, as it was typed; for a module the path of its file."""
+    if program.name == _MODELS:
+        return f"{_LIBRARY}:{program.args[0]}"
     if not program.is_module:
         return program.name
     try:
@@ -180,6 +204,8 @@ def _name(program: UserProgram, root: Path) -> str:
 
 def _running(program: UserProgram, root: Path) -> str:
     """Return the name of what runs now, like ``_name`` but without importing anything."""
+    if program.name == _MODELS:
+        return f"{_LIBRARY}:{program.args[0]}"
     if not program.is_module:
         return program.name
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)

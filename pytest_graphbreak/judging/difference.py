@@ -174,12 +174,12 @@ def _add_reworded(sides: Sides) -> None:
     """Add breaks for which the same compiler gives another reason than was recorded."""
     if sides.before is None:
         return
-    recorded = {graph_break.key: graph_break for graph_break in sides.before.values.breaks}
+    recorded = {place.key: place for place in sides.before.values.breaks}
     for graph_break in sides.after.breaks:
         place = recorded.get(key(graph_break))
         now = made_by(graph_break.layer, sides.versions)
         if place is None or not same_minor(
-            now, made_by(graph_break.layer, sides.before.breaks_with)
+            now, made_by(graph_break.layer, sides.before.places_with["breaks"])
         ):
             continue
         if graph_break.layer in sides.judged and _is_reworded(place, graph_break):

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.text.blocks import CONTEXT, SIZE, Block, cut
+from pytest_graphbreak.text.lines import LONGEST, characters
 
 _FILE: Final = re.compile(r"(.+)_(\d{10,16})\.mlir")
 _STAGES: Final = sorted(programs.ORDER, key=len, reverse=True)
 _WHERE: Final = "     module_builder.cc:1    "
-_PART: Final = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ def _no_module(directory: Path) -> FileNotFoundError:
 
 
 class Dump:
-    """A dump of one model that can be read like an opened log (``text.blocks.Source``).
+    """A dump of one model that can be read like an opened log (``text.lines.Source``).
 
     Raises ``FileNotFoundError`` if the directory holds no module.
     """
@@ -64,41 +63,32 @@ class Dump:
         self.size = sum(_first(graph).stat().st_size for graph in self._graphs)
         self.taken = 0
 
-    def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[str]:
         """Yield the log of the modules: the text of each graph's first stage, with headers."""
-        parts = self._parts()
-        rest = b""
-
-        def readinto(view: memoryview) -> int:
-            nonlocal rest
-            rest = rest or next(parts, b"")
-            part, rest = rest[: len(view)], rest[len(view) :]
-            view[: len(part)] = part
-            return len(part)
-
-        return cut(readinto, size, context)
+        # If only one stage was kept, a graph without a later stage has not failed.
+        is_single = len({stage for graph in self._graphs for stage in graph.files}) == 1
+        end = programs.END + "\n"
+        for number, graph in enumerate(self._graphs):
+            yield _line(number, f"1| MLIR Module {programs.FIRST}:")
+            with _first(graph).open("rb") as opened:
+                file = characters(opened)
+                while line := file.readline(LONGEST):
+                    self.taken += len(line)
+                    yield line
+            yield "\n"
+            yield end
+            later = [stage for stage in graph.files if stage != programs.FIRST]
+            for stage in [programs.COMPLETE] if is_single else later:
+                yield _line(number, f"1| MLIR Module {stage}:")
+                yield end
+            if not is_single and programs.LOWERED.isdisjoint(later):
+                yield _line(number, "ERR| no module of a later stage was written")
 
     def __enter__(self) -> Dump:
         return self
 
     def __exit__(self, *error: object) -> None:
         pass
-
-    def _parts(self) -> Iterator[bytes]:
-        # If only one stage was kept, a graph without a later stage has not failed.
-        one = len({stage for graph in self._graphs for stage in graph.files}) == 1
-        for number, graph in enumerate(self._graphs):
-            yield _line(number, f"1| MLIR Module {programs.FIRST}:")
-            with _first(graph).open("rb") as file:
-                while part := file.read(_PART):
-                    self.taken += len(part)
-                    yield part
-            yield b"\n" + programs.END + b"\n"
-            later = [stage for stage in graph.files if stage != programs.FIRST]
-            for stage in [programs.COMPLETE] if one else later:
-                yield _line(number, f"1| MLIR Module {stage}:") + programs.END + b"\n"
-            if not one and programs.LOWERED.isdisjoint(later):
-                yield _line(number, "ERR| no module of a later stage was written")
 
 
 def _graphs(holder: Path) -> list[_DumpedGraph]:
@@ -133,8 +123,6 @@ def _first(graph: _DumpedGraph) -> Path:
     return next(iter(graph.files.values()))
 
 
-def _line(graph: int, message: str) -> bytes:
+def _line(graph: int, message: str) -> str:
     """Return a line of the log. Each graph has its own time, so no two lines are equal."""
-    return (
-        f"2026-01-01 00:00:00.000 ({graph:8d}.0s) [            dump] {_WHERE} {message}\n".encode()
-    )
+    return f"2026-01-01 00:00:00.000 ({graph:8d}.0s) [            dump] {_WHERE} {message}\n"

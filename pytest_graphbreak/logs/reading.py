@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.layers.dynamo import log_records
 from pytest_graphbreak.layers.dynamo.log import Dynamo
 from pytest_graphbreak.layers.dynamo.log_records import Torch, TorchLines
 from pytest_graphbreak.layers.tt.log import TTLines, Watcher
 from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.log import Locations, XlaLines
 from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.dump import Dump
@@ -21,10 +23,12 @@ from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.sources import Sources
-from pytest_graphbreak.text.blocks import Block, Source
-from pytest_graphbreak.text.scan import scan
+from pytest_graphbreak.text.lines import Source
 
 OnProgress = Callable[[int, int | None], None]
+
+OFTEN: Final = 10_000
+"""After so many lines progress is reported."""
 
 PLACES_SHOWN: Final = 5
 """The number of source lines that are kept for each device graph."""
@@ -111,15 +115,15 @@ def read(
     reader = _Reader(path, Sources(places, more))
     is_dump = path != "-" and Path(path).is_dir()
     with Dump(Path(path)) if is_dump else Source(path) as source:
-        for block in source.blocks():
-            if on_progress is not None:
+        for number, line in enumerate(source):
+            if on_progress is not None and number % OFTEN == 0:
                 on_progress(source.taken, source.size)
-            reader.block(block)
+            reader.line(line)
         return reader.finish(source.fault)
 
 
 class _Reader(Watcher):
-    """One pass over one log, with the finders of all needles and their shared state."""
+    """One pass over one log, with the readers of all layers and their shared state."""
 
     def __init__(self, path: str, sources: Sources) -> None:
         self._path = path
@@ -129,16 +133,16 @@ class _Reader(Watcher):
         self._origins = Origins(sources)
         self._torch = TorchLines(self._record)
         self._xla = XlaLines(self._origins.compilation)
-        self._more = [self._torch.group(), self._xla.group()]
         self._locations: dict[int, Locations] = {}
         self._located = False
-        self._size = 0
 
-    def block(self, block: Block) -> None:
-        self._size += block.end - block.start
-        self._tt.begin(block)
-        scan(block, [self._tt.group(block), *self._more])
-        self._tt.end(block)
+    def line(self, line: str) -> None:
+        """Take the next line. Torch first: its line may begin what a device graph follows."""
+        if log_records.HINT in line or self._torch.is_waiting:
+            self._torch.line(line)
+        self._tt.line(line)
+        if xlalog.HINT in line:
+            self._xla.line(line)
 
     def finish(self, fault: str | None) -> Reading:
         self._torch.finish()
@@ -156,7 +160,7 @@ class _Reader(Watcher):
         programs = self._tt.programs
         return Reading(
             path=self._path,
-            size=self._size,
+            size=self._tt.size,
             fault=fault,
             programs=programs,
             guesses=guesses,
@@ -183,16 +187,16 @@ class _Reader(Watcher):
         self._origins.uncounted(program)
         self.begun(program)
 
-    def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
-        known = self._locations.get(program.number)
-        if known is not None:
-            known.feed(data, start, end)
+    def text(self, program: Program, text: str) -> None:
+        locations = self._locations.get(program.number)
+        if locations is not None:
+            locations.feed(text)
 
     def closed(self, program: Program) -> None:
-        known = self._locations.pop(program.number, None)
-        if known is not None:
-            places, program.module = known.places(self._sources.is_user)
-            self._located = self._located or known.named
+        locations = self._locations.pop(program.number, None)
+        if locations is not None:
+            places, program.module = locations.places(self._sources.is_user)
+            self._located = self._located or locations.named
             program.places = tuple(
                 (self._sources.frame(*place), ops)
                 for place, ops in places.most_common(PLACES_SHOWN)

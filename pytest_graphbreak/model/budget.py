@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_type_hints
 
 from pytest_graphbreak.model.forms import (
     LOCAL,
@@ -94,9 +95,17 @@ class BaselinePlace(Data, frozen=True):
     def key(self) -> tuple[str, str, str]:
         return (self.layer, *place_key(self.where, self.code))
 
+    def as_written(self) -> BaselinePlace:
+        """Return the same place with its texts in the form in which a file stores them."""
+        layer, where, code = self.key
+        reason, id = (
+            writable(text) if text and text.strip() else None for text in (self.reason, self.id)
+        )
+        return BaselinePlace(where, code, self.count, reason, id, layer)
+
 
 def layers_of(places: Iterable[BaselinePlace]) -> frozenset[str]:
-    return frozenset(item.layer for item in places)
+    return frozenset(place.layer for place in places)
 
 
 class Cause(Data, frozen=True):
@@ -129,33 +138,94 @@ class Cause(Data, frozen=True):
         return Cause(layer, cause, where, code, self.count, guard, called)
 
 
+@dataclass(frozen=True, slots=True)
+class BaselineKey:
+    """What a field of ``Values`` is in a baseline file.
+
+    ``rule`` names its type there, and the way in which it is compared, updated and overridden
+    (``baseline.rules``).
+    """
+
+    description: str
+    rule: Literal["graphs", "counts", "runs", "ops", "causes", "entries", "lines", "places"]
+
+
 class Values(Data, frozen=True):
     """Counts by layer, and places. A missing count is zero.
 
-    ``ops`` are captured operations; a layer missing from it was recorded without them. ``causes``
-    are the causes of all graphs except the plain ones (``judging.causes``); ``entries`` are at most
+    Each field is a key of an entry in a baseline file; the order is that of a file. ``ops`` are
+    captured operations; a layer missing from it was recorded without them. ``causes`` are the
+    causes of all graphs except the plain ones (``judging.causes``); ``entries`` are at most
     ``MOST_ENTRIES`` functions that were compiled as they were called, as ``file::qualified.name``;
     ``lines`` maps the lines that ran graphs on a device or read values, as named by
     ``LineRuns.line``, to how often they did.
     """
 
-    graphs: Counts = {}
-    recompiles: Annotated[Counts, OPTIONAL] = {}
-    breaks: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
-    eager: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
-    executions: Annotated[Counts, OPTIONAL] = {}
-    """How often compiled graphs ran when it was recorded, by layer."""
-    reads: Annotated[Counts, OPTIONAL] = {}
-    """How many values were read when it was recorded, by layer."""
-    work: Annotated[Counts, OPTIONAL] = {}
-    """Captured operations that ran when it was recorded, by layer."""
-    ops: Annotated[Counts, OPTIONAL] = {}
+    graphs: Annotated[Counts, BaselineKey("How many graphs, by layer.", "graphs")] = {}
+    recompiles: Annotated[
+        Counts, OPTIONAL, BaselineKey("How many recompiles, by layer.", "counts")
+    ] = {}
+    ops: Annotated[
+        Counts,
+        OPTIONAL,
+        BaselineKey(
+            "How many operations the graphs of a layer hold together, recompiled ones once.", "ops"
+        ),
+    ] = {}
     """Captured operations that were recorded, by layer."""
-    causes: Annotated[tuple[Cause, ...], OPTIONAL] = ()
-    entries: Annotated[tuple[Text, ...], OPTIONAL] = ()
+    entries: Annotated[
+        tuple[Text, ...],
+        OPTIONAL,
+        BaselineKey("Functions that were compiled as they were called.", "entries"),
+    ] = ()
     """The functions that were compiled as they were called when it was recorded."""
-    lines: Annotated[Functions, OPTIONAL] = {}
+    executions: Annotated[
+        Counts,
+        OPTIONAL,
+        BaselineKey(
+            "How often compiled graphs ran, by layer; each once if left out beside ops.",
+            "runs",
+        ),
+    ] = {}
+    """How often compiled graphs ran when it was recorded, by layer."""
+    reads: Annotated[
+        Counts, OPTIONAL, BaselineKey("How many values the host waited for, by layer.", "runs")
+    ] = {}
+    """How many values were read when it was recorded, by layer."""
+    work: Annotated[
+        Counts,
+        OPTIONAL,
+        BaselineKey(
+            "How many captured operations ran, by layer; executions times ops if left out, "
+            "0: not known.",
+            "runs",
+        ),
+    ] = {}
+    """Captured operations that ran when it was recorded, by layer."""
+    lines: Annotated[
+        Functions,
+        OPTIONAL,
+        BaselineKey(
+            "The lines that ran graphs on the device, or read values, by file, and how often.",
+            "lines",
+        ),
+    ] = {}
     """Which lines of a device's layer ran graphs or read, how often."""
+    causes: Annotated[
+        tuple[Cause, ...],
+        OPTIONAL,
+        BaselineKey("Why there are the graphs that are not plain.", "causes"),
+    ] = ()
+    breaks: Annotated[
+        tuple[BaselinePlace, ...],
+        OPTIONAL,
+        BaselineKey("The places where Dynamo breaks graphs.", "places"),
+    ] = ()
+    eager: Annotated[
+        tuple[BaselinePlace, ...],
+        OPTIONAL,
+        BaselineKey("The places where code leaves the compiler.", "places"),
+    ] = ()
 
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
         """Return why a layer has the graphs that are not plain, or None if that is unknown.
@@ -163,16 +233,16 @@ class Values(Data, frozen=True):
         It is unknown in a file of an earlier version and in a run without reasons.
         """
         graphs = self.graphs.get(layer, 0)
-        found = tuple(item for item in self.causes if item.layer == layer)
+        causes = tuple(cause for cause in self.causes if cause.layer == layer)
         if not graphs:
             return ()
-        if not found and layer not in self.ops:
+        if not causes and layer not in self.ops:
             return None
-        plain = graphs - sum(item.count for item in found)
+        unexplained = graphs - sum(cause.count for cause in causes)
         if DESCRIPTIONS[layer].above is None:  # at most one graph is plain: the only entry
-            single = not any(DESCRIPTIONS[layer].cause(item.cause).is_plain for item in found)
-            return found if plain == 0 or (plain == 1 and single) else None
-        return found if plain >= 0 else None
+            single = not any(DESCRIPTIONS[layer].cause(cause.cause).is_plain for cause in causes)
+            return causes if unexplained == 0 or (unexplained == 1 and single) else None
+        return causes if unexplained >= 0 else None
 
     def knows_runs(self, layer: str) -> bool:
         """Return whether executions or reads of a layer were recorded."""
@@ -181,9 +251,21 @@ class Values(Data, frozen=True):
     @property
     def layers(self) -> frozenset[str]:
         """The layers with any count or place."""
-        found = {layer for layer, count in self.graphs.items() if count}
-        found |= {layer for layer, count in self.recompiles.items() if count}
-        return frozenset((*found, *layers_of(self.breaks), *layers_of(self.eager)))
+        counted = {layer for layer, count in self.graphs.items() if count}
+        counted |= {layer for layer, count in self.recompiles.items() if count}
+        return frozenset((*counted, *layers_of(self.breaks), *layers_of(self.eager)))
+
+
+def _key(field: str) -> BaselineKey:
+    hint = get_type_hints(Values, include_extras=True)[field]
+    for extra in getattr(hint, "__metadata__", ()):
+        if isinstance(extra, BaselineKey):
+            return extra
+    raise TypeError(f"Values.{field} is annotated with no BaselineKey")
+
+
+KEYS: Final[Mapping[str, BaselineKey]] = {field: _key(field) for field in Values.__struct_fields__}
+"""The keys of what was measured of a test in a baseline file, in the order of a file."""
 
 
 class _Profiled(Values, frozen=True):

@@ -75,7 +75,7 @@ class Site:
 
 def build(
     source: str,
-    own: str,
+    user_file: str,
     patches: Sequence[SourcePatch],
     sites: Mapping[str, Site],
     header: str = "",
@@ -94,19 +94,19 @@ def build(
         if isinstance(edit, Preamble):
             if edit.source not in head:
                 head.append(edit.source)
-        elif (other := origin(edit.where, own, sites)) is None:
-            source = rewritten(source, edit)
+        elif (site := origin(edit.where, user_file, sites)) is None:
+            source = rewrite(source, edit)
         elif edit.helper:
             raise BuildError("what it calls is a function of the user's own file")
         elif edit.decorator and "<locals>" not in edit.where.function:
-            head.append(_decorated(other, edit.where.function, edit.decorator))
+            head.append(_decorating_statements(site, edit.where.function, edit.decorator))
         else:
-            texts[other.path] = rewritten(texts.get(other.path) or text_of(other.path), edit)
-            patched[other.module, _outer(edit.where)] = other.path
+            texts[site.path] = rewrite(texts.get(site.path) or text_of(site.path), edit)
+            patched[site.module, _outer(edit.where)] = site.path
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
-        head.append(_edited(module, name, text_of(path), texts[path]))
+        head.append(_edit_call(module, name, text_of(path), texts[path]))
     return _with_head(source, "\n".join(head), header, test)
 
 
@@ -115,7 +115,7 @@ def _outer(where: Frame) -> str:
     return where.function.partition(".<locals>")[0]
 
 
-def _decorated(site: Site, name: str, decorator: str) -> str:
+def _decorating_statements(site: Site, name: str, decorator: str) -> str:
     """Return the statements that put a decorator on a function of another module.
 
     A static or class method stays one, as a plain function it would be given ``self``; so does a
@@ -124,28 +124,28 @@ def _decorated(site: Site, name: str, decorator: str) -> str:
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
     text = text_of(site.path) if "." in name else ""
-    found = find(text, name) if text else None
-    around = {ast.unparse(one) for one in found.decorator_list} if found is not None else set()
+    node = find(text, name) if text else None
+    decorators = {ast.unparse(x) for x in node.decorator_list} if node is not None else set()
     full = f"_{last}.{name}"
-    made = f"{decorator}(\n    {full}\n)"
+    expression = f"{decorator}(\n    {full}\n)"
     for kind, function in (("staticmethod", ""), ("classmethod", ".__func__")):
-        if kind in around:
-            made = f"{kind}(\n    {decorator}({full}{function})\n)"
-    if "property" in around:
-        made = f"{full}.getter(\n    {decorator}({full}.fget)\n)"
-    known = imports(text)
-    if any(_is_cached(one, known) for one in around):
+        if kind in decorators:
+            expression = f"{kind}(\n    {decorator}({full}{function})\n)"
+    if "property" in decorators:
+        expression = f"{full}.getter(\n    {decorator}({full}.fget)\n)"
+    imported = imports(text)
+    if any(_is_cached(existing, imported) for existing in decorators):
         return f"{load}\n{full}.func = {decorator}(\n    {full}.func\n)"
-    return f"{load}\n{full} = {made}"
+    return f"{load}\n{full} = {expression}"
 
 
-def _is_cached(decorator: str, known: Mapping[str, str]) -> bool:
+def _is_cached(decorator: str, imported: Mapping[str, str]) -> bool:
     """Return whether a decorator is ``functools.cached_property``, by the imports of its file."""
-    first, dot, rest = decorator.partition(".")
-    return f"{known.get(first, first)}{dot}{rest}" == "functools.cached_property"
+    first, dot, attributes = decorator.partition(".")
+    return f"{imported.get(first, first)}{dot}{attributes}" == "functools.cached_property"
 
 
-def _edited(module: str, name: str, before: str, after: str) -> str:
+def _edit_call(module: str, name: str, before: str, after: str) -> str:
     """Return the call that changes a function of another module as its text was changed.
 
     Raises ``BuildError`` if the new lines call torch, and the module does not import it.
@@ -154,24 +154,24 @@ def _edited(module: str, name: str, before: str, after: str) -> str:
     if "torch." in new and "torch." not in old and "torch" not in imports(before):
         raise BuildError(f"{module} does not import torch, which the new lines of {name} call")
     digest = hashlib.sha256(old.rstrip().encode()).hexdigest()[:12]
-    found = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
-    diff = "".join(line if line.strip() else "\n" for line in found)
+    diff_lines = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
+    diff = "".join(line if line.strip() else "\n" for line in diff_lines)
     quoted = f"r'''\n{diff}'''" if "'''" not in diff else repr(diff)
     return f"_graphbreak_edit({module!r}, {name!r}, {digest!r}, {quoted})"
 
 
 def home(where: Frame) -> tuple[str, str] | None:
     """Return the module and function of a place in a body that a patch put in, or None."""
-    found = _PATCHED.fullmatch(where.file)
-    return (found["module"], found["function"]) if found else None
+    match = _PATCHED.fullmatch(where.file)
+    return (match["module"], match["function"]) if match else None
 
 
-def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
+def origin(where: Frame, user_file: str, sites: Mapping[str, Site]) -> Site | None:
     """Return the other module that a place is in, or None for the user's own file.
 
     Raises ``BuildError`` for a function that cannot be changed from another file.
     """
-    if where.file == own:
+    if where.file == user_file:
         return None
     patched = home(where)
     if patched is not None:
@@ -181,7 +181,7 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
     return sites[where.file]
 
 
-def rewritten(source: str, edit: Rewrite) -> str:
+def rewrite(source: str, edit: Rewrite) -> str:
     """Return the source with one edit applied. Raises ``BuildError`` if it fits nothing."""
     try:
         changed = edit.change(source, edit.where)
@@ -202,10 +202,10 @@ def text_of(path: Path) -> str:
 
 def _function(source: str, name: str) -> str:
     """Return the ``def`` of a qualified name, dedented and without decorators."""
-    found = find(source, name)
-    if found is None:
+    definition = find(source, name)
+    if definition is None:
         raise BuildError(f"{name}: its def was not found")
-    text = lines(source)[found.lineno - 1 : found.end_lineno]
+    text = lines(source)[definition.lineno - 1 : definition.end_lineno]
     return textwrap.dedent("".join(text)).rstrip() + "\n"
 
 
@@ -218,7 +218,7 @@ def _with_head(source: str, head: str, header: str, test: str) -> str:
     if head:
         has = any(line.strip() == "import torch" for line in text[:after])
         imports = "import torch._dynamo\n\n" if has else "import torch\nimport torch._dynamo\n\n"
-        text[after:after] = [imports, _guarded(head, test), "\n"]
+        text[after:after] = [imports, _guard(head, test), "\n"]
         if test:
             text[first:first] = [_AS_TEST.format(tail=f"::{test}")]
     top = max((n for n, line in enumerate(text[:2], 1) if _FIRST.match(line)), default=0)
@@ -250,35 +250,35 @@ __test__ = _graphbreak_on
 """
 
 
-def _guarded(head: str, test: str) -> str:
+def _guard(head: str, test: str) -> str:
     """Return the patches, with all but their definitions guarded to run only in the program."""
     source = lines(head)
-    plain: list[str] = []
+    definitions: list[str] = []
     acts: list[str] = []
-    for one in ast.parse(head).body:
-        start = min([one.lineno, *(each.lineno for each in getattr(one, "decorator_list", ()))])
-        text = "".join(source[start - 1 : one.end_lineno]).rstrip("\n") + "\n"
-        if isinstance(one, ast.FunctionDef):
-            plain += ["\n\n" if plain else "", text, "\n\n"]
-        elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
-            plain.append(text)
+    for node in ast.parse(head).body:
+        start = min(x.lineno for x in (node, *getattr(node, "decorator_list", ())))
+        text = "".join(source[start - 1 : node.end_lineno]).rstrip("\n") + "\n"
+        if isinstance(node, ast.FunctionDef):
+            definitions += ["\n\n" if definitions else "", text, "\n\n"]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            definitions.append(text)
         else:
-            acts.append(_indented(text))
-    joined = re.sub(r"\n{4,}", "\n\n\n", "".join(plain))
+            acts.append(_indent(text))
+    joined = re.sub(r"\n{4,}", "\n\n\n", "".join(definitions))
     if not acts:
         return joined
     condition = "_graphbreak_on" if test else '__name__ in ("__main__", "__mp_main__")'
     return f"{joined}if {condition}:\n{''.join(acts)}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indent a statement for a block. The lines of a long string stay as they are."""
-    inside: set[int] = set()
-    for one in ast.walk(ast.parse(text)):
-        if isinstance(one, ast.Constant | ast.JoinedStr) and one.end_lineno is not None:
-            inside |= set(range(one.lineno + 1, one.end_lineno + 1))
+    string_lines: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno is not None:
+            string_lines |= set(range(node.lineno + 1, node.end_lineno + 1))
     return "".join(
-        line if number in inside or not line.strip() else f"    {line}"
+        line if number in string_lines or not line.strip() else f"    {line}"
         for number, line in enumerate(lines(text), 1)
     )
 
@@ -291,17 +291,17 @@ def _places(source: str) -> tuple[int, int]:
     """
     body = ast.parse(source).body
     first = 0
-    for number, one in enumerate(body):
-        doc = number == 0 and isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-        future = isinstance(one, ast.ImportFrom) and one.module == "__future__"
+    for number, node in enumerate(body):
+        doc = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
         if doc or future:
-            first = one.end_lineno or one.lineno
-    for one in body:
-        names = [alias.name for alias in one.names] if isinstance(one, ast.Import) else []
-        if isinstance(one, ast.ImportFrom) and one.level == 0:
-            names = [one.module or ""]
+            first = node.end_lineno or node.lineno
+    for node in body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
         if any(name.split(".")[0] == "torch" for name in names):
-            return first, max(first, one.end_lineno or one.lineno)
+            return first, max(first, node.end_lineno or node.lineno)
     return first, first
 
 
@@ -323,8 +323,8 @@ class Diff:
 
 def difference(
     source: str,
-    own: str,
-    kept: Sequence[tuple[SourcePatch, Break | None]],
+    user_file: str,
+    patches: Sequence[tuple[SourcePatch, Break | None]],
     sites: Mapping[str, Site],
 ) -> Diff:
     """Return the diff of all files that the patches rewrite, including the user's own.
@@ -335,30 +335,30 @@ def difference(
     was: dict[str, str] = {}
     now: dict[str, str] = {}
     left_out: list[str] = []
-    for patch, item in kept:
+    for patch, item in patches:
         left_out += _left_out(patch)
         for edit in patch.edits:
             if not isinstance(edit, Rewrite) or _is_ours(edit):
                 continue
-            site = origin(edit.where, own, sites)
-            name = own if site is None else edit.where.file
+            site = origin(edit.where, user_file, sites)
+            name = user_file if site is None else edit.where.file
             if name not in was:
                 was[name] = now[name] = source if site is None else text_of(site.path)
-            changed = rewritten(now[name], edit)
-            now[name] = _explained(now[name], changed, item) if item is not None else changed
-    return Diff("".join(_unified(name, was[name], now[name]) for name in was), tuple(left_out))
+            changed = rewrite(now[name], edit)
+            now[name] = _with_comment(now[name], changed, item) if item is not None else changed
+    return Diff("".join(_unified_diff(name, was[name], now[name]) for name in was), tuple(left_out))
 
 
 def _left_out(patch: SourcePatch) -> list[str]:
     """Return what no file of a library can hold: the settings of a patch, or the whole of it."""
-    ours = [one for one in patch.edits if _is_ours(one)]
-    settings = [one.source for one in ours if isinstance(one, Preamble) and "\n" not in one.source]
+    ours = [edit for edit in patch.edits if _is_ours(edit)]
+    settings = [x.source for x in ours if isinstance(x, Preamble) and "\n" not in x.source]
     if len(ours) < len(patch.edits) and len(settings) == len(ours):
         return settings
     return [patch.title] if ours else []
 
 
-def _explained(before: str, after: str, item: Break) -> str:
+def _with_comment(before: str, after: str, item: Break) -> str:
     """Return the changed text with the reason as a comment above the first line that changed."""
     old, new = lines(before), lines(after)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -373,10 +373,10 @@ def _explained(before: str, after: str, item: Break) -> str:
     return "".join(new)
 
 
-def _unified(name: str, before: str, after: str) -> str:
-    found = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
+def _unified_diff(name: str, before: str, after: str) -> str:
+    diff_lines = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
     end = "\n\\ No newline at end of file\n"
-    return "".join(line if line.endswith("\n") else line + end for line in found)
+    return "".join(line if line.endswith("\n") else line + end for line in diff_lines)
 
 
 def _is_ours(edit: Edit) -> bool:

@@ -22,12 +22,12 @@ from torch.utils._pytree import tree_flatten
 
 from pytest_graphbreak.repair import objects, sizes
 from pytest_graphbreak.repair.compare import ENDLESS, Flat, flatten
-from pytest_graphbreak.repair.copies import kept, leaves_of, snapshot
+from pytest_graphbreak.repair.copies import leaves_of, snapshot, store
 from pytest_graphbreak.repair.inputs import DrawnInputs
-from pytest_graphbreak.repair.limit import TooLongError, limited
+from pytest_graphbreak.repair.limit import TooLongError, time_limit
 from pytest_graphbreak.repair.optimizers import restore
 from pytest_graphbreak.repair.printed import Lines
-from pytest_graphbreak.repair.steady import logged, seed, steady_random
+from pytest_graphbreak.repair.steady import log_lines, seed, steady_random
 from pytest_graphbreak.text.output import raised
 
 MOST_CALLS: Final = 64
@@ -84,7 +84,7 @@ class Capture:
         self._outer = self._layer(torch.compile)
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Stand in for ``torch.compile`` without touching its own entry in the module."""
         recorder, kind = self, type(torch)
 
@@ -125,34 +125,34 @@ class Capture:
         steady_random()
         self.inductor |= options.get("backend", "inductor") == "inductor"
         if not self.options:
-            self.options = {name: _named(value) for name, value in options.items()}
+            self.options = {name: _plain_option(value) for name, value in options.items()}
         compiled = inner(model, **options)
         entry = CompiledCall(model, compiled)
         if isinstance(compiled, torch.nn.Module):
-            compiled.__dict__["forward"] = self._around(entry, compiled.forward)
+            compiled.__dict__["forward"] = self._wrap(entry, compiled.forward)
         else:
-            entry.compiled = compiled = self._around(entry, compiled)
+            entry.compiled = compiled = self._wrap(entry, compiled)
         self.entries.append(entry)
         return compiled
 
-    def _around(self, entry: CompiledCall, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, entry: CompiledCall, inner: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(inner)
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._depth:
                 return inner(*args, **kwargs)
-            return self._noted(entry, inner, args, kwargs)
+            return self._note(entry, inner, args, kwargs)
 
         _skip(call)
         return call
 
-    def _noted(
+    def _note(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         if not entry.called:
             entry.called = True
             entry.grad = torch.is_grad_enabled()
             entry.inference = torch.is_inference_mode_enabled()
-            entry.args, entry.kwargs = kept(args), kept(kwargs)
+            entry.args, entry.kwargs = store(args), store(kwargs)
         self._depth += 1
         began = time.perf_counter()
         try:
@@ -231,9 +231,9 @@ class Capture:
             value, entries = space.get(name), self._called()
             if not callable(value) or number >= len(entries):
                 continue
-            around = isinstance(value, types.FunctionType) and value not in compiled
+            is_wrapper = isinstance(value, types.FunctionType) and value not in compiled
             entry = replace(entries[number], compiled=value, args=args, kwargs=kwargs)
-            calls.setdefault(number, entry if around else entries[number])
+            calls.setdefault(number, entry if is_wrapper else entries[number])
         moved = any(call.compiled not in compiled for call in calls.values())
         return [calls[number] for number in sorted(calls)] if moved else None
 
@@ -241,7 +241,7 @@ class Capture:
         """Return what the program holds, in its variables and the objects that it compiles."""
         names = dict(space)
         for entry in self._called():
-            names |= objects.around(entry.original, sizes.name_of(entry.original))
+            names |= objects.attributes_of(entry.original, sizes.name_of(entry.original))
         return objects.values(names)
 
     def _state(self) -> Flat:
@@ -299,9 +299,9 @@ class Capture:
             restore()
         out = io.StringIO()
         try:
-            with stance, mode(entry), limited(max(most, 3 * entry.slowest)):
+            with stance, mode(entry), time_limit(max(most, 3 * entry.slowest)):
                 args, kwargs = draw()
-                with contextlib.redirect_stdout(out), logged() as lines:
+                with contextlib.redirect_stdout(out), log_lines() as lines:
                     result = entry.compiled(*args, **kwargs)
                 gradients = _gradients(entry, result, args, kwargs)
             values = [*_named_leaves(result, args, kwargs), *flatten(gradients, "gradients")]
@@ -314,7 +314,7 @@ class Capture:
             self._depth -= 1
 
 
-def _named(option: Any) -> Any:
+def _plain_option(option: Any) -> Any:
     """Return an option of ``torch.compile`` if it can be written down, or None for an object."""
     return option if isinstance(option, str | bool | int | float) else None
 

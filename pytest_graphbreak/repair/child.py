@@ -29,45 +29,45 @@ def work(order: Answer) -> Answer:
         _replace(*order["replaced"])
     assert order["kind"] in _ORDERS
     module = importlib.import_module(f"pytest_graphbreak.repair.{order['kind']}")
-    answer: Answer = module.work(order, lambda around: go(order, around))
+    answer: Answer = module.work(order, lambda window: go(order, window))
     return answer
 
 
 def _replace(old: str, new: str) -> None:
     """Let an import of one file read another: a module with a patch in place of that without."""
     loader = importlib.machinery.SourceFileLoader
-    plain, stats = loader.get_data, loader.path_stats
-    wanted = os.path.realpath(old)
+    contents, stats = loader.get_data, loader.path_stats
+    old_path = os.path.realpath(old)
 
     def get_data(self: Any, path: str) -> bytes:
-        return plain(self, new if os.path.realpath(path) == wanted else path)
+        return contents(self, new if os.path.realpath(path) == old_path else path)
 
     def path_stats(self: Any, path: str) -> Any:
-        if os.path.realpath(path) == wanted:
+        if os.path.realpath(path) == old_path:
             raise OSError("there is no compiled code of it")
         return stats(self, path)
 
     loader.get_data, loader.path_stats = get_data, path_stats  # type: ignore[method-assign]
     text = Path(new).read_text("utf-8")
-    linecache.cache[wanted] = (len(text), None, text.splitlines(keepends=True), wanted)
+    linecache.cache[old_path] = (len(text), None, text.splitlines(keepends=True), old_path)
 
 
-def go(order: Answer, around: Callable[[], Any]) -> Answer | None:
+def go(order: Answer, window: Callable[[], Any]) -> Answer | None:
     if order["test"]:
         from pytest_graphbreak.repair import tested
 
-        return tested.run(order, around)
-    _script(order, around)
+        return tested.run(order, window)
+    _script(order, window)
     return None
 
 
-def _script(order: Answer, around: Callable[[], Any]) -> None:
+def _script(order: Answer, window: Callable[[], Any]) -> None:
     """Run a file as Python does: as ``__main__``, with its directory first on the path."""
     path = order["path"]
     module = types.ModuleType("__main__")
     module.__file__ = path
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
-    with around():
+    with window():
         code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
         exec(code, module.__dict__)

@@ -64,11 +64,11 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return value.cpu().clone().contiguous()
 
 
-def difference(wanted: Flat, other: Flat) -> str | None:
+def difference(before: Flat, after: Flat) -> str | None:
     """Return what differs, in a few words, or None if the values agree."""
-    if [path for path, _ in wanted] != [path for path, _ in other]:
+    if [path for path, _ in before] != [path for path, _ in after]:
         return "the result has another structure"
-    for (path, old), (_, new) in zip(wanted, other, strict=True):
+    for (path, old), (_, new) in zip(before, after, strict=True):
         if words := _differs(old, new):
             return f"{path or 'the result'}: {words}"
     return None
@@ -113,14 +113,14 @@ def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
 
 def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
     """Compare files of results: ``wanted``, each of which is right, with ``other``."""
-    wanted = [torch.load(file, weights_only=False) for file in order["wanted"]]
-    other = torch.load(order["other"], weights_only=False)
-    words, counts = results(wanted, other, objects=order["objects"])
+    originals = [torch.load(file, weights_only=False) for file in order["wanted"]]
+    patched = torch.load(order["other"], weights_only=False)
+    words, counts = results(originals, patched, objects=order["objects"])
     return {"compared": {"words": words or "", **counts}}
 
 
 def results(
-    wanted: Sequence[Results], other: Results, *, objects: bool
+    originals: Sequence[Results], patched: Results, *, objects: bool
 ) -> tuple[str | None, dict[str, Any]]:
     """Return how a run differs from all of ``wanted``, and how many inputs were compared.
 
@@ -130,20 +130,20 @@ def results(
     that the program does not ask for may be refused, but not be others.
     """
     counts: dict[str, Any] = {"inputs": 0, "raised": 0, "kinds": [], "refused": []}
-    calls = [item["calls"] for item in wanted if not other["moved"]] or [[]]
-    own = other["calls"] if not other["moved"] else []
-    if len(calls[0]) != len(own):
-        return f"{len(calls[0])} calls became {len(own)}", counts
-    for number, new in enumerate(own):
+    calls = [item["calls"] for item in originals if not patched["moved"]] or [[]]
+    patched_calls = patched["calls"] if not patched["moved"] else []
+    if len(calls[0]) != len(patched_calls):
+        return f"{len(calls[0])} calls became {len(patched_calls)}", counts
+    for number, new in enumerate(patched_calls):
         counts["inputs"] += 1
         if words := _every([item[number] for item in calls if item[number:]], new):
             return f"call {number + 1}: {words}", counts
-    if words := _every([item["state"] for item in wanted], other["state"]):
+    if words := _every([item["state"] for item in originals], patched["state"]):
         return words, counts
-    if objects and (words := _objects([item["objects"] for item in wanted], other["objects"])):
+    if objects and (words := _objects([item["objects"] for item in originals], patched["objects"])):
         return words, counts
-    for kind, new in other["drawn"].items():
-        olds = [item["drawn"][kind] for item in wanted if kind in item["drawn"]]
+    for kind, new in patched["drawn"].items():
+        olds = [item["drawn"][kind] for item in originals if kind in item["drawn"]]
         if olds and (words := _drawn(olds, new, kind, counts)):
             return f"{DRAWN} ({kind}): {words}", counts
     return None, counts
@@ -182,10 +182,10 @@ def _objects(olds: Sequence[Mapping[str, Flat]], new: Mapping[str, Flat]) -> str
     One that differs from run to run of the original is left out, such as a time.
     """
     for name, value in new.items():
-        known = [old[name] for old in olds if name in old]
-        if not known or any(difference(known[0], one) for one in known[1:]):
+        originals = [old[name] for old in olds if name in old]
+        if not originals or any(difference(originals[0], again) for again in originals[1:]):
             continue
-        if words := difference(known[0], value):
+        if words := difference(originals[0], value):
             return (
                 f"at the end {name}{words}" if words[0] in ".[(" else f"at the end {name}: {words}"
             )

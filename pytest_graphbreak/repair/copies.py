@@ -26,7 +26,7 @@ def _is_computed(tensor: torch.Tensor) -> bool:
     return pending is not None and not any(pending([tensor]))
 
 
-def copied(value: Any) -> Any:
+def copy_of(value: Any) -> Any:
     """Return a copy of the arguments for another call, which may change them in place."""
     return tree_map(_copy, value)
 
@@ -37,7 +37,7 @@ def _copy(leaf: Any) -> Any:
     return leaf.detach().clone().requires_grad_(leaf.requires_grad)
 
 
-def kept(value: Any) -> Any:
+def store(value: Any) -> Any:
     """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
     return tree_map(
         lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),

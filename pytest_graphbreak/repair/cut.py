@@ -37,7 +37,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     )
 
     @contextmanager
-    def around() -> Iterator[None]:
+    def window() -> Iterator[None]:
         seed()
         try:
             with torch.compiler.set_stance("force_eager"):
@@ -51,8 +51,8 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
         except BaseException:  # the run before has shown it; what was cut until then is used
             return
 
-    with capture.installed():
-        go(around)
+    with capture.install():
+        go(window)
     return {"cuts": cutter.cuts}
 
 
@@ -60,10 +60,10 @@ class _FrameCutter:
     """Finds the wanted frames, and saves each once."""
 
     def __init__(
-        self, wanted: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
+        self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
         self.cuts: dict[str, Answer] = {}
-        self._wanted = wanted
+        self._wanted = functions
         self._places = places(Path.cwd())
         self._folder = folder
         self._capture = capture
@@ -103,12 +103,12 @@ class _FrameCutter:
         stem = self._folder / f"cut{len(self.cuts)}"
         for number, entry in enumerate(self._capture.entries):
             if path := _path(entry.original, module, frame.f_code):
-                inputs = _saved(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
+                inputs = _save(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
                 answer["path"] = {**path, **inputs, "number": number}
                 break
         if "<locals>" in function and not method:
             return answer | {"why": "it is defined inside a function"}
-        return answer | _saved(args, kwargs, Path(f"{stem}.pt"))
+        return answer | _save(args, kwargs, Path(f"{stem}.pt"))
 
 
 def _path(original: Any, module: Any, code: CodeType) -> Answer | None:
@@ -118,7 +118,7 @@ def _path(original: Any, module: Any, code: CodeType) -> Answer | None:
         return {"expression": "full_model", "what": "as the program compiles it"} if same else None
     for expression, root in _roots(original):
         if isinstance(root, torch.nn.Module):
-            path = next((name for name, one in root.named_modules() if one is module), None)
+            path = next((name for name, child in root.named_modules() if child is module), None)
             if path is not None:
                 name = type(root).__name__
                 what = f"{path} of {name} by its path" if path else f"{name} as loaded"
@@ -166,7 +166,7 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
     return args, kwargs
 
 
-def _saved(args: list[Any], kwargs: Answer, file: Path) -> Answer:
+def _save(args: list[Any], kwargs: Answer, file: Path) -> Answer:
     """Save arguments, and return where, or the reason if they cannot be saved."""
     try:
         torch.save({"args": args, "kwargs": kwargs}, file)
@@ -180,15 +180,15 @@ def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
     """Return the arguments as Python source if all of them are small, else None."""
     parts = [_literal(value) for value in args]
     parts += [None if (t := _literal(v)) is None else f"{k}={t}" for k, v in kwargs.items()]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or sum(map(len, known)) > _LONGEST:
+    texts = [part for part in parts if part is not None]
+    if len(texts) < len(parts) or sum(map(len, texts)) > _LONGEST:
         return None
-    return ", ".join(known)
+    return ", ".join(texts)
 
 
 def _literal(value: Any) -> str | None:
-    if (plain := _plain(value)) is not None:
-        return plain
+    if (text := _plain(value)) is not None:
+        return text
     if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type in ("cpu", "xla"):
         if value.layout != torch.strided or not value.is_contiguous() or not value.is_leaf:
             return None
@@ -196,8 +196,8 @@ def _literal(value: Any) -> str | None:
             return None
         grad = ", requires_grad=True" if value.requires_grad else ""
         if value.device.type == "xla":  # the script defines ``device``
-            made = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}).to(device)"
-            return f"{made}.requires_grad_()" if grad else made
+            tensor = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}).to(device)"
+            return f"{tensor}.requires_grad_()" if grad else tensor
         return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}{grad})"
     return None
 
@@ -214,6 +214,6 @@ def _plain(value: Any) -> str | None:
 def _needs(file: Path) -> list[str]:
     """Return the names of ``__main__`` that a saved file refers to."""
     with zipfile.ZipFile(file) as packed:
-        name = next(one for one in packed.namelist() if one.endswith("data.pkl"))
+        name = next(entry for entry in packed.namelist() if entry.endswith("data.pkl"))
         data = packed.read(name)
-    return sorted({found.decode() for found in re.findall(rb"c__main__\n(\w+)", data)})
+    return sorted({match.decode() for match in re.findall(rb"c__main__\n(\w+)", data)})

@@ -89,12 +89,12 @@ class Variation:
     dims: Mapping[str, list[int]] = field(default_factory=dict)
     numbers: Sequence[str] = ()
     special: bool = False
-    rest: str = "args"
+    variadic: str = "args"
     """The name of the parameter that takes all further arguments."""
 
-    def typed(self, name: str) -> str:
+    def as_code(self, name: str) -> str:
         """Return the name of an argument as code: the third of ``*rows`` is ``rows[2]``."""
-        return re.sub(r"^\*(\d+)", rf"{self.rest}[\1]", name)
+        return re.sub(r"^\*(\d+)", rf"{self.variadic}[\1]", name)
 
 
 def ways(
@@ -142,7 +142,7 @@ def _variation(answer: Mapping[str, Any]) -> Variation:
         for argument, sizes in varying["dims"].items():
             dims[argument] = sorted({*dims.get(argument, ()), *(dim for dim, _ in sizes)})
     numbers = [name for names in (answer.get("numbers") or {}).values() for name in names]
-    return Variation(dims, numbers, bool(answer.get("special")), answer.get("rest") or "args")
+    return Variation(dims, numbers, bool(answer.get("special")), answer.get("variadic") or "args")
 
 
 def advice(results: list[Way], varies: Variation) -> Iterator[str]:
@@ -180,20 +180,20 @@ def _best(ran: Mapping[str, Way], varies: Variation) -> str:
         if dynamic.graphs < static.graphs or static.limited:
             return f"{DYNAMIC}: {dynamic.graphs} in place of {_graphs(static)}"
         return f"{STATIC}: {DYNAMIC} makes no graph less, since no size varies, but numbers do"
-    one = ran.get(MARKED) or dynamic
-    if one is None or (static is not None and static.graphs <= one.graphs and not static.limited):
+    way = ran.get(MARKED) or dynamic
+    if way is None or (static is not None and static.graphs <= way.graphs and not static.limited):
         return f"{STATIC}: dynamic sizes make no graph less; pad or bucket where sizes are many"
-    if static is not None and (one.device_graphs or 0) >= (static.device_graphs or 1):
+    if static is not None and (way.device_graphs or 0) >= (static.device_graphs or 1):
         return (
-            f"{STATIC}, and pad to one size or a few: {one.device} compiles each size, "
-            f"{static.device_graphs} graphs, and {one.device_graphs} with {one.name}"
+            f"{STATIC}, and pad to one size or a few: {way.device} compiles each size, "
+            f"{static.device_graphs} graphs, and {way.device_graphs} with {way.name}"
         )
-    marked = _calls(varies) if one.name == MARKED else one.name
-    why = f"{one.graphs} in place of {_graphs(static)}{_not_all(dynamic, one)}"
+    marked = _calls(varies) if way.name == MARKED else way.name
+    why = f"{way.graphs} in place of {_graphs(static)}{_not_all(dynamic, way)}"
     few = static is not None and not static.limited and static.graphs <= FEW
-    if static is None or not few or not static.call or not one.call:
+    if static is None or not few or not static.call or not way.call:
         return f"{marked}: {why}"
-    ratio = one.call / static.call
+    ratio = way.call / static.call
     if ratio > _SLOWER:
         return (
             f"{STATIC}: {static.graphs} graphs are few, and a call with dynamic sizes takes "
@@ -202,9 +202,9 @@ def _best(ran: Mapping[str, Way], varies: Variation) -> str:
     return f"{marked}: {why}, and calls are as fast"
 
 
-def _not_all(dynamic: Way | None, one: Way) -> str:
+def _not_all(dynamic: Way | None, way: Way) -> str:
     """Return why not ``dynamic=True``, where it makes as few graphs."""
-    if dynamic is None or one is dynamic or dynamic.graphs > one.graphs:
+    if dynamic is None or way is dynamic or dynamic.graphs > way.graphs:
         return ""
     return f" ({DYNAMIC}: {dynamic.graphs}, with every size and number as an input)"
 
@@ -212,7 +212,7 @@ def _not_all(dynamic: Way | None, one: Way) -> str:
 def _calls(varies: Variation) -> str:
     """Return the calls that mark the sizes, as a line that can be typed where the inputs are."""
     return "; ".join(
-        f"torch._dynamo.mark_dynamic({varies.typed(name)}, {dims[0] if len(dims) == 1 else dims})"
+        f"torch._dynamo.mark_dynamic({varies.as_code(name)}, {dims[0] if len(dims) == 1 else dims})"
         for name, dims in varies.dims.items()
     )
 

@@ -18,8 +18,8 @@ from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.capture import Capture, CompiledCall, mode
-from pytest_graphbreak.repair.copies import copied
-from pytest_graphbreak.repair.failure import error_kept, user_frames
+from pytest_graphbreak.repair.copies import copy_of
+from pytest_graphbreak.repair.failure import store_error, user_frames
 from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
@@ -31,44 +31,44 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     answer: Answer = {"exports": []}
 
     @contextmanager
-    def around() -> Any:
+    def window() -> Any:
         seed()
-        with error_kept(answer), torch.compiler.set_stance("force_eager"):
+        with store_error(answer), torch.compiler.set_stance("force_eager"):
             yield
 
-    with recorder.installed():
-        answer.update(go(around) or {})
+    with recorder.install():
+        answer.update(go(window) or {})
     if answer.get("error") is None:
-        named = places(Path.cwd())
+        namer = places(Path.cwd())
         called = [entry for entry in recorder.entries if entry.called]
-        answer["exports"] = [_exported(entry, named) for entry in called]
+        answer["exports"] = [_export(entry, namer) for entry in called]
     return answer
 
 
-def _exported(entry: CompiledCall, named: Places) -> Answer:
+def _export(entry: CompiledCall, namer: Places) -> Answer:
     return {
         "name": sizes.name_of(entry.original),
-        "strict": _failure(entry, named, strict=True),
-        "not strict": _failure(entry, named, strict=False),
+        "strict": _failure(entry, namer, strict=True),
+        "not strict": _failure(entry, namer, strict=False),
     }
 
 
-def _failure(entry: CompiledCall, named: Places, *, strict: bool) -> Answer | None:
+def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Answer | None:
     """Return why an export fails, or the call of what it gives, as a ``Break`` in plain data.
 
     None if both succeed: ``torch.export`` also takes programs that it cannot run.
     """
-    args, kwargs = copied((entry.args, entry.kwargs))
-    own = entry.original
-    module = own if isinstance(own, torch.nn.Module) else _Function(own)
+    args, kwargs = copy_of((entry.args, entry.kwargs))
+    original = entry.original
+    module = original if isinstance(original, torch.nn.Module) else _Function(original)
     try:
         with mode(entry), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, args, kwargs, strict=strict)
-            args, kwargs = copied((entry.args, entry.kwargs))
+            args, kwargs = copy_of((entry.args, entry.kwargs))
             exported.module()(*args, **kwargs)
     except Exception as error:
-        return _reason(error, named).to_dict()
+        return _reason(error, namer).to_dict()
     finally:
         torch._dynamo.reset()
     return None
@@ -85,10 +85,10 @@ class _Function(torch.nn.Module):  # type: ignore[misc]
         return self._function(*args, **kwargs)
 
 
-def _reason(error: Exception, named: Places) -> Break:
+def _reason(error: Exception, namer: Places) -> Break:
     """Return the reason, in Dynamo's words if it has any, and the user's line that is to blame."""
     why = messages.reason(str(error))
-    stack = user_frames(error, named)
+    stack = user_frames(error, namer)
     text = why.text if why.id else f"{type(error).__name__}: {why.text}"
     return Break(
         "dynamo",

@@ -19,36 +19,36 @@ _FAKE: Final = "with fake tensors: "
 After it comes ``: got RuntimeError('...')``, the operator's own error."""
 
 
-def noted(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> dict[str, Any]:
     """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
     stack = user_frames(error, places(Path.cwd()))
-    words = _operators(str(error)) or _inside(str(error)) or raised(error)
+    words = _operator_error(str(error)) or _body_error(str(error)) or raised(error)
     words = words.partition(" (Could this error message be improved?")[0]  # of torch._check
     if words.endswith(":"):  # what was found is in the lines below
         words = " ".join([words, *str(error).partition(words[-40:])[2].split()])[:_LONGEST]
     return {"error": words, "stack": [frame.to_dict() for frame in stack]}
 
 
-def _operators(text: str) -> str:
+def _operator_error(text: str) -> str:
     """Return the operator's own error in that of Dynamo, or "" if it has none."""
     _, _, ran = text.partition(_FAKE)
-    name, _, said = ran.partition(": got ")[2].partition("\n")[0].partition("(")
-    return f"{name}: {said[1:-2]}" if name.isidentifier() and said[-2:] in ("')", '")') else ""
+    name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
+    return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""
 
 
-def _inside(text: str) -> str:
+def _body_error(text: str) -> str:
     """Return why Dynamo could not take the body of an operator such as a loop, or "".
 
     As ``_dynamo/variables/higher_order_ops.py`` of torch 2.13 says it.
     """
     _, _, why = text.partition("Got graph break/error:")
     lines = [line.strip() for line in why.splitlines() if line.strip()]
-    details = [one.partition(": ")[2] for one in lines if one.startswith("Explanation: ")]
+    details = [line.partition(": ")[2] for line in lines if line.startswith("Explanation: ")]
     return f"{lines[0]}: {details[0]}" if lines and details else "".join(lines[:1])
 
 
 @contextmanager
-def error_kept(answer: dict[str, Any]) -> Iterator[None]:
+def store_error(answer: dict[str, Any]) -> Iterator[None]:
     """Store what the program raises in ``answer``, except for an interrupt."""
     try:
         yield
@@ -56,22 +56,22 @@ def error_kept(answer: dict[str, Any]) -> Iterator[None]:
         raise
     except BaseException as error:  # includes SystemExit and pytest's outcomes
         if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-            answer.update(noted(error))
+            answer.update(describe(error))
 
 
-def user_frames(error: BaseException, named: Places) -> tuple[Frame, ...]:
+def user_frames(error: BaseException, namer: Places) -> tuple[Frame, ...]:
     """Return the user's frames that led to an error, the outermost first.
 
     Dynamo's errors hold the frames that it was tracing (``real_stack`` of ``_dynamo/exc.py``).
     """
-    called = [*_user(traceback.extract_tb(error.__traceback__), named)]
-    traced = [*_user(getattr(error, "real_stack", None) or (), named)]
+    called = [*_user(traceback.extract_tb(error.__traceback__), namer)]
+    traced = [*_user(getattr(error, "real_stack", None) or (), namer)]
     return (*called, *(frame for frame in traced if frame not in called))
 
 
-def _user(lines: Iterable[traceback.FrameSummary], named: Places) -> Iterator[Frame]:
+def _user(lines: Iterable[traceback.FrameSummary], namer: Places) -> Iterator[Frame]:
     return (
-        named.frame(line.filename, line.lineno or 0, line.name, line.line)
+        namer.frame(line.filename, line.lineno or 0, line.name, line.line)
         for line in lines
-        if named.is_user(line.filename)
+        if namer.is_user(line.filename)
     )

@@ -41,7 +41,7 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
         return False
     if may_leave and any(3 * ops(after) < 2 * ops(before) for ops in (_ops, _ops_of_models)):
         return False
-    back = bool(_left(before) - _left(after)) and _limited(after) <= _limited(before)
+    back = bool(_left(before) - _left(after)) and _limit_places(after) <= _limit_places(before)
     if back and _ops(after) > _ops(before):
         return before.headline == "dynamo" or graphs(after) <= graphs(before)
     return not _dearer(before, after) and graphs(after) < graphs(before)
@@ -55,10 +55,10 @@ def cleaner(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     there are fewer operators where one of them is a loop. Nor is it lost if Dynamo makes fewer
     graphs and the device below it as many.
     """
-    whole = bool(graphs(after)) and not (places(after) or eager(after))
-    fewer = any(after.graphs.get(one, 0) < before.graphs.get(one, 0) for one in _upper(before))
-    kept = _ops(after) >= _ops(before) or (not may_leave and (whole or fewer))
-    as_many = graphs(after) == graphs(before) and kept and not _dearer(before, after)
+    unbroken = bool(graphs(after)) and not (places(after) or eager(after))
+    fewer = any(after.graphs.get(x, 0) < before.graphs.get(x, 0) for x in _upper(before))
+    no_loss = _ops(after) >= _ops(before) or (not may_leave and (unbroken or fewer))
+    as_many = graphs(after) == graphs(before) and no_loss and not _dearer(before, after)
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
 
 
@@ -80,7 +80,7 @@ def no_gain(before: Record, after: Record) -> str:
     return "the graphs did not get fewer"
 
 
-def recompiled(record: Record) -> bool:
+def has_recompiles(record: Record) -> bool:
     """Return whether code was compiled again, by Dynamo or below it.
 
     What is compiled again without Dynamo is not meant: no remedy reaches it.
@@ -110,7 +110,7 @@ def _upper(record: Record) -> tuple[str, ...]:
 
 def _dearer(before: Record, after: Record) -> bool:
     """Return whether a layer above the deepest makes more graphs."""
-    return any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _upper(before))
+    return any(after.graphs.get(x, 0) > before.graphs.get(x, 0) for x in _upper(before))
 
 
 def _left(record: Record) -> set[tuple[str, str]]:
@@ -118,7 +118,7 @@ def _left(record: Record) -> set[tuple[str, str]]:
     return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
 
 
-def _limited(record: Record) -> set[tuple[str, str]]:
+def _limit_places(record: Record) -> set[tuple[str, str]]:
     """Return the places among these that were compiled again until the recompile limit."""
     limited = [item for item in record.eager if advice.name(item) == "limit"]
     return _left(structs.replace(record, eager=tuple(limited)))

@@ -15,7 +15,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.copies import copied
+from pytest_graphbreak.repair.copies import copy_of
 
 OWN: Final = "the first inputs again"
 VALUES: Final = (OWN, "negated", "random", "zero", "large", "NaN", "padded")
@@ -53,17 +53,19 @@ class DrawnInputs:
     def draw(self, kind: str) -> tuple[Any, Any]:
         """Return other arguments of a kind, which share nothing with the first."""
         if kind == OWN:
-            copies: tuple[Any, Any] = copied((self.args, self.kwargs))
+            copies: tuple[Any, Any] = copy_of((self.args, self.kwargs))
             return copies
         change = self._changes(kind)
-        others = {id(leaf): _own(change(name, leaf), leaf, kind) for name, leaf in self._tensors()}
-        plain = [item for item in others.values() if item.is_floating_point()]
+        others = {
+            id(leaf): _copy_like(change(name, leaf), leaf, kind) for name, leaf in self._tensors()
+        }
+        floats = [item for item in others.values() if item.is_floating_point()]
 
-        def other(leaf: Any) -> Any:
+        def replacement(leaf: Any) -> Any:
             return others.get(id(leaf), leaf)
 
-        changed: tuple[Any, Any] = tree_map(other, (self.args, self.kwargs))
-        for item in plain if kind in GRADIENTS else ():
+        changed: tuple[Any, Any] = tree_map(replacement, (self.args, self.kwargs))
+        for item in floats if kind in GRADIENTS else ():
             item.requires_grad_()
         return changed
 
@@ -75,15 +77,15 @@ class DrawnInputs:
         tensors = self._tensors()
         if kind in _BATCHES:
             batch, resize = _batch(tensors), _first if kind == _BATCHES[0] else _twice
-            return lambda _, leaf: _batched(leaf, batch, resize)
+            return lambda _, leaf: _rebatch(leaf, batch, resize)
         if kind in _LENGTHS:
             dims, step = self._lengths(tensors), _shorter if kind == _LENGTHS[0] else _twice
-            return lambda name, leaf: _resized(leaf, dims.get(name, ()), step)
+            return lambda name, leaf: _resize(leaf, dims.get(name, ()), step)
         if kind == _DOUBLE:
             return lambda _, leaf: leaf.double() if leaf.dtype == torch.float32 else leaf
         if kind in GRADIENTS:
-            return lambda _, leaf: leaf if kind == GRADIENTS[0] else _varied(leaf, "negated")
-        return lambda _, leaf: _varied(leaf, kind)
+            return lambda _, leaf: leaf if kind == GRADIENTS[0] else _vary(leaf, "negated")
+        return lambda _, leaf: _vary(leaf, kind)
 
     def _lengths(self, tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
         """Return the dimensions that vary in the program, else the second of equal sizes."""
@@ -110,15 +112,15 @@ Resize = Callable[[torch.Tensor, int, int], torch.Tensor]
 """Makes a tensor of another size in a dimension, the last number a size that stays whole."""
 
 
-def _batched(leaf: torch.Tensor, batch: int, resize: Resize) -> torch.Tensor:
+def _rebatch(leaf: torch.Tensor, batch: int, resize: Resize) -> torch.Tensor:
     """Return a tensor of another batch, also where heads or samples are folded into it."""
-    whole = leaf.dim() > 0 and batch > 0 and leaf.shape[0] % batch == 0
-    if not whole or (leaf.dim() == 1 and leaf.shape[0] != batch):
+    divides = leaf.dim() > 0 and batch > 0 and leaf.shape[0] % batch == 0
+    if not divides or (leaf.dim() == 1 and leaf.shape[0] != batch):
         return leaf
     return resize(leaf, 0, leaf.shape[0] // batch)
 
 
-def _resized(leaf: torch.Tensor, dims: Sequence[int], resize: Resize) -> torch.Tensor:
+def _resize(leaf: torch.Tensor, dims: Sequence[int], resize: Resize) -> torch.Tensor:
     for dim in dims:
         leaf = resize(leaf, dim, 1)
     return leaf
@@ -136,14 +138,14 @@ def _shorter(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     return leaf.narrow(dim, 0, max(leaf.shape[dim] - size, 1))
 
 
-def _own(other: torch.Tensor, leaf: torch.Tensor, kind: str) -> torch.Tensor:
+def _copy_like(drawn: torch.Tensor, leaf: torch.Tensor, kind: str) -> torch.Tensor:
     """Return a copy, with the strides of the original where it has its size: guards check them."""
-    like = leaf if other.shape == leaf.shape else other
-    same = torch.empty_like(like.detach(), dtype=other.dtype).copy_(other.detach())
+    like = leaf if drawn.shape == leaf.shape else drawn
+    same = torch.empty_like(like.detach(), dtype=drawn.dtype).copy_(drawn.detach())
     return same.requires_grad_(leaf.requires_grad)
 
 
-def _varied(leaf: torch.Tensor, kind: str) -> torch.Tensor:
+def _vary(leaf: torch.Tensor, kind: str) -> torch.Tensor:
     """Return other values. Integers stay in range: they may be indices."""
     value = leaf.detach()
     if leaf.is_floating_point():
@@ -151,7 +153,7 @@ def _varied(leaf: torch.Tensor, kind: str) -> torch.Tensor:
     if leaf.is_complex() or not leaf.dim():
         return value
     if kind == "padded":
-        return _padded(value)
+        return _pad(value)
     if leaf.dtype == torch.bool:
         return value if kind == "random" else ~value
     return value.flip(-1) if kind == "zero" else value.roll(1, -1)
@@ -171,7 +173,7 @@ def _floats(value: torch.Tensor, kind: str) -> torch.Tensor:
     return drawn
 
 
-def _padded(value: torch.Tensor) -> torch.Tensor:
+def _pad(value: torch.Tensor) -> torch.Tensor:
     """Return a mask of zeros and ones padded to another length in each row; else halved values."""
     value = value.clone()
     size = value.shape[-1]

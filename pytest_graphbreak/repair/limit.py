@@ -14,7 +14,7 @@ class TooLongError(BaseException):
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Raise ``TooLongError`` in a block that takes longer.
 
     It comes between two instructions of Python, so not within an operator. The user's own alarm is

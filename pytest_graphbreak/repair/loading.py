@@ -161,8 +161,8 @@ class Writer:
         prints: bool = True,
     ) -> str:
         """Return a script with its imports in order, the path to the program's own modules too."""
-        own = {} if loader or not prints else self.homes
-        homes = [located(Path(home), self.out) for home in dict.fromkeys(own.values())]
+        modules = {} if loader or not prints else self.homes
+        homes = [located(Path(home), self.out) for home in dict.fromkeys(modules.values())]
         inserts = [f"sys.path.insert(0, {home})" for home in reversed(homes)]
         text = "\n".join([*body, loader, *inserts])
         lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
@@ -177,14 +177,14 @@ class Writer:
 
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
         """Yield the lines that compile, run, and wait for the device."""
-        given = "".join(
+        options = "".join(
             f", {key}={_literal(value)}"
             for key, value in self.options.items()
             if value is not None and key in ("backend", "dynamic", "mode")
         )
         if "backend" in self.options and self.options["backend"] is None:
-            given += ', backend="eager"'
-        yield f"{compiled} = torch.compile({what}{given})"
+            options += ', backend="eager"'
+        yield f"{compiled} = torch.compile({what}{options})"
         yield f"with torch.set_grad_enabled({grad}):"
         yield f"    result = {compiled}({call})"
         if self.device:
@@ -266,5 +266,5 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _literal(value: object) -> str:
     """Return a plain value as source, with text in the quotes that formatters prefer."""
-    plain = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
-    return f'"{value}"' if plain else repr(value)
+    quotable = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
+    return f'"{value}"' if quotable else repr(value)

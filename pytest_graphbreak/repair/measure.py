@@ -17,7 +17,7 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair import steady
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.compare import ENDLESS
-from pytest_graphbreak.repair.failure import noted
+from pytest_graphbreak.repair.failure import describe
 
 Answer = dict[str, Any]
 
@@ -35,26 +35,26 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
         _skip_codegen()
 
     @contextmanager
-    def around() -> Iterator[None]:
+    def window() -> Iterator[None]:
         steady.seed()
-        start, seen = _written(), None
+        start, seen = _output_size(), None
         ended: Answer = {"error": None}
         try:
-            with observe() as seen, steady.logged() as lines:
-                with _caught(ended):
+            with observe() as seen, steady.log_lines() as lines:
+                with _catch(ended):
                     yield
                 steady.wait(pending=False)
         finally:
             if seen is not None:
                 answer["record"] = seen.record.to_dict()
-        answer.update(said=[start, _written()], logged=lines, **ended, **_calls(capture))
+        answer.update(said=[start, _output_size()], logged=lines, **ended, **_calls(capture))
         if ended["error"] is None and order["results"]:
             answer.update(_results(order, capture))
 
     steady.seed()  # also for what the import of a test's module makes
     # This includes a test's fixtures and the import of its module, which may call torch.compile.
-    with capture.installed():
-        answer.update(go(around) or {})
+    with capture.install():
+        answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
     answer["homes"] = _homes(order["base"])
@@ -62,7 +62,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
 
 
 @contextmanager
-def _caught(ended: Answer) -> Iterator[None]:
+def _catch(ended: Answer) -> Iterator[None]:
     """Catch what a program raises, except Ctrl-C, and record in ``ended`` how it ended."""
     try:
         yield
@@ -74,7 +74,7 @@ def _caught(ended: Answer) -> Iterator[None]:
     except BaseException as error:  # pytest's outcomes are not Exceptions
         # A test that exceeds its budget did what is expected here.
         if type(error).__name__ != "GraphBudgetFailure":
-            ended.update(noted(error))
+            ended.update(describe(error))
 
 
 def _calls(capture: Capture) -> Answer:
@@ -112,7 +112,7 @@ def _results(order: Answer, capture: Capture) -> Answer:
     return {"trained": bool(results["state"]), "endless": endless}
 
 
-def _written() -> int:
+def _output_size() -> int:
     """Return the size of standard output so far, which is a file."""
     sys.stdout.flush()
     return os.fstat(1).st_size
@@ -151,18 +151,18 @@ def _skip_codegen() -> None:
 
 def _sites(record: Answer) -> dict[str, list[str]]:
     """Return the paths and the modules of the files that the breaks are in."""
-    named = places(Path.cwd())
-    wanted = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
+    namer = places(Path.cwd())
+    files = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
     for key in ("breaks", "eager", "recompile_list"):
-        wanted |= {item["where"]["file"] for item in record.get(key, ()) if item["where"]}
-    found: dict[str, list[str]] = {}
+        files |= {item["where"]["file"] for item in record.get(key, ()) if item["where"]}
+    sites: dict[str, list[str]] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and os.path.isfile(path):
-            stable = named.file(path)
-            if stable in wanted and name != "__mp_main__":
-                found.setdefault(stable, [path, name])
-    return found
+            stable = namer.file(path)
+            if stable in files and name != "__mp_main__":
+                sites.setdefault(stable, [path, name])
+    return sites
 
 
 def _homes(base: Sequence[str]) -> dict[str, str]:
@@ -172,9 +172,9 @@ def _homes(base: Sequence[str]) -> dict[str, str]:
     ``conftest.py`` adds: a script elsewhere puts them on its path, too.
     """
     writer = sys.modules.get("torch.distributed.nn.jit.instantiator")
-    known = {os.path.realpath(entry) for entry in base}
-    known.add(os.path.realpath(getattr(writer, "INSTANTIATED_TEMPLATE_DIR_PATH", "") or os.sep))
-    added = [folder for entry in sys.path if (folder := os.path.realpath(entry)) not in known]
+    start = {os.path.realpath(entry) for entry in base}
+    start.add(os.path.realpath(getattr(writer, "INSTANTIATED_TEMPLATE_DIR_PATH", "") or os.sep))
+    added = [folder for entry in sys.path if (folder := os.path.realpath(entry)) not in start]
     homes: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         paths = getattr(module, "__path__", None)

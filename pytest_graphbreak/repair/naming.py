@@ -28,11 +28,11 @@ class Names:
 
     def key(self, item: Break) -> tuple[str, ...]:
         """Return what stays the same of a break when its file is patched."""
-        where = self.named(item.where)
+        where = self.file_frame(item.where)
         code = _spaced_once(where.code)
         return (item.layer, where.file, where.function, code)
 
-    def named(self, where: Frame) -> Frame:
+    def file_frame(self, where: Frame) -> Frame:
         """Return a place under the name of its own file, whichever copy of the file ran."""
         patched = home(where)
         if patched is not None:
@@ -45,35 +45,36 @@ class Names:
             return structs.replace(where, file=self.own)
         return where
 
-    def placed(self, where: Frame) -> Frame:
-        """Return a place as ``named`` does, with its line in the user's unpatched file."""
-        named = self.named(where)
-        if named.file != self.own:
-            return named
-        code = _spaced_once(named.code)
-        known = [_spaced_once(line) for line in lines(self.source)]
-        if 0 < named.line <= len(known) and known[named.line - 1] == code:
-            return named
-        return structs.replace(named, line=known.index(code) + 1) if code in known else named
+    def source_frame(self, where: Frame) -> Frame:
+        """Return a place as ``file_frame`` does, with its line in the user's unpatched file."""
+        frame = self.file_frame(where)
+        if frame.file != self.own:
+            return frame
+        code = _spaced_once(frame.code)
+        text = [_spaced_once(line) for line in lines(self.source)]
+        if 0 < frame.line <= len(text) and text[frame.line - 1] == code:
+            return frame
+        return structs.replace(frame, line=text.index(code) + 1) if code in text else frame
 
-    def guarded(self, record: Record) -> Record:
+    def source_record(self, record: Record) -> Record:
         """Return a record whose failed guards have their lines in the user's unpatched files."""
-        found = record.recompile_list
-        placed = tuple(structs.replace(one, guard=self.placed(one.guard)) for one in found)
-        return structs.replace(record, recompile_list=placed)
+        frames = (self.source_frame(item.guard) for item in record.recompile_list)
+        pairs = zip(record.recompile_list, frames, strict=True)
+        guarded = tuple(structs.replace(item, guard=frame) for item, frame in pairs)
+        return structs.replace(record, recompile_list=guarded)
 
-    def has(self, named: Frame) -> bool:
+    def has(self, frame: Frame) -> bool:
         """Return whether the unpatched file of a place contains its line."""
-        site = self.sites.get(named.file)
-        unpatched = self.source if site is None or named.file == self.own else text_of(site.path)
-        return _spaced_once(named.code) in map(_spaced_once, lines(unpatched))
+        site = self.sites.get(frame.file)
+        unpatched = self.source if site is None or frame.file == self.own else text_of(site.path)
+        return _spaced_once(frame.code) in map(_spaced_once, lines(unpatched))
 
     @property
     def own(self) -> str:
         """The stable name of the user's file in records."""
-        wanted = self.path.resolve()
+        user_path = self.path.resolve()
         for name, site in self.sites.items():
-            if site.path.resolve() == wanted:
+            if site.path.resolve() == user_path:
                 return name
         return str(self.path)
 

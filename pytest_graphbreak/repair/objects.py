@@ -20,7 +20,7 @@ _MOST: Final = 2_000
 """The number of values that are noted of one object."""
 
 
-def around(original: Any, name: str) -> dict[str, Any]:
+def attributes_of(original: Any, name: str) -> dict[str, Any]:
     """Return the attributes of a compiled module, or the variables that a function closes over."""
     owner = getattr(original, "__self__", original)
     if isinstance(owner, torch.nn.Module):
@@ -39,7 +39,7 @@ def around(original: Any, name: str) -> dict[str, Any]:
 
 def values(names: Mapping[str, Any]) -> dict[str, Flat]:
     """Return the plain values and containers among objects, but for private ones."""
-    plain: dict[str, Flat] = {}
+    flat: dict[str, Flat] = {}
     for name, value in names.items():
         if name.rpartition(".")[2].startswith("_") or not isinstance(value, _KINDS):
             continue
@@ -47,8 +47,8 @@ def values(names: Mapping[str, Any]) -> dict[str, Flat]:
             value = sorted(map(str, value)) if isinstance(value, set) else value
             value = list(value) if isinstance(value, deque) else value
             if _size(value) < _MOST:
-                plain[name] = flatten(value)
-    return plain
+                flat[name] = flatten(value)
+    return flat
 
 
 def _size(value: Any) -> int:

@@ -13,10 +13,10 @@ import torch
 
 def restore() -> None:
     """Set ``capturable`` of all optimizers to what each was made with."""
-    for one in gc.get_objects():
-        if not issubclass(type(one), torch.optim.Optimizer):
+    for optimizer in gc.get_objects():
+        if not issubclass(type(optimizer), torch.optim.Optimizer):
             continue
-        made = one.__dict__.get("defaults") or {}
-        for group in one.__dict__.get("param_groups") or ():
-            if "capturable" in group and "capturable" in made:
-                group["capturable"] = made["capturable"]
+        defaults = optimizer.__dict__.get("defaults") or {}
+        for group in optimizer.__dict__.get("param_groups") or ():
+            if "capturable" in group and "capturable" in defaults:
+                group["capturable"] = defaults["capturable"]

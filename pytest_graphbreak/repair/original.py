@@ -58,28 +58,28 @@ class Original:
         """Compare a patched run; with ``dropped`` it may write and hold less than the original."""
         if trial.error is not None:
             return Comparison(f"it fails{trial.at}: {trial.error[:300]}")
-        compared = self._compared([self.first], trial, dropped)
+        compared = self._compare([self.first], trial, dropped)
         if not compared.words:
             return compared
         if self._again is None:
             self._again = self.patched(self._target)
         if self._again.error is not None:
             return compared
-        compared = self._compared([self.first, self._again], trial, dropped)
+        compared = self._compare([self.first, self._again], trial, dropped)
         if not compared.words or compared.words.startswith(DRAWN):
             return compared
-        words = self._compared([self.first], self._again, dropped=True).words
+        words = self._compare([self.first], self._again, dropped=True).words
         steady = not words or words.startswith(DRAWN)
         return compared if steady else Comparison(compared.words, unsteady=words)
 
-    def _compared(self, wanted: list[Trial], trial: Trial, dropped: bool) -> Comparison:
-        answer = self._bench.compared(self._target, wanted, trial, objects=not dropped)
-        words = answer.pop("words") or self._printed(wanted, trial, dropped)
+    def _compare(self, originals: list[Trial], trial: Trial, dropped: bool) -> Comparison:
+        answer = self._bench.compared(self._target, originals, trial, objects=not dropped)
+        words = answer.pop("words") or self._line_difference(originals, trial, dropped)
         return Comparison(words or "", **answer)
 
-    def _printed(self, wanted: list[Trial], trial: Trial, dropped: bool) -> str | None:
+    def _line_difference(self, originals: list[Trial], trial: Trial, dropped: bool) -> str | None:
         """Return which line differs; a backend of the program's own may count the graphs."""
         numbers = trial.answer.get("options", {}).get("backend", "") is not None
-        unsteady = printed.unsteady(wanted[0].lines, wanted[-1].lines)
-        before, after = (printed.without(run.lines, unsteady) for run in (wanted[0], trial))
+        unsteady = printed.unsteady(originals[0].lines, originals[-1].lines)
+        before, after = (printed.without(run.lines, unsteady) for run in (originals[0], trial))
         return printed.difference(before, after, dropped=dropped, numbers=numbers)

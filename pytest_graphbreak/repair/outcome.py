@@ -30,7 +30,7 @@ class Problem:
     before: int
     after: int = 0
     tried: list[RejectedPatch] = field(default_factory=list)
-    kept: list[SourcePatch] = field(default_factory=list)
+    patches: list[SourcePatch] = field(default_factory=list)
     fixed: bool = False
     note: str = ""
 
@@ -49,7 +49,7 @@ class SearchResult:
     last: Trial
     comparison: Comparison = field(default_factory=Comparison)
     """Of ``last`` with the original."""
-    kept: list[SourcePatch] = field(default_factory=list)
+    patches: list[SourcePatch] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     source: bytes | None = None
     stopped: str = ""

@@ -75,8 +75,8 @@ def _by_text(lines: Iterable[str]) -> dict[str, list[str]]:
 def _numbers(before: Sequence[str], after: Sequence[str]) -> str | None:
     """Return which number differs in lines of the same text, as they follow each other."""
     for old, new in zip(before, after, strict=False):
-        pairs = zip(*(_NUMBER.findall(_plain(one)) for one in (old, new)), strict=True)
-        if not all(_close(one, other) for one, other in pairs):
+        pairs = zip(*(_NUMBER.findall(_plain(line)) for line in (old, new)), strict=True)
+        if not all(_close(first, second) for first, second in pairs):
             return f"it prints {new[:80]!r} where the original prints {old[:80]!r}"
     return None
 
@@ -84,7 +84,7 @@ def _numbers(before: Sequence[str], after: Sequence[str]) -> str | None:
 def _close(old: str, new: str) -> bool:
     if old.startswith("0x") or new.startswith("0x"):
         return old.startswith("0x") and new.startswith("0x")
-    whole = "." not in old and "." not in new
+    integers = "." not in old and "." not in new
     return old == new or (
-        not whole and math.isclose(float(old), float(new), rel_tol=_CLOSE, abs_tol=1e-4)
+        not integers and math.isclose(float(old), float(new), rel_tol=_CLOSE, abs_tol=1e-4)
     )

@@ -61,8 +61,8 @@ class Proof:
         """Return what was compared, in words."""
         comparison = self.comparison
         drawn = len(comparison.kinds)
-        own = plural(comparison.inputs - drawn, "call")
-        parts = [f"{own} of the program"]
+        calls = plural(comparison.inputs - drawn, "call")
+        parts = [f"{calls} of the program"]
         if drawn:
             parts.append(f"{plural(drawn, 'call')} with drawn inputs")
         if comparison.raised:
@@ -115,15 +115,17 @@ def prove(
     """
     step(0, 4, f"{original.shown} without code generation")
     first = Original(bench, original, codegen=False)
-    proof = of(first, patched, replaced=replaced)
+    proof = proof_of(first, patched, replaced=replaced)
     if proof.verdict not in (BETTER, EQUAL) or not first.first.inductor:
         return proof
     step(2, 4, f"{original.shown} as it is")
-    whole = of(Original(bench, original, values_only=True), patched, replaced=replaced)
-    return whole if whole.comparison.words else _joined(whole, proof)
+    complete = proof_of(Original(bench, original, values_only=True), patched, replaced=replaced)
+    return complete if complete.comparison.words else _union(complete, proof)
 
 
-def of(original: Original, patched: Target, *, dropped: bool = False, **options: Any) -> Proof:
+def proof_of(
+    original: Original, patched: Target, *, dropped: bool = False, **options: Any
+) -> Proof:
     """Prove a patched program against an original that has run (``Original.patched``)."""
     before = original.first
     if before.error is not None or not before.record.active:
@@ -132,14 +134,14 @@ def of(original: Original, patched: Target, *, dropped: bool = False, **options:
     return Proof(before, after, original.comparison(after, dropped=dropped))
 
 
-def _joined(whole: Proof, sizes: Proof) -> Proof:
+def _union(complete: Proof, sizes: Proof) -> Proof:
     """Return a proof with the inputs that the other compared, too."""
-    one, other = whole.comparison, sizes.comparison
-    kinds = [*one.kinds, *(kind for kind in other.kinds if kind not in one.kinds)]
-    own = one.inputs - len(one.kinds)
-    raised = max(one.raised, other.raised)
-    joined = Comparison("", own + len(kinds), kinds, raised, other.refused)
-    return Proof(whole.before, whole.after, joined)
+    at_values, at_sizes = complete.comparison, sizes.comparison
+    kinds = [*at_values.kinds, *(kind for kind in at_sizes.kinds if kind not in at_values.kinds)]
+    calls = at_values.inputs - len(at_values.kinds)
+    raised = max(at_values.raised, at_sizes.raised)
+    joined = Comparison("", calls + len(kinds), kinds, raised, at_sizes.refused)
+    return Proof(complete.before, complete.after, joined)
 
 
 def _counts(trial: Trial) -> dict[str, Any]:

@@ -64,14 +64,14 @@ def report(outcome: SearchResult, proof: Proof | None, width: int = 0) -> Iterat
     cells = [[printable(cell) for cell in row] for row in _rows(outcome, proof)]
     yield from (TextLine(line, whole=True) for line in table(cells, width))
     effects: tuple[tuple[str, list[str]], ...] = (
-        ("side effect lost", [patch.drops for patch in outcome.kept]),
-        ("side effect moved", [patch.moves for patch in outcome.kept]),
-        ("note", [patch.note for patch in outcome.kept]),
+        ("side effect lost", [patch.drops for patch in outcome.patches]),
+        ("side effect moved", [patch.moves for patch in outcome.patches]),
+        ("note", [patch.note for patch in outcome.patches]),
     )
     for title, words in effects:
         for text in dict.fromkeys(filter(None, words)):
             yield TextLine(f"{title}: {text}")
-    if outcome.kept and record.graphs.get("xla") and outcome.after != outcome.before:
+    if outcome.patches and record.graphs.get("xla") and outcome.after != outcome.before:
         yield TextLine(f"note: {_SEEDS}")
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
@@ -85,14 +85,14 @@ def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
         place = f"{item.where.file}:{item.where.line} in {item.where.function}"
         yield TextLine(place, "place", 4)
         yield TextLine(item.where.code, "source", 8)
-    for patch in problem.kept:
+    for patch in problem.patches:
         yield _state("kept", patch.title)
-    if problem.kept and not problem.fixed:
-        left = "it still breaks" if item is not None else _left(record)
-        yield TextLine(f"{left}, in {plural(graphs(record), 'graph')}", indent=4)
-    elif problem.fixed and not problem.kept:
+    if problem.patches and not problem.fixed:
+        remaining = "it still breaks" if item is not None else _left(record)
+        yield TextLine(f"{remaining}, in {plural(graphs(record), 'graph')}", indent=4)
+    elif problem.fixed and not problem.patches:
         yield _state("gone", "with the patches for other places")
-    elif not problem.kept:
+    elif not problem.patches:
         yield _state("open", _why(problem))
     for attempt in problem.tried:
         yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=6)
@@ -104,7 +104,7 @@ def _left(record: Record) -> str:
 
 def _recompiles(record: Record) -> Iterator[TextLine]:
     """Yield the first recompiles that are left, each with the line of its guard and the advice."""
-    said: set[str] = set()
+    printed: set[str] = set()
     for item in record.recompile_list[:_MOST_RECOMPILES]:
         where = item.guard if item.guard.code else item.where
         modes = "grad_mode" in item.reason
@@ -112,9 +112,9 @@ def _recompiles(record: Record) -> Iterator[TextLine]:
         yield TextLine(f"{item.reason}", indent=4)
         yield TextLine(f"{where.file}:{where.line} in {where.function}", "place", 8)
         yield TextLine(where.code, "source", 12)
-        if advice.short(item) and words not in said:
+        if advice.short(item) and words not in printed:
             yield TextLine(words, indent=8)
-        said.add(words)
+        printed.add(words)
 
 
 def _state(word: str, text: str) -> TextLine:
@@ -153,15 +153,15 @@ def _rows(outcome: SearchResult, proof: Proof | None) -> Iterator[tuple[str, ...
         where = problem.item.where if problem.item is not None else None
         name = problem.title if where is None else f"{where.function}:{where.line}"
         moved = f"{problem.before} -> {problem.after}"
-        for number, patch in enumerate(problem.kept):
+        for number, patch in enumerate(problem.patches):
             yield (name if not number else "", patch.title, moved, "yes")
-        if not problem.kept:
+        if not problem.patches:
             yield (name, "fixed by another" if problem.fixed else "none", "", "")
-    equal = _compared(outcome, proof) if outcome.kept else ""
+    equal = _comparison_text(outcome, proof) if outcome.patches else ""
     yield ("all", "", f"{outcome.before} -> {outcome.after}", equal)
 
 
-def _compared(outcome: SearchResult, proof: Proof | None) -> str:
+def _comparison_text(outcome: SearchResult, proof: Proof | None) -> str:
     """Return what was compared with the original and found equal."""
     proved = proof.comparison if proof is not None else outcome.comparison
     count = max(proved.inputs, outcome.comparison.inputs)

@@ -99,13 +99,13 @@ class Repro:
     def _cuts(self) -> dict[str, Any]:
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
-        wanted = {
+        functions = {
             (frame.file, frame.function)
             for item in self.first.record.breaks
             for frame in (*item.stack, item.where)
             if frame.function not in ("", "<module>")
         }
-        order = {"kind": "cut", "cut": sorted(wanted), "folder": str(folder)}
+        order = {"kind": "cut", "cut": sorted(functions), "folder": str(folder)}
         answer, _ = self._bench.run(self._target, order)
         cuts: dict[str, Any] = answer.get("cuts") or {}
         return cuts
@@ -136,7 +136,7 @@ class Repro:
             if files.is_free(script) and (script.exists() or not any(map(os.path.lexists, others))):
                 if script.exists() and not files.is_of(script, f"repro {self._target.shown}`"):
                     continue
-                if not any(one.is_symlink() for one in others):
+                if not any(file.is_symlink() for file in others):
                     yield path
 
     def _found(self, path: Path, item: Break, cuts: Answer) -> Script:
@@ -201,9 +201,9 @@ def _slug(out: Path) -> str:
 
 def _directories(path: Path) -> list[Path]:
     """Make a directory and its parents, and return those that are new. Raises ``OSError``."""
-    made = [one for one in (path, *path.parents) if not one.exists()]
+    folders = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    return made[::-1]
+    return folders[::-1]
 
 
 def _files(path: Path) -> list[Path]:
@@ -232,17 +232,17 @@ def missing(item: Break, trial: Trial) -> str | None:
         return None
     if trial.error is not None:
         return f"it fails: {trial.error[:160]}"
-    others = ", ".join(dict.fromkeys(other.reason for other in trial.record.breaks))
+    others = ", ".join(dict.fromkeys(shown.reason for shown in trial.record.breaks))
     return f"other breaks came: {others}" if others else "no break came"
 
 
 def is_in(record: Record, item: Break) -> bool:
     """Return whether a record has a break: the same function, line of source and reason."""
-    for other in record.breaks:
-        same_line = " ".join(other.where.code.split()) == " ".join(item.where.code.split())
-        same_name = _own(other.where.function) == _own(item.where.function)
+    for shown in record.breaks:
+        same_line = " ".join(shown.where.code.split()) == " ".join(item.where.code.split())
+        same_name = _own(shown.where.function) == _own(item.where.function)
         # Up to torch 2.11 a branch has an id only in a function that another one called.
-        same_id = other.id == item.id or None in (other.id, item.id)
-        if same_line and same_name and same_id and other.reason == item.reason:
+        same_id = shown.id == item.id or None in (shown.id, item.id)
+        if same_line and same_name and same_id and shown.reason == item.reason:
             return True
     return False

@@ -23,10 +23,10 @@ from pytest_graphbreak.repair.gain import (
     cleaner,
     eager,
     graphs,
+    has_recompiles,
     no_gain,
     no_worse,
     places,
-    recompiled,
 )
 from pytest_graphbreak.repair.naming import Names
 from pytest_graphbreak.repair.original import Comparison, Original
@@ -89,10 +89,10 @@ class Search:
         if not device:
             self._settings()
         self._breaks()
-        if recompiled(out.last.record):
+        if has_recompiles(out.last.record):
             problem = Problem(None, out.after)
             out.problems.append(problem)
-            self._solve(problem, remedies.for_recompiles(self._placed(out.last)))
+            self._solve(problem, remedies.for_recompiles(self._source_run(out.last)))
         if device:
             self._settings()
         self._close()
@@ -105,27 +105,27 @@ class Search:
 
     def diff(self) -> Diff:
         """Return the diff of the kept patches for the maintainers of the files."""
-        why = {id(patch): one.item for one in self.outcome.problems for patch in one.kept}
-        kept = [(patch, why.get(id(patch))) for patch in self.outcome.kept]
-        return difference(self._file.text, self._names.own, kept, self._names.sites)
+        why = {id(x): problem.item for problem in self.outcome.problems for x in problem.patches}
+        patches = [(patch, why.get(id(patch))) for patch in self.outcome.patches]
+        return difference(self._file.text, self._names.own, patches, self._names.sites)
 
     def _settings(self) -> None:
         """Try all settings in one run; then take each back without which it is as good."""
         out = self.outcome
-        offered = remedies.for_settings(self._placed(out.last))
-        patches = [patch for patch in offered if not self._refused(patch)]
+        offered = remedies.for_settings(self._source_run(out.last))
+        patches = [patch for patch in offered if not self._refusal(patch)]
         if not patches:
             return
         before = out.last.record
-        ran = self._run([*out.kept, *patches], "all settings together")
+        ran = self._run([*out.patches, *patches], "all settings together")
         if isinstance(ran, str) or not better(before, ran[0].record):
             return
         without: dict[SourcePatch, Record] = {}
         for patch in list(patches):
-            rest = [one for one in patches if one is not patch]
-            less = self._run([*out.kept, *rest], f"without {patch.title}") if rest else ""
+            fewer = [setting for setting in patches if setting is not patch]
+            less = self._run([*out.patches, *fewer], f"without {patch.title}") if fewer else ""
             if not isinstance(less, str) and _as_good(ran[0].record, less[0].record):
-                patches, ran = rest, less
+                patches, ran = fewer, less
             else:
                 without[patch] = before if isinstance(less, str) else less[0].record
         self._credit(without, *ran)
@@ -135,17 +135,17 @@ class Search:
     ) -> None:
         """Keep settings, each for the breaks that are there without it."""
         out, count = self.outcome, graphs(trial.record)
-        items: list[Break | None] = [*map(self._placed_break, places(out.last.record))]
-        items += [None] if recompiled(out.last.record) else []
+        items: list[Break | None] = [*map(self._source_break, places(out.last.record))]
+        items += [None] if has_recompiles(out.last.record) else []
         problems = [Problem(item, out.after, count) for item in items]
         problems = [problem for problem in problems if self._gone(problem, trial.record)]
         for patch, record in without.items():
-            needs = [one for one in problems if not self._gone(one, record)] or problems[:1]
+            needs = [x for x in problems if not self._gone(x, record)] or problems[:1]
             for problem in needs:
-                problem.kept.append(patch)
+                problem.patches.append(patch)
             self._say(f"kept: {patch.title} ({out.after} -> {count})")
         out.problems += problems
-        out.kept += without
+        out.patches += without
         self._accept(trial, proof)
 
     def _breaks(self) -> None:
@@ -154,27 +154,27 @@ class Search:
         seen: set[tuple[str, ...]] = set()
         while not out.stopped:
             items = places(out.last.record)
-            item = next((one for one in items if self._names.key(one) not in seen), None)
+            item = next((x for x in items if self._names.key(x) not in seen), None)
             if item is None:
                 return
             seen.add(self._names.key(item))
             if self._is_patched(item):
                 continue
-            problem = Problem(self._placed_break(item), out.after)
+            problem = Problem(self._source_break(item), out.after)
             assert problem.item is not None
             out.problems.append(problem)
-            self._solve(problem, remedies.for_break(problem.item, self._placed(out.last)))
+            self._solve(problem, remedies.for_break(problem.item, self._source_run(out.last)))
 
     def _solve(self, problem: Problem, patches: Iterable[SourcePatch]) -> None:
         """Try remedies in turn, until one holds."""
         out = self.outcome
         doubtful: tuple[SourcePatch, Trial, Comparison] | None = None
         for patch in patches:
-            why = self._refused(patch)
+            why = self._refusal(patch)
             if not why and self._left < 1:
                 out.stopped = problem.note = f"the number of runs (--runs {self._most}) is used up"
                 return
-            ran = why or self._run([*out.kept, patch], patch.title)
+            ran = why or self._run([*out.patches, patch], patch.title)
             if isinstance(ran, str):
                 if ran != _UNWRITABLE:
                     problem.tried.append(RejectedPatch(patch, ran))
@@ -188,10 +188,10 @@ class Search:
             elif gone and no_worse(before, after) and not patch.leaves and doubtful is None:
                 doubtful = (patch, *ran)
             else:
-                left = "the break is" if problem.item is not None else "recompiles are"
-                words = no_gain(before, after) if gone else f"{left} still there"
+                remaining = "the break is" if problem.item is not None else "recompiles are"
+                words = no_gain(before, after) if gone else f"{remaining} still there"
                 problem.tried.append(RejectedPatch(patch, words))
-        if doubtful is not None and not problem.kept:
+        if doubtful is not None and not problem.patches:
             self._keep(problem, *doubtful, certain=False)
 
     def _gains(self, patch: SourcePatch, before: Record, after: Record) -> bool:
@@ -207,39 +207,39 @@ class Search:
         """
         if problem.item is None or patch.drops or patch.leaves or not eager(before):
             return False
-        known = {self._names.key(item) for item in places(before)}
+        old = {self._names.key(item) for item in places(before)}
         here = problem.item.where.function
-        new = [item for item in places(after) if self._names.key(item) not in known]
+        new = [item for item in places(after) if self._names.key(item) not in old]
         return no_worse(before, after) and any(item.where.function == here for item in new)
 
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
         if problem.item is None:
-            return not recompiled(record)
+            return not has_recompiles(record)
         return self._names.key(problem.item) not in map(self._names.key, places(record))
 
     def _is_patched(self, item: Break) -> bool:
         """Return whether a break is at a line that a patch wrote, or at what it disabled."""
-        named = self._names.named(item.where)
-        if named != item.where and named.code and not self._names.has(named):
+        frame = self._names.file_frame(item.where)
+        if frame != item.where and frame.code and not self._names.has(frame):
             return True
-        known = {self._names.key(one) for one in places(self.outcome.first.record)}
-        disabled = advice.name(item) == "disabled" and self._names.key(item) not in known
-        return disabled and any(patch.leaves for patch in self.outcome.kept)
+        old = {self._names.key(old_item) for old_item in places(self.outcome.first.record)}
+        disabled = advice.name(item) == "disabled" and self._names.key(item) not in old
+        return disabled and any(patch.leaves for patch in self.outcome.patches)
 
-    def _placed_break(self, item: Break) -> Break:
+    def _source_break(self, item: Break) -> Break:
         """Return a break with its places in the user's own file."""
-        stack = tuple(self._names.placed(frame) for frame in item.stack)
-        return structs.replace(item, where=self._names.placed(item.where), stack=stack)
+        stack = tuple(self._names.source_frame(frame) for frame in item.stack)
+        return structs.replace(item, where=self._names.source_frame(item.where), stack=stack)
 
-    def _placed(self, trial: Trial) -> Trial:
+    def _source_run(self, trial: Trial) -> Trial:
         """Return a run whose guards have their places in the user's own file."""
-        record = self._names.guarded(trial.record)
+        record = self._names.source_record(trial.record)
         return replace(trial, record=record, sites=self._names.sites)
 
-    def _refused(self, patch: SourcePatch) -> str:
+    def _refusal(self, patch: SourcePatch) -> str:
         """Return why a patch is not tried at all, or ""."""
-        if any(set(patch.edits) <= set(kept.edits) for kept in self.outcome.kept):
+        if any(set(patch.edits) <= set(earlier.edits) for earlier in self.outcome.patches):
             return _UNWRITABLE
         if patch.drops and self._keep_side_effects:
             return f"--keep-side-effects: {patch.drops}"
@@ -258,9 +258,9 @@ class Search:
     ) -> None:
         out = self.outcome
         if not certain and self._certain is None:
-            self._certain = (list(out.kept), out.last)
-        out.kept.append(patch)
-        problem.kept.append(patch)
+            self._certain = (list(out.patches), out.last)
+        out.patches.append(patch)
+        problem.patches.append(patch)
         problem.after = graphs(trial.record)
         self._accept(trial, proof)
         word = "kept" if certain else "on trial"
@@ -297,7 +297,7 @@ class Search:
         """Return the patched program. Raises ``BuildError`` or ``UnicodeEncodeError``."""
         names, test = self._names, self._target.test
         text = build(names.source, names.own, patches, names.sites, header, test)
-        return self._file.encoded(text)
+        return self._file.encode(text)
 
     def _settle(self) -> None:
         """Remove the patches on trial, and those kept after them, if there is no gain."""
@@ -305,20 +305,20 @@ class Search:
         if self._certain is None:
             return
         before, after = self._certain[1].record, out.last.record
-        leave = any(patch.leaves for patch in out.kept)
+        leave = any(patch.leaves for patch in out.patches)
         if better(before, after, may_leave=leave) or cleaner(before, after, may_leave=leave):
             return
-        kept, out.last = self._certain
+        certain, out.last = self._certain
         for problem in out.problems:
-            for patch in [one for one in problem.kept if one not in kept]:
-                problem.kept.remove(patch)
+            for patch in [on_trial for on_trial in problem.patches if on_trial not in certain]:
+                problem.patches.remove(patch)
                 problem.tried.append(RejectedPatch(patch, no_gain(before, after)))
-        out.kept = kept
+        out.patches = certain
 
     def _blame(self, function: str) -> None:
         """Leave the problem open whose patch wrote a line of a function that breaks."""
-        patched = [problem for problem in self.outcome.problems if problem.kept]
-        near = [one for one in patched if one.item and one.item.where.function == function]
+        patched = [problem for problem in self.outcome.problems if problem.patches]
+        near = [x for x in patched if x.item and x.item.where.function == function]
         for problem in (near or patched)[-1:]:
             problem.fixed = False
 
@@ -327,14 +327,14 @@ class Search:
         self._settle()
         out = self.outcome
         for problem in out.problems:
-            problem.fixed = bool(out.kept) and self._gone(problem, out.last.record)
+            problem.fixed = bool(out.patches) and self._gone(problem, out.last.record)
         for item in filter(self._is_patched, places(out.last.record)):
-            self._blame(self._names.named(item.where).function)
-        if out.kept:
-            out.source = self._built(out.kept, self._header)
+            self._blame(self._names.file_frame(item.where).function)
+        if out.patches:
+            out.source = self._built(out.patches, self._header)
 
 
 def _as_good(before: Record, after: Record) -> bool:
     """Return whether a run without a setting is as good as one with it."""
-    fewer = len(places(after)) <= len(places(before)) and eager(after) <= eager(before)
-    return fewer and graphs(after) <= graphs(before) and recompiled(after) <= recompiled(before)
+    counts = (graphs, eager, has_recompiles, lambda record: len(places(record)))
+    return all(count(after) <= count(before) for count in counts)

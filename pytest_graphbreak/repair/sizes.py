@@ -42,11 +42,11 @@ def tensors(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all tensors among the arguments, with their names."""
     names = parameters(model)
-    named = [
+    pairs = [
         (names[place] if place < len(names) else f"*{place}", value)
         for place, value in enumerate(args)
     ]
-    for name, value in [*named, *kwargs.items()]:
+    for name, value in [*pairs, *kwargs.items()]:
         for path, leaf in tree_flatten_with_path(value)[0]:
             if _has_shape(leaf):
                 yield name + keystr(path), leaf
@@ -61,13 +61,11 @@ def numbers(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator
         if type(value) in (int, float):
             yield name, value
         if isinstance(value, types.FunctionType) and value.__closure__:
-            sets = {
-                one.argval for one in dis.get_instructions(value) if one.opname == "STORE_DEREF"
-            }
-            for inside, cell in zip(value.__code__.co_freevars, value.__closure__, strict=True):
+            sets = {x.argval for x in dis.get_instructions(value) if x.opname == "STORE_DEREF"}
+            for variable, cell in zip(value.__code__.co_freevars, value.__closure__, strict=True):
                 with contextlib.suppress(ValueError):  # an empty cell
-                    if type(cell.cell_contents) in (int, float) and inside not in sets:
-                        yield f"{name}.{inside}", cell.cell_contents
+                    if type(cell.cell_contents) in (int, float) and variable not in sets:
+                        yield f"{name}.{variable}", cell.cell_contents
 
 
 def _has_shape(leaf: Any) -> bool:
@@ -76,12 +74,12 @@ def _has_shape(leaf: Any) -> bool:
 
 def parameters(model: Any) -> list[str]:
     """Return the names of the positional parameters."""
-    return [one.name for one in _signature(model) if one.kind in _BY_POSITION]
+    return [parameter.name for parameter in _signature(model) if parameter.kind in _BY_POSITION]
 
 
-def rest(model: Any) -> str:
+def variadic(model: Any) -> str:
     """Return the name of the parameter that takes all further arguments, or ""."""
-    kinds = [one.name for one in _signature(model) if one.kind is inspect.Parameter.VAR_POSITIONAL]
+    kinds = [x.name for x in _signature(model) if x.kind is inspect.Parameter.VAR_POSITIONAL]
     return kinds[0] if kinds else ""
 
 
@@ -104,7 +102,7 @@ def varying(calls: Sequence[Shapes]) -> dict[str, dict[int, int]]:
         if any(shape is None or len(shape) != len(first) for shape in shapes):
             continue
         sizes = [[shape[dim] for shape in shapes if shape] for dim in range(len(first))]
-        vary = {dim: max(each) for dim, each in enumerate(sizes) if len(set(each)) > 1}
+        vary = {dim: max(column) for dim, column in enumerate(sizes) if len(set(column)) > 1}
         if vary:
             dims[name] = vary
     return dims

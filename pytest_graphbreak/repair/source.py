@@ -25,7 +25,7 @@ class SourceFile:
     encoding: str = "utf-8"
     newline: str = "\n"
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Return another text encoded like this file. Raises ``UnicodeEncodeError``."""
         return text.replace("\n", self.newline).encode(self.encoding)
 
@@ -40,8 +40,8 @@ def read(path: Path) -> SourceFile:
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise SourceError(f"{path}: its text cannot be read: {error}") from None
     counts = {"\r\n": text.count("\r\n")}
-    counts |= {one: text.count(one) - counts["\r\n"] for one in ("\n", "\r")}
-    newline = max(counts, key=lambda one: (counts[one], one == "\n"))
+    counts |= {end: text.count(end) - counts["\r\n"] for end in ("\n", "\r")}
+    newline = max(counts, key=lambda end: (counts[end], end == "\n"))
     return SourceFile(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, newline)
 
 
@@ -55,7 +55,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def find(source: str, name: str) -> Function | None:
     """Return the ``def`` of a qualified name, as Python writes it, or None."""
-    return next((node for named, node in _functions(ast.parse(source)) if named == name), None)
+    return next((node for full, node in _functions(ast.parse(source)) if full == name), None)
 
 
 def _functions(node: ast.AST, outer: str = "") -> Iterator[tuple[str, Function]]:
@@ -71,13 +71,13 @@ def _functions(node: ast.AST, outer: str = "") -> Iterator[tuple[str, Function]]
 
 def imports(source: str) -> dict[str, str]:
     """Return the names that the imports at the top of a file bind, with their full names."""
-    found: dict[str, str] = {}
-    for one in ast.parse(source).body:
-        if isinstance(one, ast.Import):
-            for alias in one.names:
+    names: dict[str, str] = {}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
                 top = alias.name.partition(".")[0]
-                found[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(one, ast.ImportFrom) and not one.level:
-            for alias in one.names:
-                found[alias.asname or alias.name] = f"{one.module}.{alias.name}"
-    return found
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            for alias in statement.names:
+                names[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
+    return names

@@ -62,17 +62,17 @@ def wait(*, pending: bool = True) -> None:
 
 
 @contextmanager
-def logged() -> Iterator[list[str]]:
+def log_lines() -> Iterator[list[str]]:
     """Yield the lines that loggers get within the block, but for those of torch."""
     lines: list[str] = []
     handle = logging.Logger.handle
 
-    def noted(self: logging.Logger, record: logging.LogRecord) -> None:
+    def note(self: logging.Logger, record: logging.LogRecord) -> None:
         if not record.name.startswith("torch"):
             lines.append(f"{record.name}: {record.getMessage()}"[:500])
         handle(self, record)
 
-    logging.Logger.handle = noted  # type: ignore[method-assign]
+    logging.Logger.handle = note  # type: ignore[method-assign]
     try:
         yield lines
     finally:

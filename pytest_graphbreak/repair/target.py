@@ -51,8 +51,8 @@ class Target:
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
             return stem
-        plain = _without_test(stem)
-        return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain
+        untested = _without_test(stem)
+        return f"a_{untested or stem}" if not untested or untested.startswith("test") else untested
 
     def beside(self, suffix: str) -> Target:
         """Return the same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""

@@ -18,10 +18,10 @@ Answer = dict[str, Any]
 class _Watch:
     """A plugin of pytest that measures the call phase of one test, and notes why it did not run."""
 
-    def __init__(self, around: Callable[[], Any]) -> None:
+    def __init__(self, window: Callable[[], Any]) -> None:
         self.calls = 0
         self.reports: list[str] = []
-        self._around = around
+        self._around = window
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and report.when != "call":
@@ -41,9 +41,9 @@ class _Watch:
         self.calls += 1
 
 
-def run(order: Answer, around: Callable[[], Any]) -> Answer:
+def run(order: Answer, window: Callable[[], Any]) -> Answer:
     """Run one test with pytest, and measure its call phase."""
-    watch = _Watch(around)
+    watch = _Watch(window)
     nodeid = f"{order['path']}::{order['test']}"
     # As if the file were run: a file that ``fix`` writes does nothing if it is imported.
     program = sys.modules["__main__"] = types.ModuleType("__main__")

@@ -12,8 +12,8 @@ import torch
 
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.capture import Capture, CompiledCall, mode
-from pytest_graphbreak.repair.copies import copied, kept
-from pytest_graphbreak.repair.failure import error_kept
+from pytest_graphbreak.repair.copies import copy_of, store
+from pytest_graphbreak.repair.failure import store_error
 from pytest_graphbreak.repair.steady import seed, wait
 
 Answer = dict[str, Any]
@@ -39,7 +39,7 @@ class _Timed(Capture):
     def _compile(self, inner: Callable[..., Any], model: Any, options: dict[str, Any]) -> Any:
         return super()._compile(inner, model, options | {"dynamic": self._dynamic})
 
-    def _noted(
+    def _note(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Call compiled code and record how long it took.
@@ -48,22 +48,22 @@ class _Timed(Capture):
         """
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            named = dict(sizes.tensors(entry.original, args, kwargs))
-            self._mark(named)
-            shapes = tuple((name, tuple(leaf.shape)) for name, leaf in named.items())
+            tensors = dict(sizes.tensors(entry.original, args, kwargs))
+            self._mark(tensors)
+            shapes = tuple((name, tuple(leaf.shape)) for name, leaf in tensors.items())
             if len(self._inputs) < MOST_INPUTS:
-                self._inputs.setdefault((id(entry), shapes), (entry, kept(args), kept(kwargs)))
+                self._inputs.setdefault((id(entry), shapes), (entry, store(args), store(kwargs)))
             began = time.perf_counter()
             result = inner(*args, **kwargs)
             wait(pending=False)
             self.seconds.append(time.perf_counter() - began)
             return result
 
-        return super()._noted(entry, timed, args, kwargs)
+        return super()._note(entry, timed, args, kwargs)
 
-    def _mark(self, named: dict[str, torch.Tensor]) -> None:
+    def _mark(self, tensors: dict[str, torch.Tensor]) -> None:
         for name, dims in self._marks.items():
-            if (leaf := named.get(name)) is not None:
+            if (leaf := tensors.get(name)) is not None:
                 for dim in dims:
                     torch._dynamo.mark_dynamic(leaf, dim)
 
@@ -73,30 +73,30 @@ class _Timed(Capture):
         for calls in self._shapes.values():
             for name, dims in sizes.varying(calls).items():
                 special |= any(call[name][dim] < 2 for call in calls for dim in dims)
-        names = [sizes.rest(entry.original) for entry in self.entries if entry.called]
-        return {"special": special, "rest": next(filter(None, names), "")}
+        names = [sizes.variadic(entry.original) for entry in self.entries if entry.called]
+        return {"special": special, "variadic": next(filter(None, names), "")}
 
     def again(self) -> float | None:
         """Return the mean seconds of a call over the inputs, once everything is compiled."""
         self._depth += 1
         try:
-            means = [self._repeated(*one) for one in self._inputs.values()]
+            means = [self._median_time(*call) for call in self._inputs.values()]
         except Exception:  # the call cannot be repeated, for example with donated inputs
             return None
         finally:
             self._depth -= 1
         return statistics.fmean(means) if means else None
 
-    def _repeated(self, entry: CompiledCall, args: Any, kwargs: Any) -> float:
+    def _median_time(self, entry: CompiledCall, args: Any, kwargs: Any) -> float:
         """Return the median time of a call with its own inputs; the first one is not timed."""
         taken: list[float] = []
         with mode(entry):
             until = time.perf_counter() + _SECONDS
             while len(taken) <= _MOST and (len(taken) < 3 or time.perf_counter() < until):
-                given, named = copied((args, kwargs))
-                self._mark(dict(sizes.tensors(entry.original, given, named)))
+                args_copy, kwargs_copy = copy_of((args, kwargs))
+                self._mark(dict(sizes.tensors(entry.original, args_copy, kwargs_copy)))
                 began = time.perf_counter()
-                entry.compiled(*given, **named)
+                entry.compiled(*args_copy, **kwargs_copy)
                 wait()
                 taken.append(time.perf_counter() - began)
         return statistics.median(taken[1:])
@@ -111,15 +111,15 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     answer: Answer = {}
 
     @contextmanager
-    def around() -> Any:
+    def window() -> Any:
         seed()
-        with observe() as seen, error_kept(answer):
+        with observe() as seen, store_error(answer):
             yield
             wait(pending=False)
         answer["record"] = seen.record.to_dict()
 
-    with timed.installed():
-        answer.update(go(around) or {})
+    with timed.install():
+        answer.update(go(window) or {})
     answer["calls"] = timed.seconds
     answer |= {"varies": timed.varies(), "numbers": timed.numbers(), **timed.special()}
     answer["again"] = None if answer.get("error") else timed.again()

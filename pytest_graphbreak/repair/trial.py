@@ -123,11 +123,11 @@ class Bench:
         )
 
     def compared(
-        self, target: Target, wanted: Sequence[Trial], other: Trial, *, objects: bool
+        self, target: Target, originals: Sequence[Trial], patched: Trial, *, objects: bool
     ) -> dict[str, Any]:
         """Return how the results of a run differ from all of ``wanted`` (``compare.results``)."""
-        files = [str(trial.results) for trial in wanted]
-        order = {"kind": "compare", "wanted": files, "other": str(other.results)}
+        files = [str(trial.results) for trial in originals]
+        order = {"kind": "compare", "wanted": files, "other": str(patched.results)}
         answer, _ = self.run(target, order | {"objects": objects}, counted=False)
         return answer.get("compared") or {"words": answer.get("error")}
 

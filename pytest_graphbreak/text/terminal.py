@@ -25,7 +25,7 @@ _SMALLEST: Final = 12
 """The width in columns of a table's column below which its cells are not wrapped."""
 
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
-_PASTED: Final = re.compile(r"[\w.]+\.\w+ = \S+|\w[\w.]*\((?:[^()]|\([^()]*\))*\)")
+_PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
 """Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
 _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
 """The positions at which a path or node id that is wider than the terminal may be broken."""

@@ -40,6 +40,7 @@ def _quiet(recwarn: pytest.WarningsRecorder) -> None:
     """Some examples warn, and some make torch warn: that is what they are about."""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> None:
     example = case.example
@@ -61,6 +62,7 @@ def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> 
     assert after.record.graphs.get("dynamo", 0) == after.graphs
 
 
+@pytest.mark.once
 @pytest.mark.graph_budget(gate=False, reason="the code of the test above, which is gated")
 @pytest.mark.parametrize(
     "case",

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from pytest_graphbreak.advice import Explanation, explain, registry, suggest
 from pytest_graphbreak.advice.explanation import by_name
 
+pytestmark = pytest.mark.once
+
 IDS = sorted(registry.installed().ids)
 with_ids = pytest.mark.skipif(not IDS, reason="this torch has no ids")
 

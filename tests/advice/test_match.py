@@ -14,6 +14,8 @@ from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign, families
 from pytest_graphbreak.advice.match import family, short
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
+pytestmark = pytest.mark.pure
+
 ALL = (
     *(*families().breaks, *families().recompiles, *families().device),
     *(*families().below, *families().topics),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pytest_graphbreak.advice import explanation
 from pytest_graphbreak.advice.explanation import Page, PageError, by_name, parse_page
 
+pytestmark = pytest.mark.once
+
 TEXT = """
 What it means,
 on two lines.

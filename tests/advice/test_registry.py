@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from pytest_graphbreak.advice import registry
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.once
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 

@@ -20,6 +20,8 @@ from pytest_graphbreak.advice.family import SHORT_LIMIT
 from pytest_graphbreak.model.record import Break, Frame
 from tests.advice import running
 
+pytestmark = pytest.mark.once
+
 SWITCH = re.compile(r"torch\._dynamo\.config\.\w+(?: = (?:True|False)|\.add\([\w.]+\))")
 DOTTED = re.compile(r"(?<!\w)torch(?:_xla)?(?:\.[A-Za-z_]\w*)+")
 BARE = re.compile(r"(?<![\w.])(?:config|decorators|mark_\w+)\b")

@@ -10,6 +10,8 @@ from tests.advice import running
 from tests.advice.situations import Situation, breaks, follow, recompiles
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 HERE = [row for row in (*breaks.SITUATIONS, *recompiles.SITUATIONS) if running.applies(row)]
 
 

@@ -9,6 +9,8 @@ pytest.importorskip("jax")
 from tests.advice.situations import Situation, follow, jax_programs
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.jax
+
 
 @pytest.mark.parametrize("row", jax_programs.SITUATIONS, ids=str)
 def test_what_a_red_test_says_of_jax_makes_it_green(

@@ -8,6 +8,8 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.advice.family import SHORT_LIMIT
 from pytest_graphbreak.model.record import Graph, Recompile
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("reason", "said"),

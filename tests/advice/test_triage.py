@@ -18,6 +18,8 @@ from pytest_graphbreak.advice.triage import RUN, Triage, kinds, triage
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
+pytestmark = pytest.mark.once
+
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 Raiser = Callable[[], None]
 RAISERS: list[tuple[Raiser, str, str | None]] = []

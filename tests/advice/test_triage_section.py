@@ -8,6 +8,8 @@ pytest.importorskip("torch")
 
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 FULLGRAPH = """
     import torch
 

@@ -11,6 +11,8 @@ from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import Values
 
+pytestmark = pytest.mark.pure
+
 TOP = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  test_a:\n    '
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from pytest_graphbreak.baseline import (
     BaselineError,
@@ -14,12 +14,11 @@ from pytest_graphbreak.baseline import (
 )
 from pytest_graphbreak.model.budget import place_key, writable
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.pure
 
 BREAK = BaselinePlace("m.py::f", "x.item()", reason="Unsupported")
 OTHER = BaselinePlace("m.py::g", "print()")
-PLAIN = Values({"dynamo": 4, "xla": 6}, {"dynamo": 1}, (BREAK,))
+PLAIN = Values({"dynamo": 4, "xla": 6}, {"dynamo": 1}, breaks=(BREAK,))
 
 
 def entry(values: Values | None = PLAIN, **overrides: Override) -> Entry:
@@ -56,7 +55,10 @@ def test_a_profile_with_an_override() -> None:
     assert found.values.breaks == (BREAK,)
     assert found.values.eager == (OTHER,)
     assert (found.profile, found.versions, found.recorded) == ("tt", {"torch": "2.11"}, True)
-    assert (found.breaks_with, found.eager_with) == ({"torch": "2.9"}, {"torch": "2.11"})
+    assert (found.places_with["breaks"], found.places_with["eager"]) == (
+        {"torch": "2.9"},
+        {"torch": "2.11"},
+    )
     assert found.judged(()) == ("dynamo", "xla", "tt")
 
 
@@ -87,7 +89,7 @@ def test_overrides_only() -> None:
     assert of.expected("cuda") is None
     found = expected(of, "tt")
     assert found.values == Values({"tt": 2})
-    assert (found.recorded, found.breaks_with) == (True, {"torch": "2.11"})
+    assert (found.recorded, found.places_with["breaks"]) == (True, {"torch": "2.11"})
     assert found.judged(("dynamo",)) == ("dynamo", "tt")
 
 

@@ -13,6 +13,8 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, baseline_path, 
 from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.paths import inside, mirrored_file
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("nodeid", "parts"),

@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
+from pytest_graphbreak.baseline.files import LARGEST
 from pytest_graphbreak.baseline.model import Document
-from pytest_graphbreak.baseline.read import LARGEST, document, load
+from pytest_graphbreak.baseline.read import document, load
 from tests.examples import examples
+
+pytestmark = pytest.mark.pure
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\

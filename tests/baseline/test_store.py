@@ -8,6 +8,8 @@ import pytest
 
 from pytest_graphbreak.baseline import Baselines
 
+pytestmark = pytest.mark.pure
+
 FILE = """\
 version: 1
 profile: cpu

@@ -24,10 +24,13 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.baseline import plan as planning
+from pytest_graphbreak.baseline.files import is_cut_off
 from pytest_graphbreak.baseline.model import nodeid_of
-from pytest_graphbreak.baseline.read import document, is_cut_off
+from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import writable
 from tests.examples import examples
+
+pytestmark = pytest.mark.pure
 
 LAYERS = ("dynamo", "xla", "tt")
 AWKWARD = [
@@ -163,7 +166,7 @@ def test_every_entry_reads_back(
     profile: str,
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        values = Values({"dynamo": 2}, {"xla": 1}, tuple(breaks), tuple(eager))
+        values = Values({"dynamo": 2}, {"xla": 1}, breaks=tuple(breaks), eager=tuple(eager))
         nodeid = nodeid_of("a/test_a.py", test, case)
         item = Measured(nodeid, profile, {"torch": "2.9.1"}, values, ("dynamo", "xla"))
         assert [change.kind for change in update(Path(name), [item]).items] == ["added"]
@@ -367,6 +370,10 @@ def measurement(rng: random.Random, name: str, raw: dict[str, Any]) -> Measured:
     if "cases" in raw:
         case = rng.choice([*raw["cases"], "new"])
     layers = tuple(rng.sample(LAYERS, rng.randint(1, 3)))
+
+    def broken() -> tuple[BaselinePlace, ...]:
+        return tuple(BaselinePlace(**item) for item in places(rng)) if "dynamo" in layers else ()
+
     return Measured(
         nodeid=nodeid_of("test_a.py", name, case),
         profile=rng.choice(["cpu", "cpu", "tt", "cuda", "new"]),
@@ -374,8 +381,12 @@ def measurement(rng: random.Random, name: str, raw: dict[str, Any]) -> Measured:
         values=Values(
             {layer: rng.randint(0, 3) for layer in layers},
             {layer: rng.randint(0, 1) for layer in layers},
-            tuple(BaselinePlace(**item) for item in places(rng)) if "dynamo" in layers else (),
-            tuple(BaselinePlace(**item) for item in places(rng)) if "dynamo" in layers else (),
+            breaks=tuple(BaselinePlace(**item) for item in places(rng))
+            if "dynamo" in layers
+            else (),
+            eager=tuple(BaselinePlace(**item) for item in places(rng))
+            if "dynamo" in layers
+            else (),
         ),
         layers=layers,
     )

@@ -21,8 +21,10 @@ from pytest_graphbreak.baseline import (
     render,
     update,
 )
-from pytest_graphbreak.baseline.store import remove
+from pytest_graphbreak.baseline.files import remove
 from pytest_graphbreak.model.budget import Cause
+
+pytestmark = pytest.mark.pure
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
 ITEM = BaselinePlace("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")
@@ -73,7 +75,7 @@ def seen(
     breaks: tuple[BaselinePlace, ...] = (),
     eager: tuple[BaselinePlace, ...] = (),
 ) -> Measured:
-    values = Values(graphs or {}, recompiles or {}, breaks, eager)
+    values = Values(graphs or {}, recompiles or {}, breaks=breaks, eager=eager)
     versions = {"torch": torch} if torch else {}
     return Measured(f"test_a.py::{test}", profile, versions, values, layers)
 
@@ -424,7 +426,10 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
     expected = Baselines(case.directory).expected("test_a.py::test_a", "tt")
     assert expected is not None
-    assert (expected.versions, expected.breaks_with) == ({"torch": "2.9"}, {"torch": "2.9"})
+    assert (expected.versions, expected.places_with["breaks"]) == (
+        {"torch": "2.9"},
+        {"torch": "2.9"},
+    )
 
 
 # record
@@ -631,7 +636,7 @@ def test_what_can_not_be_measured_is_refused(case: Case) -> None:
 def test_a_text_that_would_not_say_what_is_meant_is_not_written(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_graphbreak.baseline.render import Editor
+    from pytest_graphbreak.baseline.editor import Editor
 
     case.has(KNOWN)
     for wrong in (HEAD + KNOWN, "no: {"):

@@ -19,9 +19,11 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Measured, Values, update
-from pytest_graphbreak.baseline import store as writing
+from pytest_graphbreak.baseline import files as writing
 from tests.conftest import Serving
 from tests.forkserver import Server
+
+pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parents[2]
 OLD = """\
@@ -144,7 +146,7 @@ def test_threads_of_one_process(path: Path) -> None:
 # the lock
 
 HOLDER = """
-from pytest_graphbreak.baseline.store import locked
+from pytest_graphbreak.baseline.files import locked
 with locked(directory, 5):
     print("held", flush=True)
     sys.stdin.read() if len(sys.argv) < 3 else __import__("time").sleep(60)

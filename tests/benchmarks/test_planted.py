@@ -10,6 +10,8 @@ from benchmarks.planted import written
 from benchmarks.planted.edits import TEST, Edit, Outcome, edited, first_entry, table
 from benchmarks.planted.truth import worse
 
+pytestmark = pytest.mark.pure
+
 RED = """\
 graph budget: 2 dynamo graphs, the baseline allows 1 (+1)
 

@@ -10,6 +10,8 @@ from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_graph, a_report, a_test, over, place
 from tests.untrusted import PATHS
 
+pytestmark = pytest.mark.pure
+
 T = "tests/test_a.py::test_b"
 
 

@@ -29,6 +29,8 @@ from tests.logs.test_completeness import whole
 from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 
+pytestmark = pytest.mark.pure
+
 LOGS = Path(__file__).parent.parent / "logs" / "data"
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.conftest import Workspace
 from tests.logs.dumps import dump
 
+pytestmark = pytest.mark.pure
+
 
 def test_an_entry_for_each_model_and_baselines_from_them(workspace: Workspace) -> None:
     dump(workspace.path / "irs" / "bert", 1)

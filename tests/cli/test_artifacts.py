@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test, over
 
+pytestmark = pytest.mark.pure
+
 T = "tests/test_a.py::test_b"
 STUB = """#!{python}
 import json, os, pathlib, sys

@@ -7,6 +7,8 @@ import pytest
 from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test
 
+pytestmark = pytest.mark.pure
+
 
 def test_a_directory_of_reports_is_one_run(workspace: Workspace) -> None:
     workspace.report("b/1.json", a_report(a_test("t.py::a")))

@@ -15,6 +15,8 @@ from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.cli.explain import WIDTH
 from tests.reports import a_report, a_test, over
 
+pytestmark = pytest.mark.once
+
 IDS = registry.installed().ids
 with_ids = pytest.mark.skipif("GB0124" not in IDS, reason="this torch has no such id")
 

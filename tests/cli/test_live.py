@@ -12,6 +12,8 @@ from pytest_graphbreak.cli import main
 from tests import terminal
 from tests.conftest import BROKEN, Suite
 
+pytestmark = pytest.mark.once
+
 MODELS = """
     import pytest
     import torch

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_graphbreak.cli import COMMANDS, main
 
+pytestmark = pytest.mark.once
+
 
 def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2

@@ -21,6 +21,8 @@ pytest.importorskip("torch")
 
 from tests import terminal
 
+pytestmark = pytest.mark.once
+
 COLUMNS = (40, 60, 80, 120)
 BIN = Path(sys.executable).parent
 STARTS = {

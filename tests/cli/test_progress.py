@@ -10,6 +10,8 @@ import pytest
 
 from pytest_graphbreak.cli.messages import Progress
 
+pytestmark = pytest.mark.once
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test, over
 
+pytestmark = pytest.mark.pure
+
 
 def test_all_pages_at_once(workspace: Workspace) -> None:
     workspace.report("one.json", a_report(over()))

@@ -18,6 +18,8 @@ from pytest_graphbreak.report.scripts import script_lines
 from pytest_graphbreak.runs.incoming import load_all
 from tests.cli.conftest import Workspace
 
+pytestmark = pytest.mark.once
+
 NET = """
     import torch
 

@@ -19,6 +19,8 @@ from tests.cli.conftest import Workspace
 from tests.cli.test_run import entry
 from tests.layers.children.test_server import lives, soon
 
+pytestmark = pytest.mark.once
+
 HEAD = """
     import ctypes, os, signal, subprocess, sys, threading, time, torch
 

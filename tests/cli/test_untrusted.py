@@ -20,6 +20,8 @@ from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_report, a_test, as_tests, over
 from tests.untrusted import STRINGS, everywhere
 
+pytestmark = pytest.mark.pure
+
 TEXTS: Final = (*STRINGS, "x\ndiff --git a/x b/x\n--- a/x\n+++ b/x", "--- x", "a\nb\x1b[31m")
 NODEID: Final = "tests/test_a.py::test_b"
 Sink = Callable[[str, Workspace], str]

@@ -15,6 +15,8 @@ from tests.report.browser import Browser
 from tests.text.test_safe import Parsed, obeyed
 from tests.untrusted import STRINGS
 
+pytestmark = pytest.mark.once
+
 SOURCE = f"""
     import pytest
     import torch

@@ -18,6 +18,8 @@ from pytest_graphbreak.cli import check
 from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test
 
+pytestmark = pytest.mark.pure
+
 T = "tests/test_a.py::test_b"
 ENTRY = "version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n"
 

@@ -8,6 +8,8 @@ import pytest
 
 from pytest_graphbreak.config.checkout import CheckoutError, find
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("name", "text"),

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from pytest_graphbreak.config.device import system
 from tests.examples import examples
 
+pytestmark = pytest.mark.pure
+
 
 def descriptor(chips: list[int], *, sized: bool = True) -> bytes:
     """The flatbuffer of a system whose chips have these values of ``Arch``."""

@@ -9,6 +9,8 @@ import pytest
 from pytest_graphbreak.config import git
 from pytest_graphbreak.config.git import GitError
 
+pytestmark = pytest.mark.pure
+
 
 def program(path: Path, text: str, mode: int = 0o755) -> None:
     (path / "git").write_text(text)

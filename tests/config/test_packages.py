@@ -14,6 +14,8 @@ from pytest_graphbreak.config.packages import versions
 from pytest_graphbreak.model.budget import Values
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 PLAIN = Values({"dynamo": 1})
 
 

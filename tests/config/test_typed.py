@@ -16,6 +16,8 @@ pytest.importorskip("torch")
 from pytest_graphbreak.config.typed import Typed, start
 from tests.conftest import BROKEN, CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 COMMAND = re.compile(
     r"^(?:  (?:accept|record) +|next +(?:\S.*?: )?)(.*-m pytest .*|.*pytest .*)$", re.M
 )

@@ -100,8 +100,10 @@ def shown() -> Iterator[Any]:
     for page in PAGES:
         text = page.read_text()
         if "<!-- run:" in text:
-            once = () if "torch_xla" in NEEDS.findall(text) else pytest.mark.once
-            yield pytest.param(page, marks=once)
+            needs = NEEDS.findall(text)
+            once = [] if "torch_xla" in needs else [pytest.mark.once]
+            jax = [pytest.mark.jax] if "jax" in needs else []
+            yield pytest.param(page, marks=[*once, *jax])
 
 
 @pytest.mark.once

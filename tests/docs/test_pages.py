@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
@@ -32,3 +34,9 @@ def test_nothing_is_said_twice_in_a_row(page: Path) -> None:
         for other in lines[at + 1 : at + NEAR]:
             alike = difflib.SequenceMatcher(None, line, other)
             assert alike.quick_ratio() < LIKE or alike.ratio() < LIKE, (line, other)
+
+
+def test_the_documentation_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES)
+    assert words <= 42_000, "say it in one place, and link to it"

@@ -13,7 +13,9 @@ from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import forms, report, sources
 from pytest_graphbreak.report import frame, html, markdown
 from pytest_graphbreak.runs import incoming
-from pytest_graphbreak.text import blocks, safe
+from pytest_graphbreak.text import lines, safe
+
+pytestmark = pytest.mark.pure
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
 MIB = 2**20
@@ -36,7 +38,7 @@ MIB = 2**20
         ("a baseline file | {} MiB", read.LARGEST // MIB),
         ("and {} levels of nesting", tree.DEEPEST),
         ("a call of git | {} seconds", git.SLOWEST),
-        ("read once in blocks of {} MiB", blocks.SIZE // MIB),
+        ("read once, in parts of at most {} MiB", lines.LONGEST // MIB),
         ("recompiles of a log | {} of each", dynamo.KEPT),
         ("recompiles of a log | {} of each", programs.KEPT),
         ("a reason in a log | {} characters kept", dynamo.LONGEST),

@@ -16,6 +16,8 @@ from tests.golden import record
 from tests.golden.replay import Plain
 from tests.golden.situation import DATA, of_compiler
 
+pytestmark = pytest.mark.jax
+
 ROOT = Path(__file__).parents[2]
 _HASH = re.compile(r'(?<="hash": ")[0-9a-f]{32}(?=")')
 JUDGED = ("verdict", "failed_by", "outcome", "baseline", "budget", "message", "ungated", "written")

@@ -12,6 +12,8 @@ import pytest
 from tests.golden.__main__ import RECORDED, everything
 from tests.golden.situation import DATA
 
+pytestmark = pytest.mark.pure
+
 ALL = {folder.name: outputs for folder, outputs in everything()}
 
 

@@ -10,6 +10,8 @@ pytest.importorskip("jax")
 
 from tests.jax_models import decoding
 
+pytestmark = pytest.mark.jax
+
 
 def test_scan() -> None:
     assert all(len(text) >= 8 for text in decoding.scanned())

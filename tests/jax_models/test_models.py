@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.jax
+
 for library in ("jax", "flax", "equinox", "optax"):
     pytest.importorskip(library)
 

@@ -13,9 +13,12 @@ import jax.numpy as jnp  # noqa: E402
 from pytest_graphbreak.layers.jax.events import VARIABLE  # noqa: E402
 from tests.jax_models.ops import run_op  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    "len(__import__('jax').devices()) < 2", reason="JAX has opened a single device"
-)
+pytestmark = [
+    pytest.mark.jax,
+    pytest.mark.skipif(
+        "len(__import__('jax').devices()) < 2", reason="JAX has opened a single device"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,12 @@ pytest.importorskip("flax")
 
 from tests.jax_models import sharded  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    "len(__import__('jax').devices()) < 4", reason="JAX has opened fewer than four devices"
-)
+pytestmark = [
+    pytest.mark.jax,
+    pytest.mark.skipif(
+        "len(__import__('jax').devices()) < 4", reason="JAX has opened fewer than four devices"
+    ),
+]
 
 
 def test_data_parallel() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.jax
+
 for library in ("jax", "flax", "equinox", "optax"):
     pytest.importorskip(library)
 

@@ -10,6 +10,8 @@ from pytest_graphbreak.judging.cap import CapError, parse
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 
+pytestmark = pytest.mark.pure
+
 
 def test_a_number_holds_for_every_layer_that_is_judged() -> None:
     cap = parse((2,), {})

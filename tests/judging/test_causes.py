@@ -13,6 +13,8 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
 from pytest_graphbreak.model.record import Frame, Frames, Graph, Recompile, Record
 
+pytestmark = pytest.mark.pure
+
 
 def graph(layer: str, cause: str, function: str = "f", *, above: str = "", name: str = "") -> Graph:
     where = Frame("a.py", function, 3, f"def {function}(x):")

@@ -20,6 +20,8 @@ from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.layers import CAUSES, LAYERS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 
+pytestmark = pytest.mark.pure
+
 VERSIONS = {"torch": "2.9", "torch_xla": "2.9"}
 OUTER = Frame("a.py", "outer", 3, "inner(x)")
 INNER = Frame("a.py", "inner", 9, "print(x)")
@@ -45,7 +47,7 @@ def before(record: Record) -> Expected:
         VERSIONS,
         recorded=True,
         own=known.layers,
-        breaks_with=VERSIONS,
+        places_with={"breaks": VERSIONS},
         ops_with=by_layer(LAYERS, VERSIONS),
         causes_with=by_layer(LAYERS, VERSIONS),
     )

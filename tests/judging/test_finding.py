@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, each_once
 from pytest_graphbreak.judging.findings import of_changes, of_record
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Recompile, Record
+
+pytestmark = pytest.mark.pure
 
 TEST = Frame("test_net.py", "test_it", 9, "f(x)")
 HEAD = Frame("net.py", "Head.forward", 40, "print(x)")

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_graphbreak.judging.guards import plainly, reason
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("texts", "words"),

@@ -13,6 +13,8 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Record
 from tests.tables import EDITS, Counts, Edit
 
+pytestmark = pytest.mark.pure
+
 HERE = Frame("test_it.py", "Net.forward", 9, "print(x)")
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: each row of the table in README.md, their order, and what is never judged."""
+"""Verdicts: each row of the table in the documentation, their order, and what is never judged."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Record
+
+pytestmark = pytest.mark.pure
 
 
 def frame(code: str) -> Frame:

@@ -12,6 +12,8 @@ import pytest
 
 from pytest_graphbreak.layers.hooks import AroundImports
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:

@@ -10,6 +10,8 @@ from pytest_graphbreak.layers.dynamo.messages import subject
 from pytest_graphbreak.layers.origins import setter
 from pytest_graphbreak.model.stacks import Line
 
+pytestmark = pytest.mark.once
+
 MODEL = textwrap.dedent(
     """\
     LIMIT = 1

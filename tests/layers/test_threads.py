@@ -13,7 +13,13 @@ import pytest
 from benchmarks.threads import ROOT, here
 
 
-@pytest.mark.parametrize("program", here())
+def programs() -> list[object]:
+    """Return the programs; those without torch_xla are run on one torch."""
+    marks = {name: pytest.mark.once for name in here() if "xla" not in name}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in here()]
+
+
+@pytest.mark.parametrize("program", programs())
 def test_a_program_of_threads(program: str) -> None:
     options = ["--rounds=4", "--threads", "2", "8", "--limit=240"]
     done = subprocess.run(

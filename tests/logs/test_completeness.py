@@ -15,6 +15,8 @@ from pytest_graphbreak.model.places import Places
 from tests.logs.test_sources import STACKS
 from tests.logs.writer import TORCH, Style, Writer, broke, dynamo, join
 
+pytestmark = pytest.mark.pure
+
 HERE = Path(__file__).parent
 
 

@@ -6,6 +6,8 @@ import gzip
 import io
 import random
 import re
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,25 +15,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.tt.log import TTLines, Watcher, count
-from pytest_graphbreak.text.blocks import cut
-from pytest_graphbreak.text.scan import scan
+from pytest_graphbreak.layers.tt.log import TTLines, Watcher
+from pytest_graphbreak.text.lines import LONGEST, Source, characters
 from tests.examples import examples
 from tests.logs import writer
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 
+pytestmark = pytest.mark.pure
 
-def counted(
-    data: bytes, size: int = 4096, context: int = 512, watcher: Watcher | None = None
-) -> TTLines:
-    """Counts of a log that is read in blocks of ``size`` bytes."""
+
+def counted(data: bytes, watcher: Watcher | None = None, longest: int = LONGEST) -> TTLines:
+    """Counts of a log whose lines are read in parts of at most ``longest`` bytes."""
+    return read(iter(partial(characters(io.BytesIO(data)).readline, longest), ""), watcher)
+
+
+def read(lines: Iterable[str], watcher: Watcher | None = None) -> TTLines:
     seen = TTLines(watcher)
-    for block in cut(io.BytesIO(data).readinto, size, context):
-        seen.begin(block)
-        scan(block, [seen.group(block)])
-        seen.end(block)
+    for line in lines:
+        seen.line(line)
     seen.finish()
     return seen
+
+
+def count(path: str) -> TTLines:
+    with Source(path) as source:
+        return read(source)
 
 
 def graphs(seen: TTLines) -> tuple[int, int]:
@@ -73,15 +81,15 @@ def threads(draw: st.DrawFn, headers: bool = True) -> tuple[list[list[Write]], b
     return made, ranked
 
 
-@given(threads(), st.randoms(use_true_random=False), st.floats(0, 1), st.sampled_from([1200, 4096]))
+@given(threads(), st.randoms(use_true_random=False), st.floats(0, 1))
 @examples(150)
 def test_any_log_cut_anywhere(
-    made: tuple[list[list[Write]], bool], rng: random.Random, where: float, size: int
+    made: tuple[list[list[Write]], bool], rng: random.Random, where: float
 ) -> None:
     writes = interleave(made[0], rng)
     data = join(writes)
     end = int(len(data) * where)
-    seen = counted(data[:end], size)
+    seen = counted(data[:end])
     assert graphs(seen) == truth(writes, end)
     programs = seen.programs
     assert programs.attempted - programs.completed == (
@@ -93,22 +101,21 @@ def test_any_log_cut_anywhere(
 
 @given(threads(), st.randoms(use_true_random=False))
 @examples(60)
-def test_blocks_do_not_matter(made: tuple[list[list[Write]], bool], rng: random.Random) -> None:
+def test_the_parts_of_long_lines_do_not_matter(
+    made: tuple[list[list[Write]], bool], rng: random.Random
+) -> None:
     data = join(interleave(made[0], rng))
-    whole, parts = (counted(data, size, watcher=Watcher()) for size in (1 << 20, 1100))
+    whole, parts = (counted(data, longest=longest) for longest in (LONGEST, 1100))
     assert (whole.ends, whole.headers, whole.copies.count, whole.damaged) == (
         parts.ends,
         parts.headers,
         parts.copies.count,
         parts.damaged,
     )
-    assert [p.name for p in whole.programs.list] == [p.name for p in parts.programs.list]
-    for seen in (parts, counted(data, 1100), counted(data, 1 << 20)):
-        for name in ("attempted", "completed", "resharding", "failed", "unfinished", "shapes"):
-            assert getattr(whole.programs, name) == getattr(seen.programs, name), name
-        assert [bool(p.error) for p in whole.programs.list] == [
-            bool(p.error) for p in seen.programs.list
-        ]
+    for name in ("attempted", "completed", "resharding", "failed", "unfinished", "shapes"):
+        assert getattr(whole.programs, name) == getattr(parts.programs, name), name
+    for of in (lambda program: program.name, lambda program: program.error):
+        assert list(map(of, whole.programs.list)) == list(map(of, parts.programs.list))
 
 
 @pytest.mark.parametrize("stages", writer.VERSIONS, ids=len)
@@ -241,11 +248,11 @@ def test_a_header_in_the_middle_of_another_threads_line() -> None:
     assert seen.programs.list[0].thread == "421D1300"
 
 
-def test_lines_longer_than_a_block() -> None:
+def test_lines_that_are_read_in_parts() -> None:
     plugin = Writer(Style(junk=b'    %cst = stablehlo.constant dense<"0x' + b"3F80" * 50_000))
     writes = [write for number in range(1, 4) for write in plugin.graph(number)]
     for size in (1100, 5000, 1 << 16):
-        assert graphs(counted(join(writes), size)) == (3, 3)
+        assert graphs(counted(join(writes), longest=size)) == (3, 3)
 
 
 def test_a_log_whose_beginning_is_lost() -> None:
@@ -361,7 +368,7 @@ def test_the_rank_as_launchers_print_it(before: bytes, rank: str) -> None:
 @given(st.binary(max_size=6000))
 @examples(100)
 def test_any_bytes(data: bytes) -> None:
-    counted(data, 1200)
+    counted(data)
 
 
 TWO: Final = join([*Writer().graph(1), *Writer(clock=20).graph(2)])

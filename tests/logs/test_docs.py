@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.logs.completeness import TT_VARIABLES
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = Path(__file__).parent / "data" / "example"

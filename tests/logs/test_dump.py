@@ -12,6 +12,8 @@ from pytest_graphbreak.model.places import Places
 from tests.logs.dumps import dump
 from tests.logs.writer import NINE as STAGES
 
+pytestmark = pytest.mark.pure
+
 
 def reading(directory: Path) -> Reading:
     return read(str(directory), Places(directory))

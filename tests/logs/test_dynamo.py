@@ -19,6 +19,8 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 from tests.logs import writer
 
+pytestmark = pytest.mark.pure
+
 HERE = Path(__file__).parent
 VERSIONS = ("2.9", "2.11", "2.13", "2.15")
 

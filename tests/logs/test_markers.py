@@ -13,6 +13,8 @@ from tests.logs import writer
 from tests.logs.test_count import counted
 from tests.logs.writer import Style, Write, Writer, interleave, join
 
+pytestmark = pytest.mark.pure
+
 EIGHT_TO_FIVE = (*writer.VERSIONS, writer.SIX[:3] + writer.SIX[4:])
 
 

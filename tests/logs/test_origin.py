@@ -17,6 +17,8 @@ from pytest_graphbreak.model.sources import Sources
 from tests.logs.test_dynamo import dress
 from tests.logs.writer import Style, Writer, broke, compilation, dynamo, join
 
+pytestmark = pytest.mark.pure
+
 EXPORTED = b"I0821 10:22:52.100000 4242 torch/fx/experimental/symbolic_shapes.py:3192] create_env\n"
 IN_DYNAMO = EXPORTED.replace(b"] create_env", b"] [0/0] create_env")
 GATE = b"V0821 10:22:52.100000 4242 torch/_dynamo/eval_frame.py:1] [0/0] some other line\n"

@@ -16,6 +16,8 @@ from pytest_graphbreak.model.sources import Sources
 from tests.growth import grows
 from tests.logs.writer import Writer, join
 
+pytestmark = pytest.mark.pure
+
 STACKS = b"""\
 #loc1 = loc("/root/tt-xla/net.py":3:0)
 #loc2 = loc("/root/tt-xla/venv/lib/python3.12/site-packages/torch/nn/modules/module.py":1786:0)
@@ -36,7 +38,7 @@ STACKS = b"""\
 
 def places(text: bytes, sources: Sources) -> dict[tuple[str, int, str], int]:
     locations = Locations()
-    locations.feed(bytearray(text), 0, len(text))
+    locations.feed(text.decode("latin-1"))
     return dict(locations.places(sources.is_user)[0])
 
 
@@ -78,7 +80,7 @@ def test_packed_locations_of_tt_torch(sources: Sources) -> None:
         b'#loc3 = loc("-1|unknown|unknown|-1|aten__x")\n'
     )
     locations = Locations()
-    locations.feed(bytearray(text), 0, len(text))
+    locations.feed(text.decode("latin-1"))
     found, module = locations.places(sources.is_user)
     assert found == {("/root/net.py", 3, "forward"): 1, ("/root/net.py", 4, "forward"): 1}
     assert module == "blocks.0.fc"

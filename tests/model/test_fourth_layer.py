@@ -21,6 +21,8 @@ import pytest_graphbreak
 from pytest_graphbreak.model.layers import LAYERS
 from tests.conftest import ENVIRON
 
+pytestmark = pytest.mark.pure
+
 HERE = Path(__file__).parent / "fourth"
 PACKAGE = Path(pytest_graphbreak.__file__).parent
 

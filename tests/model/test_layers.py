@@ -13,6 +13,8 @@ from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, EXPE
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_description_names_what_is_there(name: str) -> None:

@@ -18,6 +18,8 @@ import pytest
 from pytest_graphbreak.model.places import Places, function_name, is_resume, parsed
 from pytest_graphbreak.model.record import Frame
 
+pytestmark = pytest.mark.pure
+
 Write = Callable[[str, str], str]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_graphbreak.model.layer import minor, same_minor
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),

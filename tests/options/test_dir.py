@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import CLEAN, Suite
+
+pytestmark = pytest.mark.once
 
 
 def test_a_directory_under_the_rootdir(suite: Suite) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.conftest import BROKEN, CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def recorded(suite: Suite) -> Suite:

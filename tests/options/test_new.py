@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from tests.conftest import CLEAN, Suite
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.once
 
 REPORT = ("-o", "graph_budget_new=report")
 GITHUB = {

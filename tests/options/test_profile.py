@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from tests.conftest import BROKEN, CLEAN, Suite
+
+pytestmark = pytest.mark.once
 
 
 def test_it_is_detected(suite: Suite) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.conftest import CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 TWO = CLEAN + CLEAN.replace("test_model", "test_second")
 
 

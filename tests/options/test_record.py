@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import BROKEN, CLEAN, Suite
+
+pytestmark = pytest.mark.once
 
 
 def test_it_records_what_is_missing(suite: Suite) -> None:

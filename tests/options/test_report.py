@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import BROKEN, CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 
 def validate(report: dict[str, Any]) -> None:
     schema = json.loads((files("pytest_graphbreak") / "schemas" / "report.json").read_text())

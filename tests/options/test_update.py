@@ -7,6 +7,8 @@ import yaml
 
 from tests.conftest import BROKEN, CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 
 def test_it_records_and_passes(suite: Suite) -> None:
     suite.write(BROKEN)

@@ -11,6 +11,8 @@ import pytest
 
 from pytest_graphbreak.layers.children import spool
 
+pytestmark = pytest.mark.once
+
 KILLED = """
 import os, signal
 from pytest_graphbreak.layers.children import spool

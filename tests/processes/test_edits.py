@@ -133,6 +133,7 @@ def write(directory: Path, *, edited: bool) -> None:
         (directory / f"test_{number:02}.py").write_text(program)
 
 
+@pytest.mark.usefixtures("forks")
 def test_each_edit_has_its_verdict_in_any_kind_of_checkout(tmp_path: Path) -> None:
     full, shallow, bare = (tmp_path / name for name in ("full", "shallow", "bare"))
     full.mkdir()

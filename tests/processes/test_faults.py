@@ -26,6 +26,8 @@ from tests.conftest import BROKEN, CLEAN, Suite
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.once
+
 HELP = """
     import io, os, sys, threading, time
     import pytest, torch
@@ -177,7 +179,7 @@ def test_the_lock_of_a_process_that_was_killed_is_free(suite: Suite) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from pytest_graphbreak.baseline.store import locked
+from pytest_graphbreak.baseline.files import locked
 with locked(Path(sys.argv[1]), 5):
     print("held", flush=True)
     time.sleep(60)

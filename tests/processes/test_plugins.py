@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import BROKEN, CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 HEAD = """
 import unittest
 import pytest, torch

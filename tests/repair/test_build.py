@@ -16,6 +16,8 @@ from pytest_graphbreak.repair.patch import Change, Preamble, Rewrite, SourcePatc
 from pytest_graphbreak.repair.remedies import enable
 from pytest_graphbreak.repair.remedies.where import CHANGE
 
+pytestmark = pytest.mark.once
+
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 DISABLE = "torch.compiler.disable"
 SWITCH = "    torch._dynamo.config.capture_scalar_outputs = True"

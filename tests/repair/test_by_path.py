@@ -17,6 +17,8 @@ from cases.broken import BROKEN
 from tests.conftest import TORCH, Serving
 from tests.repair.conftest import Shop, opened, served
 
+pytestmark = pytest.mark.once
+
 NESTED = """
     import torch
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._pytree import register_pytree_node
 
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.copies import leaves_of
+
+pytestmark = pytest.mark.once
 
 
 def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,7 +28,7 @@ def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
 def test_ours_goes_around_the_wrappers_of_the_program() -> None:
     recorder = Capture(allow_breaks=True)
     real, kind = torch.compile, type(torch)
-    with recorder.installed():
+    with recorder.install():
         first = torch.compile
         torch.compile = plus_one(first)
         assert torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1)).item() == 4
@@ -42,7 +45,7 @@ def test_ours_goes_around_the_wrappers_of_the_program() -> None:
 
 def drawn(model: Any, *args: Any) -> dict[str, Any]:
     recorder = Capture()
-    with recorder.installed(), torch.compiler.set_stance("force_eager"):
+    with recorder.install(), torch.compiler.set_stance("force_eager"):
         torch.compile(model, backend="eager")(*args)
     options = {"eager": True, "values_only": False, "left_out": ["random"]}
     found: dict[str, Any] = recorder.results({}, None, **options)["drawn"]

@@ -10,6 +10,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import NEWER, search
 
+pytestmark = pytest.mark.once
+
 SCRIPT = """\
 import math
 import numpy as np
@@ -55,6 +57,6 @@ def test_a_check_for_nan_is_an_op(tmp_path: Path, shared: Bench) -> None:
     assert out.first.error is None
     assert not out.comparison.words
     assert (out.after, out.last.record.breaks) == (3, ())
-    titles = [patch.title for patch in out.kept]
+    titles = [patch.title for patch in out.patches]
     assert "what the branch writes is written after the graph, the rest is torch.where" in titles
     assert titles.count("the check became torch._assert_async") == 2

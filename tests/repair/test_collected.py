@@ -11,6 +11,8 @@ import pytest
 from pytest_graphbreak.repair.repro import _slug
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 HELPER = "def helper(x):\n    return x + 1\n"
 TEST = """
     import torch

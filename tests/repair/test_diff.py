@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+
+import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.build import Site, difference
@@ -12,8 +13,7 @@ from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.remedies import enable
 from tests.repair.conftest import Shop
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.once
 
 LIBRARY = """\
 import torch

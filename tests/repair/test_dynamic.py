@@ -10,6 +10,8 @@ from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.repair.dynamic import MARKED, Variation, Way, advice
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 SIZES = """
     import torch
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
     import torch
 

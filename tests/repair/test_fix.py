@@ -25,6 +25,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 
@@ -97,7 +99,7 @@ def test_what_a_helper_does_besides_is_said_and_may_be_forbidden(
     if hasattr(torch._dynamo, "nonstrict_trace"):
         traces = next(one for one in tried if one.patch.title.startswith("nonstrict"))
         assert traces.why.startswith("--keep-side-effects: what helper does")
-    assert [patch.title for patch in out.kept] == [
+    assert [patch.title for patch in out.patches] == [
         "a custom op: helper, uncompiled inside of the graph, gives like its first argument"
     ]
 
@@ -118,7 +120,7 @@ FLOATS = """
 
 def test_a_float_that_varies_becomes_a_tensor(shop: Shop, shared: Bench) -> None:
     out = search(shop.write("a.py", FLOATS), shared)
-    assert [patch.title for patch in out.kept] == ["Python numbers that vary became tensors"]
+    assert [patch.title for patch in out.patches] == ["Python numbers that vary became tensors"]
     assert (out.before, out.after) == (4, 2)  # one for each dtype of x
 
 
@@ -157,7 +159,7 @@ def test_a_patch_that_changes_a_gradient_is_not_kept(shop: Shop, shared: Bench) 
         where.why
         == f"it fails at `{check}`: RuntimeError: Expected cond to be True, but got False."
     )
-    assert all(not patch.title.endswith("torch.where") for patch in out.kept)
+    assert all(not patch.title.endswith("torch.where") for patch in out.patches)
 
 
 SAYS = """

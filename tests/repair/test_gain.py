@@ -16,6 +16,8 @@ from pytest_graphbreak.repair.report import report
 from pytest_graphbreak.repair.trial import Trial
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 
 def record(graphs: int, *, ops: int = 2, eager: str = "", breaks: int = 0) -> Record:
     """``graphs`` of so many ops each; ``eager`` names a line at which code left the compiler."""

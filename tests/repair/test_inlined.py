@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import search
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """\
 import logging
 import torch
@@ -86,7 +88,7 @@ def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     assert out.first.roots == ["Net.forward"]
     assert (out.after, out.last.record.breaks) == (1, ())
     assert not out.comparison.words
-    assert [patch.moves for patch in out.kept if "the compiled call ends" in patch.moves]
+    assert [patch.moves for patch in out.patches if "the compiled call ends" in patch.moves]
     assert out.last.lines == out.first.lines
 
 
@@ -120,7 +122,7 @@ def test_what_cannot_be_written_later_is_not_lost(
     out = searched(PROGRAM.replace("WRITES", writes), tmp_path, shared)
     assert out.first.record.breaks
     assert out.last.lines == out.first.lines
-    assert not [patch.title for patch in out.kept if patch.moves]
+    assert not [patch.title for patch in out.patches if patch.moves]
 
 
 def test_a_compiled_module_in_a_compiled_function_is_inlined_too(
@@ -190,4 +192,4 @@ def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     assert out.first.roots == ["part", "whole"]
     assert not out.comparison.words
     assert out.last.lines == out.first.lines
-    assert len([patch.title for patch in out.kept if patch.moves]) == (call == "part")
+    assert len([patch.title for patch in out.patches if patch.moves]) == (call == "part")

@@ -9,6 +9,8 @@ import torch
 
 from pytest_graphbreak.repair.inputs import OWN, VALUES, DrawnInputs
 
+pytestmark = pytest.mark.once
+
 
 def model(*args: Any, **kwargs: Any) -> None:
     pass

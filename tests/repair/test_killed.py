@@ -15,6 +15,8 @@ import pytest
 from pytest_graphbreak.cli.interrupts import Terminated, cleared_up, exit_code
 from tests.layers.children.test_server import lives, soon
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
     import os, time, torch
 

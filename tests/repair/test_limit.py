@@ -8,8 +8,10 @@ import time
 
 import pytest
 
-from pytest_graphbreak.repair.limit import TooLongError, limited
+from pytest_graphbreak.repair.limit import TooLongError, time_limit
 from tests.repair.conftest import Shop
+
+pytestmark = pytest.mark.once
 
 
 def endless() -> None:
@@ -21,7 +23,7 @@ def endless() -> None:
 
 
 def test_a_loop_without_an_end_is_left() -> None:
-    with pytest.raises(TooLongError), limited(0.05):
+    with pytest.raises(TooLongError), time_limit(0.05):
         endless()
 
 
@@ -30,7 +32,7 @@ def test_the_alarm_of_a_program_is_put_back() -> None:
     before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))
     try:
         signal.setitimer(signal.ITIMER_REAL, 60)
-        with limited(60):
+        with time_limit(60):
             pass
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -45,7 +47,7 @@ def test_another_thread_has_no_limit() -> None:
     ended: list[bool] = []
 
     def work() -> None:
-        with limited(0.01):
+        with time_limit(0.01):
             time.sleep(0.05)
         ended.append(True)
 

@@ -9,6 +9,8 @@ import pytest
 from cases.moved import on_xla
 from cases.training import SCRIPTS
 
+pytestmark = pytest.mark.once
+
 PLAIN = """\
 import torch
 from torch import nn

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_graphbreak.repair import printed
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),

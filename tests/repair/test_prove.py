@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 BRANCH: Final = """
 import torch
 

@@ -14,6 +14,8 @@ from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
 from tests.repair.conftest import Shop
 
+pytestmark = pytest.mark.once
+
 SCRIPT = """
     import torch
 
@@ -322,3 +324,39 @@ def test_a_program_that_sets_the_environment_before_it_imports(
         [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
     )
     assert done.stdout == "inner\n", done.stderr
+
+
+NOWHERE_CUT = Break("dynamo", "Unsupported", Frame("net.py", "f", 3, "print(x)"), id="GB0059")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "repros").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def whole(target: Target, *, as_test: bool = False) -> str:
+    return Writer(target, "", {}, as_test, Path("repros")).whole(NOWHERE_CUT)
+
+
+def test_a_program_that_cannot_be_cut_is_run_as_it_is(here: Path) -> None:
+    (here / "net.py").write_text("import sys\nprint(__name__, sys.argv)\n")
+    script = here / "repros" / "net_repro_1.py"
+    script.write_text(whole(Target(Path("net.py"), arguments=("--deep", "3"))))
+    assert script.read_text().startswith(
+        "# Written by `graphbreak repro net.py`: the whole program."
+    )
+    out = subprocess.check_output([sys.executable, script], cwd="/", text=True)
+    assert out == f"__main__ {[str(here / 'net.py'), '--deep', '3']}\n"
+
+
+def test_a_test_that_cannot_be_cut_is_run_by_pytest(here: Path) -> None:
+    (here / "test_net.py").write_text("def test_a(): print('it ran')\ndef test_b(): assert False\n")
+    script = here / "repros" / "a.py"
+    script.write_text(whole(Target(Path("test_net.py"), "test_a")))
+    out = subprocess.check_output([sys.executable, script], cwd=here, text=True)
+    assert "1 passed" in out
+    text = whole(Target(Path("test_net.py"), "test_a"), as_test=True)
+    assert "@pytest.mark.max_graphs(1, breaks=0)\ndef test_no_break():\n    main()\n" in text
+    compile(text, "test_repro.py", "exec")

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
@@ -16,8 +18,7 @@ from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.pure
 
 LINE = "y = helper(x)"
 PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))
@@ -86,7 +87,7 @@ def test_a_patch_that_breaks_itself_hides_no_reason(
     assert (found.before, found.after) == (3, 2)
     (problem,) = found.problems
     assert problem.title == "the reason"
-    assert problem.kept == [PATCH]
+    assert problem.patches == [PATCH]
     assert not problem.fixed
 
 
@@ -97,7 +98,7 @@ def test_what_a_patch_takes_out_of_the_compiler_hides_no_reason(
     leaves = replace(PATCH, leaves=True)
     reason = "Skip inlining `torch.compiler.disable()`d function"
     (problem,) = searched("z = y + 1", tmp_path, monkeypatch, reason, leaves).problems
-    assert (problem.title, problem.kept, problem.fixed) == ("the reason", [leaves], False)
+    assert (problem.title, problem.patches, problem.fixed) == ("the reason", [leaves], False)
 
 
 def test_a_line_of_the_program_is_a_problem_of_its_own(
@@ -114,5 +115,5 @@ def test_what_holds_for_these_numbers_only_waits_for_assume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = searched("z = y + 1", tmp_path, monkeypatch, patch=replace(PATCH, assumes=True))
-    assert (found.kept, found.source) == ([], None)
+    assert (found.patches, found.source) == ([], None)
     assert "--assume" in found.problems[0].tried[0].why

@@ -8,6 +8,8 @@ import torch
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.sizes import Shapes
 
+pytestmark = pytest.mark.once
+
 
 class Model(torch.nn.Module):
     def forward(
@@ -27,7 +29,7 @@ def test_tensors_are_named_as_the_function_names_them() -> None:
     kwargs = {"batch": {"ids": torch.ones(5), "nested": nested}, "flag": True}
     shapes = {"x": (1, 2), "*1": (3,), "*2": (4,), "batch['ids']": (5,)}
     assert sizes.note(Model(), args, kwargs) == shapes
-    assert sizes.rest(Model()) == "rest"
+    assert sizes.variadic(Model()) == "rest"
     assert sizes.name_of(Model()) == "Model"
 
 

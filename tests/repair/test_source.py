@@ -18,6 +18,8 @@ from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
+pytestmark = pytest.mark.once
+
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 
@@ -41,8 +43,8 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
     path.write_bytes(data)
     source = read(parse(str(path)).path)
     assert (source.encoding, source.newline) == (encoding, newline)
-    assert source.encoded(source.text) == data
-    patched = source.encoded(build(source.text, "a.py", [PATCH], {}, f"{files.HEADER}fix й`"))
+    assert source.encode(source.text) == data
+    patched = source.encode(build(source.text, "a.py", [PATCH], {}, f"{files.HEADER}fix й`"))
     path.write_bytes(patched)
     assert files.is_ours(path)
     assert read(path).encoding == encoding

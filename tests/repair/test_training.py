@@ -13,6 +13,8 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from tests.repair.test_fix import NEWER, search
 
+pytestmark = pytest.mark.once
+
 LEFT: Final = {
     "times its parts": "start = time.perf_counter()",
     "an early exit": "if (y - x).abs().max() < 1e-3:",

@@ -9,6 +9,8 @@ import pytest
 from pytest_graphbreak.repair.target import parse
 from pytest_graphbreak.repair.trial import bench
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
 import logging
 import torch

@@ -8,6 +8,8 @@ import pytest
 
 from pytest_graphbreak.report.accepting import GitHubRun, command, this_run
 
+pytestmark = pytest.mark.pure
+
 GITHUB = {
     "GITHUB_ACTIONS": "true",
     "GITHUB_RUN_ID": "123456",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_graphbreak.cli import explain
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report.frame import CheckoutSources
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
+
+pytestmark = pytest.mark.pure
 
 PRINT = place(line=4, code="print(scores)")
 REASON = "Failed to trace builtin operator"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report.behind import with_changed
 from pytest_graphbreak.report.footer import ChangedLine, SourceLines
 from pytest_graphbreak.text.output import TextLine
+
+pytestmark = pytest.mark.pure
 
 EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_graphbreak.baseline import Expected
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.report.judgement import baseline_of, budget_for
+
+pytestmark = pytest.mark.pure
 
 
 def expected(**graphs: int) -> Expected:

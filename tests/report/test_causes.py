@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed_changes
@@ -20,6 +21,8 @@ from pytest_graphbreak.report import causes
 from pytest_graphbreak.report.footer import SourceLines
 from pytest_graphbreak.report.lines import lines
 from tests.changes import total
+
+pytestmark = pytest.mark.pure
 
 HERE = Frame("net.py", "Net.forward", 18, "return self.body(x)")
 BODY = Frame("net.py", "Body.forward", 30, "x = self.head(x)")

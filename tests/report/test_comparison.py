@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pytest_graphbreak.report import comparison
 from pytest_graphbreak.report.comparison import RunComparison
 from pytest_graphbreak.report.markdown import COMMENT
@@ -11,6 +13,8 @@ from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.runs.union import Union, union
 from pytest_graphbreak.text.output import plain
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
+
+pytestmark = pytest.mark.pure
 
 T = "tests/test_a.py::test_b"
 BREAK = place("transformers/models/bart.py", "Decoder.forward", 9, "if mask.any():")

@@ -14,6 +14,8 @@ import pytest
 from pytest_graphbreak.report.failure import BlockText, FailureText
 from pytest_graphbreak.text.output import BLANK, TextLine, packed, plain, unpacked
 
+pytestmark = pytest.mark.pure
+
 LINES = [
     TextLine("4 dynamo graphs, the block allows 0 (+4)", "headline", head="graph budget: "),
     BLANK,

@@ -17,6 +17,8 @@ from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report.footer import Case, Context, footer
 from tests.changes import total
 
+pytestmark = pytest.mark.pure
+
 TORCH = {"torch": "2.13.0+cpu"}
 CONTEXT = Context(
     "tests/test_it.py::test_it",

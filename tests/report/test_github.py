@@ -12,6 +12,8 @@ from pytest_graphbreak.runs.incoming import parse
 from tests.report.test_markdown import as_runs
 from tests.reports import a_break, a_report, a_test, as_tests, over, place
 
+pytestmark = pytest.mark.pure
+
 
 def parts(command: str) -> tuple[dict[str, str], str]:
     """Properties and message of a command, as the runner reads them (its ActionCommand.cs)."""

@@ -11,6 +11,8 @@ from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.report.headline import counts, headline, totals
 from tests.changes import total
 
+pytestmark = pytest.mark.pure
+
 BOTH = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2, "xla": 4})
 BROKEN = Record(layers=("dynamo",), graphs={"dynamo": 2}, breaks=(Break("dynamo", "print"),) * 2)
 NONE = Record(layers=("dynamo", "xla"))

@@ -20,6 +20,8 @@ from tests.reports import Data, a_break, a_graph, a_report, a_test, known, over,
 from tests.text.test_safe import Parsed
 from tests.untrusted import STRINGS, an_untrusted_report
 
+pytestmark = pytest.mark.pure
+
 
 def rendered(*reports: Data, root: Path | None = None) -> str:
     return html.render(as_runs(*reports), root)

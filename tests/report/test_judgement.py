@@ -13,6 +13,8 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.judgement import judgement
 
+pytestmark = pytest.mark.pure
+
 TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))
 NONE = Record(layers=("dynamo",), frames=Frames(1))
 BLIND = Record(errors=("Dynamo is disabled",))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from tests.conftest import BROKEN, CLEAN, Suite
 from tests.reports import a_break, a_graph, a_test, as_tests, place
+
+pytestmark = pytest.mark.once
 
 
 def broken(nodeid: str, times: int = 1) -> dict[str, object]:

@@ -14,6 +14,8 @@ from tests.reports import Data, a_break, a_report, a_test, over, place
 from tests.text.test_safe import Parsed, obeyed
 from tests.untrusted import STRINGS, an_untrusted_report
 
+pytestmark = pytest.mark.pure
+
 
 def as_runs(*reports: Data) -> list[ProfileRun]:
     return runs([incoming.parse(str(number), data) for number, data in enumerate(reports)])

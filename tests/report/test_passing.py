@@ -14,6 +14,8 @@ from pytest_graphbreak.report import github, passing
 from pytest_graphbreak.report.view import row
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 NEW = Frame("net.py", "head", 7, "if y.sum().item() > 1:")
 GONE = Frame("net.py", "head", 0, 'print("head")')
 ITEM = Break("dynamo", "Unsupported Tensor.item() call", NEW, "GB0124")

@@ -18,6 +18,8 @@ from pytest_graphbreak.report.root_causes import (
 )
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, known, over, place
 
+pytestmark = pytest.mark.pure
+
 PRINT, ITEM = place(line=11, code="print(scores)"), place(line=30, code="x.item()")
 
 

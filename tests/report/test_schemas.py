@@ -38,6 +38,8 @@ from tests.baseline.test_text import make, measurement
 from tests.examples import examples
 from tests.untrusted import at, spots
 
+pytestmark = pytest.mark.pure
+
 SCHEMAS = {name: schema(name) for name in ("report", "baseline")}
 REPORT = Draft202012Validator(SCHEMAS["report"])
 BASELINE = Draft202012Validator(SCHEMAS["baseline"])

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.footer import leaked_settings, measured_with
+
+pytestmark = pytest.mark.pure
 
 XLA = {
     "torch._dynamo.config.automatic_dynamic_shapes": False,

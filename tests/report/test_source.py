@@ -9,6 +9,8 @@ import pytest
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.frame import CheckoutSources
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -15,6 +15,8 @@ from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import Outcome
 from tests.reports import Data, a_break, a_test, as_tests, over, place
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path("/suite")
 CHECK = Settings(ROOT, ROOT / "baselines", gate=True, typed=Typed(("python", "-m", "pytest")))
 SEEN: Data = {"written": False, "unseen": [], "foreign": None}

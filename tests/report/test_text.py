@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -17,6 +18,8 @@ from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.text import describe, failure
 from pytest_graphbreak.text.output import plain
+
+pytestmark = pytest.mark.pure
 
 CALLS = (
     Frame("tests/test_it.py", "test_it", 5, "model(x)"),

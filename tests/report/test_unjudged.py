@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_graphbreak.judging.finding import NamedPlace
 from pytest_graphbreak.judging.findings import of_record
 from pytest_graphbreak.model.json import entry_json
@@ -11,6 +13,8 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.document import of_script
 from pytest_graphbreak.report.scripts import script_lines
 from pytest_graphbreak.report.unjudged import homes_of, order
+
+pytestmark = pytest.mark.pure
 
 OFTEN = Break("dynamo", "often", Frame("a.py", "f", 1), count=9, seconds=0.9)
 LONG = Break("dynamo", "long", Frame("a.py", "f", 2), count=2, seconds=42.0, owner="UNet")

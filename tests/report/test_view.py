@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_graphbreak.model.report import RunEnvironment, RunReport
 from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.frame import CheckoutSources
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import growth, row, runs
 from tests.reports import Data, a_graph, as_tests, over
+
+pytestmark = pytest.mark.pure
 
 
 def by_marker(nodeid: str, limit: int = 1) -> Data:

@@ -13,6 +13,8 @@ from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from tests.reports import a_report, a_test
 
+pytestmark = pytest.mark.pure
+
 ONE, TWO = (json.dumps(a_report(a_test(f"t.py::{name}"))) for name in ("one", "two"))
 
 

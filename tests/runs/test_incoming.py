@@ -26,6 +26,8 @@ from pytest_graphbreak.runs.incoming import ReportError, load, load_all, parse
 from tests.reports import Data, a_break, a_report, a_test, over, place, write
 from tests.untrusted import everywhere, spots
 
+pytestmark = pytest.mark.once
+
 FULL = a_report(everywhere("some text"), over(), a_test("tests/test_b.py::test_c", 0))
 
 

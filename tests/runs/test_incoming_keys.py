@@ -10,6 +10,8 @@ import pytest
 from pytest_graphbreak.runs.incoming import ReportError, load
 from tests.reports import a_report, a_test
 
+pytestmark = pytest.mark.pure
+
 TEXT = json.dumps(a_report(a_test("tests/test_a.py::test_b", 3)))
 
 

@@ -10,6 +10,8 @@ from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.runs.union import Union, union
 from tests.reports import Data, a_break, a_report, a_test, over, place
 
+pytestmark = pytest.mark.pure
+
 T = "tests/test_a.py::test_b"
 
 

@@ -11,6 +11,8 @@ from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.watching import measure
 from tests.conftest import Suite
 
+pytestmark = [pytest.mark.pure, pytest.mark.jax]
+
 HERE = {name: importlib.util.find_spec(name) is not None for name in ("torch", "jax")}
 LAYER = {"torch": "dynamo", "jax": "jax"}
 

@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import CLEAN, TORCH, Serving, Suite
 from tests.forkserver import Server
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def server_without_dynamo(serving: Serving) -> Iterator[Server]:

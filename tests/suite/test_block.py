@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 SUITE = """
 import pytest
 import torch

@@ -13,6 +13,8 @@ import pytest
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.suite.changed_lines import CheckoutLines, Hunk, changed_since, read
 
+pytestmark = pytest.mark.pure
+
 DIFF = """diff --git model.py model.py
 index 1..2 100644
 --- model.py

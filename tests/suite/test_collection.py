@@ -9,6 +9,8 @@ import pytest
 from pytest_graphbreak.model.report import Shard
 from pytest_graphbreak.suite.collection import shard
 
+pytestmark = pytest.mark.pure
+
 
 class Config:
     """The options of a configuration; those of plugins that are not installed are not there."""

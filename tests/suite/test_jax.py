@@ -11,6 +11,8 @@ from tests.conftest import Suite
 
 pytest.importorskip("jax")
 
+pytestmark = pytest.mark.jax
+
 STEP = """
 import jax
 import numpy as np

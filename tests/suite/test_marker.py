@@ -10,6 +10,8 @@ import pytest
 from pytest_graphbreak.suite.markers import canonical, is_xfail
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 HEAD = """
 import pytest, torch
 

@@ -8,6 +8,8 @@ pytest.importorskip("torch")
 
 from tests.conftest import BROKEN, CLEAN, Suite
 
+pytestmark = pytest.mark.once
+
 
 def test_no_summary_is_none_of_ours(suite: Suite) -> None:
     suite.write(CLEAN)

@@ -7,12 +7,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch._logging.structured as structured
 
 from pytest_graphbreak.suite.window import Trace, slug
 from tests.conftest import BROKEN, Suite
 from tests.reports import timeless
+
+pytestmark = pytest.mark.once
 
 FAILS = BROKEN + "        assert False\n"
 PASSES = BROKEN.replace("test_model", "test_passes")

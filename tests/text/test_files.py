@@ -9,6 +9,8 @@ import pytest
 
 from pytest_graphbreak.text.files import hold, in_one_step, write
 
+pytestmark = pytest.mark.pure
+
 
 def test_a_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "a.json"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_graphbreak.text.output import noun, plural
+
+pytestmark = pytest.mark.pure
 
 
 def test_a_number_has_its_noun() -> None:

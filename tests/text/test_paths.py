@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from pytest_graphbreak.text.files import shown
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.pure
 
 
 def test_a_path_is_named_from_where_the_reader_is(monkeypatch: pytest.MonkeyPatch) -> None:

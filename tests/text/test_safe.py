@@ -13,6 +13,8 @@ from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.safe import printable
 from tests.untrusted import STRINGS
 
+pytestmark = pytest.mark.pure
+
 untrusted = pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 texts = (
     st.text()

@@ -21,6 +21,8 @@ from pytest_graphbreak.text.terminal import (
     wrapped,
 )
 
+pytestmark = pytest.mark.pure
+
 TRY = TextLine(
     "print after the call, or torch._dynamo.config.reorderable_logging_functions.add(print)",
     "advice",

@@ -13,6 +13,8 @@ import pytest
 
 from pytest_graphbreak.watching import script
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -13,6 +13,8 @@ from pytest_graphbreak import BudgetExceeded  # noqa: E402
 from pytest_graphbreak.model.report import StepCounts  # noqa: E402
 from pytest_graphbreak.watching.watch import Steps  # noqa: E402
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(autouse=True)
 def _cold() -> None:

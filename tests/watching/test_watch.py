@@ -8,6 +8,8 @@ pytest.importorskip("torch")
 
 from tests.conftest import BROKEN, Suite
 
+pytestmark = pytest.mark.once
+
 BLOCK = (
     BROKEN
     + """

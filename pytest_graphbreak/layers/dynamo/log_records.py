@@ -17,9 +17,7 @@ from pytest_graphbreak.layers.dynamo.events import Attempt
 from pytest_graphbreak.layers.dynamo.messages import attempt_name
 from pytest_graphbreak.model.places import is_resume
 from pytest_graphbreak.model.stacks import Line, function
-from pytest_graphbreak.text import scan
-from pytest_graphbreak.text.blocks import Block
-from pytest_graphbreak.text.scan import Group, Needle
+from pytest_graphbreak.text import prefixes
 
 # The frames that Dynamo compiled in one process, and the one that each came from.
 #
@@ -154,43 +152,40 @@ def torch_calls(above: tuple[Line, ...]) -> bool:
 
 
 _PREFIX: Final = re.compile(
-    rb"[VDIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{1,6})\d* (?P<pid>\d+) "
-    rb"(?P<file>[^\s:\]]+):\d+\]"
-    rb"(?P<tags>(?: \[[^\]\s]*\])*)"
+    r"[VDIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{1,6})\d* (?P<pid>\d+) "
+    r"(?P<file>[^\s:\]]+):\d+\]"
+    r"(?P<tags>(?: \[[^\]\s]*\])*)",
+    re.A,
 )
-_ARTIFACT: Final = re.compile(rb"\[__(\w+)\]")
-_ID: Final = re.compile(rb"\[(!?\d{1,9}(?:/\d{1,9}){1,9}(?:_\d{1,9})?)\]")
+_ARTIFACT: Final = re.compile(r"\[__(\w+)\]", re.A)
+_ID: Final = re.compile(r"\[(!?\d{1,9}(?:/\d{1,9}){1,9}(?:_\d{1,9})?)\]", re.A)
 
-GATE: Final = b"torch/_dynamo/"
-"""A part of nearly every prefix; torch is named from the first entry of ``sys.path``."""
+HINT: Final = ".py:"
+"""What all prefixes have in common, for one search in a line."""
 
-MARKS: Final = (
-    b"[__graph_breaks]",
-    b"[__recompiles",
-    b"_dynamo/convert_frame.py:",
-    b"torchdynamo start tracing",
-    b"Step 2: done compiler function",
-    b"DDPOptimizer used bucket cap",
-    b"] create_env",
+_TAG: Final = "] [__"
+_ARTIFACTS: Final = ("graph_breaks]", "recompiles")
+"""The artifacts that are read: the other ones (bytecode, guards) are most of many logs."""
+
+_MARKS: Final = (
+    "_dynamo/convert_frame.py:",
+    "torchdynamo start tracing",
+    "Step 2: done compiler function",
+    "DDPOptimizer used bucket cap",
+    "] create_env",
 )
-"""The marks in the first lines of the records that are read; all others are passed over.
+"""The marks in the first lines of the other records that are read.
 
 Frames that begin, recompile limits and suppressed errors are all printed by
 ``convert_frame.py``, which prints little else.
 """
 
-_SKIPPING: Final = b" skipping: "
+_SKIPPING: Final = " skipping: "
 """The mark of frames that Dynamo does not look at: half of some logs, and nothing follows them."""
 
-_BEGIN: Final = re.compile(rb"^(?:Graph break(?=:| \(| in user code)|Recompiling function)", re.M)
+_BEGIN: Final = re.compile(r"^(?:Graph break(?=:| \(| in user code)|Recompiling function)", re.M)
 """The beginning of a record. Names of breaks begin alike: "Graph break under ..." (torch 2.15)."""
-_USUAL: Final = 8 * 1024
 _LONGEST: Final = 512 * 1024
-_FAR: Final = 64 * 1024
-"""How far on to look for the lines of a record where other processes print between them."""
-
-Key = tuple[bytes, bytes]
-"""The text before a prefix (a rank, a colour) and the prefix, which all lines share."""
 
 
 class Torch(NamedTuple):
@@ -212,154 +207,135 @@ class Torch(NamedTuple):
 
 
 class _Open:
-    """A record whose last line may not have been seen yet."""
+    """A record whose last line may not have been read yet.
 
-    __slots__ = ("key", "size", "text")
+    ``ahead`` is the text before its prefix (a rank, a colour), ``prefix`` what all its lines share.
+    """
 
-    def __init__(self, key: Key, text: bytes) -> None:
-        self.key = key
-        self.text = [text]
-        self.size = len(text)
+    def __init__(self, ahead: str, prefix: re.Match[str], text: str) -> None:
+        self.ahead = ahead
+        self.rank = prefixes.rank(ahead)
+        self.prefix = prefix
+        self.shared = prefix[0]
+        self.lines: list[str] = []
+        self._size = 0
+        self.add(text)
 
-    def add(self, text: bytes) -> None:
-        if self.size < _LONGEST:
-            self.text.append(text)
-            self.size += len(text)
+    def text_of(self, line: str) -> str | None:
+        """Return the text of a line if it has the same prefix, else None."""
+        at = line.find(self.shared, 0, prefixes.BEFORE + len(self.shared))
+        if at < 0 or (line[:at] != self.ahead and prefixes.rank(line[:at]) != self.rank):
+            return None
+        return line[at + len(self.shared) :]
+
+    def add(self, text: str) -> None:
+        if self._size < _LONGEST:
+            self.lines.append(text.removeprefix(" ").rstrip("\r\n"))
+            self._size += len(text)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no lines are missing: a colon announces them, and a blank line ends them."""
+        if " hit config." in self.lines[0]:
+            return len(self.lines) > 1
+        return not self.lines[0].endswith(":") or not self.lines[-1]
+
+    def record(self) -> Torch:
+        tags = self.prefix["tags"]
+        number = _ID.search(tags)
+        id, _, attempt = number[1].partition("_") if number else ("", "", "")
+        artifact = _ARTIFACT.search(tags)
+        return Torch(
+            rank=self.rank,
+            pid=self.prefix["pid"],
+            where=self.prefix["file"],
+            id=id,
+            attempt=int(attempt or 0),
+            artifact=artifact[1] if artifact else "",
+            text=prefixes.text("\n".join(self.lines)),
+            time=_time(self.prefix["time"]),
+        )
 
 
 class TorchLines:
-    """Finds records and passes each, whole, to ``take``."""
+    """Finds records and passes each, whole, to ``take``.
+
+    A record of an artifact ends with the next record of its process. Others end with the first line
+    of anyone else, since device graphs that follow are linked to them; ``is_waiting`` says that
+    there is one.
+    """
 
     def __init__(self, take: Callable[[Torch], None]) -> None:
+        self.is_waiting = False
         self._take = take
-        self._open: dict[bytes, _Open] = {}
-        self._read = 0
+        self._open: dict[tuple[str, str], _Open] = {}
 
-    def group(self) -> Group:
-        """Return what to search for."""
-        return Group([Needle(mark, self._hit) for mark in MARKS], GATE)
+    def line(self, line: str) -> None:
+        """Take the next line that has ``HINT`` in it, or any next one while ``is_waiting``."""
+        tag = line.find(_TAG)
+        if not self.is_waiting and tag >= 0 and not _is_read(line, tag):
+            return
+        for process, record in self._open.items():
+            text = record.text_of(line)
+            if text is not None:
+                if _BEGIN.match(text.removeprefix(" ")):
+                    self._begin(process, _Open(record.ahead, record.prefix, text))
+                else:
+                    record.add(text)
+                return
+        if self.is_waiting:
+            self._close_complete()
+        if tag >= 0:
+            self._find(line, tag if _is_read(line, tag) else -1)
+        else:
+            self._find(line, next((at for mark in _MARKS if (at := line.find(mark)) >= 0), -1))
 
     def finish(self) -> None:
         """End the log: nothing more will be added to the open records."""
         for process in list(self._open):
-            self._shut(process)
+            self._close(process)
 
-    def _hit(self, block: Block, at: int) -> int:
-        """Read the record of a mark up to the first line of another."""
-        data = block.data
-        if at + block.offset < self._read:
-            return self._read - block.offset
-        begin = max(scan.begin(data, at), at - scan.REACH)
-        found = _PREFIX.search(data, begin, min(block.limit, at + 64))
-        if found is None or found.start() > at:
-            return at + 1
-        ahead = bytes(data[max(begin, found.start() - scan.BEFORE) : found.start()])
-        key = (ahead, found[0])
-        process = scan.rank_name(ahead).encode() + b" " + found["pid"]
-        if data.startswith(_SKIPPING, found.end()):
-            self._shut(process)
-            return found.end()
-        text, end = _together(block, key, found.end())
-        self._read = end + block.offset
-        for record in _parts(text):
-            self._text(process, key, record)
-        if not _ARTIFACT.search(found["tags"]):
-            if _goes_on(text):
-                self._rest(block, key, process, end)
-            self._shut(process)  # shut it now, since device graphs that follow are linked to it
-        return end
-
-    def _rest(self, block: Block, key: Key, process: bytes, end: int) -> None:
-        """Read later lines of the record: only its first line has a mark."""
-        ahead, prefix = key
-        data, far = block.data, min(block.end, end + _FAR)
-        while (at := data.find(prefix, end, far)) >= 0:
-            end = at + len(prefix)
-            if scan.rank(data, scan.begin(data, at), at) == scan.rank_name(ahead):
-                text, end = _together(block, key, end)
-                self._text(process, key, text)
-
-    def _text(self, process: bytes, key: Key, text: bytes) -> None:
-        """Add one or more lines with this prefix, given without it."""
-        known = self._open.get(process)
-        if known is not None and known.key[1] == key[1] and not _BEGIN.match(text):
-            known.add(text)
+    def _find(self, line: str, at: int) -> None:
+        """Begin the record that has a mark ``at`` a place in its first line."""
+        begin = max(0, at - prefixes.REACH)
+        prefix = _PREFIX.search(line, begin, at + 64) if at >= 0 else None
+        if prefix is None or prefix.start() > at:
+            return
+        ahead = line[max(begin, prefix.start() - prefixes.BEFORE) : prefix.start()]
+        process = prefixes.rank(ahead), prefix["pid"]
+        if line.startswith(_SKIPPING, prefix.end()):
+            self._close(process)
         else:
-            self._shut(process)
-            self._open[process] = _Open(key, text)
+            self._begin(process, _Open(ahead, prefix, line[prefix.end() :]))
 
-    def _shut(self, process: bytes) -> None:
-        known = self._open.pop(process, None)
-        if known is not None:
-            self._take(_record(known))
+    def _begin(self, process: tuple[str, str], record: _Open) -> None:
+        self._close(process)
+        self._open[process] = record
+        self.is_waiting = self.is_waiting or not _ARTIFACT.search(record.prefix["tags"])
 
+    def _close_complete(self) -> None:
+        """Close the records that wait only for the next line."""
+        waiting = [
+            (process, record)
+            for process, record in self._open.items()
+            if not _ARTIFACT.search(record.prefix["tags"])
+        ]
+        self.is_waiting = False
+        for process, record in waiting:
+            if record.is_complete:
+                self._close(process)
+            else:
+                self.is_waiting = True
 
-def _together(block: Block, key: Key, start: int) -> tuple[bytes, int]:
-    """Return lines with one prefix that follow each other, without it, and where the last ends.
-
-    ``start`` is where the first prefix ends. Where the same bytes are before
-    each prefix the lines are split in bulk, else (time stamps) one by one.
-    """
-    parts, end = _split(block, key, start)
-    ahead, prefix = key
-    while (at := scan.following(block.data, end, block.end, prefix)) >= 0:
-        if scan.rank(block.data, end + 1, at) != scan.rank_name(ahead):
-            break
-        stop = scan.finish(block.data, at, block.end)
-        parts.append(bytes(block.data[at + len(prefix) : stop]))
-        end = stop
-    return b"\n".join(part.removeprefix(b" ").rstrip(b"\r") for part in parts), end
-
-
-def _split(block: Block, key: Key, start: int) -> tuple[list[bytes], int]:
-    """Return the lines that begin with the very same bytes."""
-    whole = b"\n" + key[0] + key[1]
-    size = _USUAL
-    while True:
-        stop = min(start + size, block.end)
-        parts = bytes(block.data[start:stop]).split(whole)
-        last = next((index for index, part in enumerate(parts) if b"\n" in part), None)
-        if last is not None:
-            parts[last:] = [parts[last].partition(b"\n")[0]]
-            break
-        if stop == block.end or size > _LONGEST:
-            break
-        size *= 8
-    return parts, start + sum(map(len, parts)) + len(whole) * (len(parts) - 1)
+    def _close(self, process: tuple[str, str]) -> None:
+        record = self._open.pop(process, None)
+        if record is not None:
+            self._take(record.record())
 
 
-def _parts(text: bytes) -> list[bytes]:
-    """Return the records of one moment, split where the words of a new one begin."""
-    places = [found.start() for found in _BEGIN.finditer(text)][1:]
-    return [text[start:end] for start, end in zip([0, *places], [*places, None], strict=True)]
-
-
-def _goes_on(text: bytes) -> bool:
-    """Return whether lines are missing: a colon announces them, and a blank line ends them."""
-    first, _, rest = text.partition(b"\n")
-    if b" hit config." in first:
-        return not rest
-    return first.rstrip().endswith(b":") and not rest.endswith(b"\n")
-
-
-def _record(known: _Open) -> Torch:
-    ahead, prefix = known.key
-    found = _PREFIX.match(prefix)
-    assert found is not None
-    tags = found["tags"]
-    number = _ID.search(tags)
-    id, _, attempt = number[1].decode().partition("_") if number else ("", "", "")
-    artifact = _ARTIFACT.search(tags)
-    return Torch(
-        rank=scan.rank_name(ahead),
-        pid=found["pid"].decode(),
-        where=found["file"].decode("utf-8", "backslashreplace"),
-        id=id,
-        attempt=int(attempt or 0),
-        artifact=artifact[1].decode() if artifact else "",
-        text=scan.text(b"\n".join(known.text)),
-        time=_time(found["time"].decode()),
-    )
+def _is_read(line: str, tag: int) -> bool:
+    """Return whether the artifact at a ``tag`` of a line is one that is read."""
+    return line.startswith(_ARTIFACTS, tag + len(_TAG))
 
 
 def _time(text: str) -> float | None:

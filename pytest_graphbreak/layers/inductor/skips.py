@@ -43,7 +43,7 @@ WORDS: Final = (
     (r"no part of it", "none of its parts can be recorded; look for operations on the CPU"),
 )
 """What torch says, as a pattern, and what we say; the first that is found counts."""
-_VALUES: Final = re.compile(r"\s*[(\[{].{0,200}?[)\]}]|\s*\d+")
+_VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
 
 
 def words(reason: str) -> str:
@@ -53,7 +53,8 @@ def words(reason: str) -> str:
         if re.search(pattern, text.strip(), re.I):
             return f"{PREFIX}{found}"
     first = text.strip().partition("\n")[0].removeprefix("skipping cudagraphs due to ")
-    return f"{PREFIX}{_VALUES.sub('', first)[:200].strip(' .,') or 'torch gives no reason'}"
+    without_values = " ".join(_VALUES.sub("", first).split())
+    return f"{PREFIX}{without_values[:200].strip(' .,') or 'torch gives no reason'}"
 
 
 def line(reason: str) -> Line | None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.layers.tt.log import TTLines
-from pytest_graphbreak.text.blocks import cut
-from pytest_graphbreak.text.scan import scan
+from pytest_graphbreak.text.lines import LONGEST, characters
 
 LEVEL: Final = "TTXLA_LOGGER_LEVEL"
 FILE: Final = "TTXLA_LOGGER_FILE"
@@ -135,15 +134,8 @@ def _read(
         return False
     with file.open("rb") as stream:
         stream.seek(start)
-        left = [size - start]
-
-        def readinto(view: memoryview) -> int:
-            count = stream.readinto(view[: left[0]]) if left[0] else 0
-            left[0] -= count
-            return count
-
-        for block in cut(readinto, 64 * 1024):
-            seen.begin(block)
-            scan(block, [seen.group(block)])
-            seen.end(block)
+        lines = characters(stream)
+        while start < size and (line := lines.readline(min(size - start, LONGEST))):
+            start += len(line)
+            seen.line(line)
     return True

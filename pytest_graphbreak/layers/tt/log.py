@@ -1,8 +1,4 @@
-"""Follows the TT compiler through a log: headers, END markers, errors.
-
-``TTLines`` provides the needles that are searched for and keeps what they say. Counting needs
-nothing else, and costs two finds over each block.
-"""
+"""Follows the TT compiler through a log, line by line: headers, END markers, errors."""
 
 from __future__ import annotations
 
@@ -10,14 +6,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Final
+from typing import Final, NamedTuple
 
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.layers.tt.markers import Guess, Markers, module_name
+from pytest_graphbreak.layers.tt.markers import Guess, Markers, is_evidence, module_name
 from pytest_graphbreak.layers.tt.programs import Program, Programs
-from pytest_graphbreak.text import scan
-from pytest_graphbreak.text.blocks import Block, Source
-from pytest_graphbreak.text.scan import ANSI, Group, Needle
+from pytest_graphbreak.text import prefixes
+from pytest_graphbreak.text.prefixes import ANSI
 
 # Telling a header line that a log has twice from the header of another graph.
 #
@@ -26,7 +21,7 @@ from pytest_graphbreak.text.scan import ANSI, Group, Needle
 # block, if one file was appended to the other, in either order. Only the lines of standard error
 # are followed by the text of a module.
 
-_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \(")
+_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \(", re.A)
 REMEMBERED: Final = 200_000
 """The most lines that are remembered, by hash: about 20,000 graphs. Later ones count as new."""
 
@@ -38,7 +33,7 @@ class _HeaderThread:
     ``copying``: its lines are copies now, ``telling``: with the text that the first ones lack.
     """
 
-    latest: bytes = b""
+    latest: str = ""
     copying: bool = False
     telling: bool = False
 
@@ -67,12 +62,12 @@ class Copies:
         """Note that something else was printed: the next line does not follow the last."""
         self._last = 0
 
-    def is_copy(self, rank: str, thread: str, line: bytes, alone: bool) -> bool:
+    def is_copy(self, rank: str, thread: str, line: str, alone: bool) -> bool:
         """Return whether this header is in the log already; False without a time stamp to compare.
 
         ``alone``: no text of a module follows it.
         """
-        plain = ANSI.sub(b"", line).rstrip()
+        plain = ANSI.sub("", line).rstrip()
         found = _STAMP.search(plain)
         if found is None:
             return False
@@ -103,10 +98,15 @@ class Copies:
 
 
 _ERRORS: Final = ("ERR", "FATL")
-_LOAD: Final = b"Codegen load:"
-_DEBUG_BUILD: Final = b"ModuleBuilder::buildModule"
+_LOAD: Final = "Codegen load:"
+_DEBUG_BUILD: Final = "ModuleBuilder::buildModule"
 """A line printed by DLOG_F: a Release build of tt-xla has no such line."""
-_DIAGNOSTIC: Final = b": error: "
+_DIAGNOSTIC: Final = ": error: "
+_NEAR: Final = prefixes.BEFORE + len(programs.FILE)
+
+_HINT: Final = "MLIR M"
+"""What END markers and headers without a preamble have in common, for one search in a line."""
+_MARK: Final = re.compile(r"module_builder\.cc:|-{18} END OF MLIR MODULE -{18}|MLIR Module ")
 
 
 class Watcher:
@@ -118,19 +118,25 @@ class Watcher:
     def again(self, program: Program) -> None:
         """Handle the header of a graph that ended without a text, again: now the text comes."""
 
-    def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
-        """Handle a part of the text of a graph's first module."""
+    def text(self, program: Program, text: str) -> None:
+        """Handle a line, or a part of one, of a graph's first module."""
 
     def closed(self, program: Program) -> None:
         """Handle the end of the first module of a graph."""
 
 
-class TTLines:
-    """The lines that the TT compiler printed, rank by rank and thread by thread.
+class _Header(NamedTuple):
+    """The header of a module. ``line`` runs from its preamble to its end, at ``offset`` bytes."""
 
-    Without a ``watcher`` it only counts: then END markers are passed over as soon as there was a
-    header, since headers say more.
-    """
+    rank: str
+    thread: str
+    stage: str
+    line: str
+    offset: int
+
+
+class TTLines:
+    """The lines that the TT compiler printed, rank by rank and thread by thread."""
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         self.programs = Programs()
@@ -143,39 +149,34 @@ class TTLines:
         self.copies = Copies()
         self.debug = False
         self.levels: Counter[str] = Counter()
-        self._counts_only = watcher is None
         self._watcher = watcher or Watcher()
+        self.size = 0
+        self._header: _Header | None = None
         self._open: Program | None = None
+        self._has_preambles = False
         self._unclosed: Counter[str] = Counter()
-        self._rank = ""
-        self._mark = 0
-        self._said = ""
+        self._diagnostic = ""
 
-    def group(self, block: Block) -> Group:
-        """Return what to search for in this block."""
-        preamble = Needle(programs.FILE, self._preamble)
-        if self._counts_only and self.headers and not self.bare:
-            return Group([preamble])
-        end = Needle(programs.END, self._end)
-        if block.data.find(programs.FILE, block.start, block.limit) >= 0:
-            return Group([preamble, end])
-        # No preamble here: someone may have cut it off the headers.
-        return Group([Needle(programs.BARE, self._bare), end])
-
-    def begin(self, block: Block) -> None:
-        """Begin a block, before it is scanned."""
-        self._mark = block.start
-
-    def end(self, block: Block) -> None:
-        """End a block after it was scanned: text at its end belongs to what is open."""
-        self._said = self._diagnostic(block, block.end)
-        if self._open is not None:
-            self._text(block, block.end)
-        elif self.ends and not self.headers:
-            self._headless(self._rank).feed(block.data, self._mark, block.end)
+    def line(self, line: str) -> None:
+        """Take the next line of the log."""
+        if self._header is not None:
+            # No text of a module follows it if the next line is of the plugin's logger, too.
+            self._begin(self._header, alone=line.find(programs.FILE, 0, _NEAR) >= 0)
+            self._header = None
+        if programs.FILE in line or _HINT in line:
+            self._marks(line)
+        else:
+            if _DIAGNOSTIC in line:
+                self._diagnostic = prefixes.text(line.rpartition(_DIAGNOSTIC)[2])
+            if self._open is not None or not self.headers:
+                self._text(line)
+        self.size += len(line)
 
     def finish(self) -> None:
         """End the log."""
+        if self._header is not None:
+            self._begin(self._header, alone=True)
+            self._header = None
         self._close()
         self.programs.finish()
 
@@ -202,109 +203,104 @@ class TTLines:
             return {}
         return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
 
-    def _preamble(self, block: Block, at: int) -> int:
-        found = programs.read_header(block.data, at, block.limit)
-        if found is None:
-            return at + len(programs.FILE)
-        level, stage, message = found
-        self.levels[level] += 1
-        if stage and not scan.thread(block.data, at):
+    def _marks(self, line: str) -> None:
+        """Read a line that has a header or an END marker somewhere in it."""
+        at = 0
+        for mark in _MARK.finditer(line):
+            if mark[0] == programs.END:
+                self._text(line[at : mark.start()])
+                at = mark.end()
+                self._end(prefixes.rank(line[: mark.start()]))
+            elif self._printed(line, mark.start(), mark[0]):
+                return
+        self._text(line[at:])
+
+    def _printed(self, line: str, at: int, mark: str) -> bool:
+        """Read what the plugin printed at ``at``; return whether it fills the line."""
+        before = line[max(0, at - prefixes.REACH) : at]
+        if mark == programs.BARE:
+            # Where headers have their preamble, this is a word about them.
+            stage = "" if self._has_preambles else programs.bare_header(line, at)
+            self.bare += bool(stage)
+        else:
+            self._has_preambles = True
+            message = programs.read_message(line, at)
+            if message is None:
+                return False
+            self.levels[message.level] += 1
+            if not message.stage or not prefixes.thread(before):
+                self._message(message, prefixes.rank(before), prefixes.thread(before))
+                return True
+            stage = message.stage
+        if stage:
+            rank, thread = prefixes.rank(before), prefixes.thread(before)
+            offset = self.size + at - len(before)
+            self._header = _Header(rank, thread, stage, before + line[at:], offset)
+        return bool(stage)
+
+    def _message(self, message: programs.Message, rank: str, thread: str) -> None:
+        """Take a line of the plugin that is no whole header."""
+        if message.stage or programs.is_torn(message.text):
             self.torn += 1
-        elif stage:
-            self._header(block, at, stage)
-        elif programs.is_torn(block.data, message, block.limit):
-            self.torn += 1
-        elif level in _ERRORS:
-            self._error(block, at, message)
-        elif block.data.startswith(_LOAD, message):
-            self.programs.load(*self._who(block, at))
-        elif block.data.startswith(_DEBUG_BUILD, message):
+        elif message.level in _ERRORS:
+            self._error(rank, thread, prefixes.text(message.text))
+        elif message.text.startswith(_LOAD):
+            self.programs.load(rank, thread)
+        elif message.text.startswith(_DEBUG_BUILD):
             self.debug = True
-        return scan.finish(block.data, at, block.limit)
 
-    def _bare(self, block: Block, at: int) -> int:
-        if stage := programs.bare_header(block.data, at, block.limit):
-            self.bare += 1
-            self._header(block, at, stage)
-        return at + len(programs.BARE)
-
-    def _header(self, block: Block, at: int, stage: str) -> None:
-        data = block.data
-        line = scan.begin(data, at)
-        end = scan.finish(data, at, block.limit)
-        self._text(block, line)
-        self._mark = end
-        rank = scan.rank(data, line, at)
-        thread = scan.thread(data, at)
-        last = end + len(b"\r\n") >= block.limit
-        alone = last or scan.following(data, end, block.limit, programs.FILE) >= 0
-        is_copy = self.copies.is_copy(rank, thread, bytes(data[line:end]), alone)
+    def _begin(self, header: _Header, alone: bool) -> None:
+        """Begin the module of a header; ``alone``: no text of it follows."""
+        is_copy = self.copies.is_copy(header.rank, header.thread, header.line, alone)
         announced = self.copies.announced
         if is_copy and announced is None:
             return
         self._close()
-        self._said = ""
+        self._diagnostic = ""
         if announced is not None:
             self._open = announced
             self._watcher.again(announced)
             return
-        time = _time(bytes(data[line:at]))
-        program = self.programs.stage(rank, thread, stage, block.offset + line, time)
+        time = _time(header.line)
+        program = self.programs.stage(header.rank, header.thread, header.stage, header.offset, time)
         if program is not None and len(program.stages) == 1:
             self._open = program
             self.copies.begins(program)
             self._watcher.begun(program)
         self.headers += 1
-        self._unclosed[rank] += 1
+        self._unclosed[header.rank] += 1
 
-    def _end(self, block: Block, at: int) -> int:
-        data = block.data
-        rank = scan.rank(data, scan.begin(data, at), at)
+    def _end(self, rank: str) -> None:
+        """Take an END marker."""
         self.ends += 1
         self.copies.between()
-        self._rank = rank
         if self._unclosed[rank]:
             self._unclosed[rank] -= 1
-            self._text(block, at)
         elif not self.headers:
-            markers = self._headless(rank)
-            markers.feed(data, self._mark, at)
-            markers.mark()
+            self._headless(rank).mark()
         elif self.ends > self.headers + self.copies.count:
             self.orphans += 1
         self._close()
-        self._mark = at + len(programs.END)
-        self._said = ""
-        return self._mark
+        self._diagnostic = ""
 
-    def _error(self, block: Block, at: int, message: int) -> None:
-        data = block.data
-        rank, thread = self._who(block, at)
-        words = scan.text(bytes(data[message : scan.finish(data, message, block.limit)]))
-        if said := self._diagnostic(block, scan.begin(data, at)):
-            words = f"{words}: {said}"
+    def _error(self, rank: str, thread: str, words: str) -> None:
+        """Take an error of the compiler, with what MLIR printed since the last module."""
+        if self._diagnostic:
+            words = f"{words}: {self._diagnostic}"
         self.copies.between()
         self.programs.error(rank, thread, words)
         if not self.headers:
             self._headless(rank).error()
 
-    def _diagnostic(self, block: Block, upto: int) -> str:
-        """Return what MLIR printed since the last module: a raw text above the compiler's line."""
-        low = max(self._mark, upto - scan.REACH)
-        at = block.data.rfind(_DIAGNOSTIC, low, upto)
-        if at < 0:
-            return self._said
-        at += len(_DIAGNOSTIC)
-        return scan.text(bytes(block.data[at : scan.finish(block.data, at, upto)]))
-
-    def _text(self, block: Block, upto: int) -> None:
-        """Pass the text since the last mark to the program whose module is open."""
+    def _text(self, text: str) -> None:
+        """Pass a text to the program whose module is open, or to the markers of its rank."""
         program = self._open
-        if program is None or upto <= self._mark:
-            return
-        if not program.name:
-            program.name = module_name(block.data, self._mark, upto)
-        self._watcher.text(program, block.data, self._mark, upto)
+        if program is not None:
+            if not program.name:
+                program.name = module_name(text)
+            self._watcher.text(program, text)
+        elif not self.headers and is_evidence(text):
+            self._headless(prefixes.rank(text[: prefixes.BEFORE])).look(text)
 
     def _close(self) -> None:
         """End the module that is open."""
@@ -313,33 +309,14 @@ class TTLines:
         self._open = None
 
     def _headless(self, rank: str) -> Markers:
-        known = self.markers.get(rank)
-        if known is None:
-            known = self.markers[rank] = Markers()
-        return known
-
-    def _who(self, block: Block, at: int) -> tuple[str, str]:
-        data = block.data
-        return scan.rank(data, scan.begin(data, at), at), scan.thread(data, at)
+        return self.markers.setdefault(rank, Markers())
 
 
-def _time(preamble: bytes) -> float | None:
+def _time(line: str) -> float | None:
     """Return the time of a header in seconds of no time zone, or None."""
-    found = _STAMP.search(ANSI.sub(b"", preamble))
+    stamped = _STAMP.search(ANSI.sub("", line))
     try:
-        stamp = datetime.fromisoformat(found[1].decode()) if found else None
+        stamp = datetime.fromisoformat(stamped[1]) if stamped else None
     except ValueError:
         return None
     return stamp.replace(tzinfo=timezone.utc).timestamp() if stamp else None
-
-
-def count(path: str) -> TTLines:
-    """Count the graphs of one log and read nothing else of it. Raises what ``Source`` raises."""
-    seen = TTLines()
-    with Source(path) as source:
-        for block in source.blocks():
-            seen.begin(block)
-            scan.scan(block, [seen.group(block)])
-            seen.end(block)
-    seen.finish()
-    return seen

@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from pytest_graphbreak.text import prefixes
+
 USUAL: Final = range(5, 10)
 """The stages that a whole graph has had in any version; used if the log does not say."""
 
@@ -24,12 +26,13 @@ GUESS: Final = "guess"
 
 _UNKNOWN, _VHLO, _SHLO, _TTIR, _TTNN = range(5)
 _DIALECTS: Final = (
-    (_TTNN, re.compile(rb"ttnn\.")),
-    (_TTIR, re.compile(rb"ttir\.(?!name\b)")),  # stablehlo modules have ttir.name as an attribute
-    (_VHLO, re.compile(rb"vhlo\.")),
-    (_SHLO, re.compile(rb"stablehlo\.")),
+    (_TTNN, re.compile(r"ttnn\.")),
+    # stablehlo modules have ttir.name as an attribute
+    (_TTIR, re.compile(r"ttir\.(?!name\b)", re.A)),
+    (_VHLO, re.compile(r"vhlo\.")),
+    (_SHLO, re.compile(r"stablehlo\.")),
 )
-_NAME: Final = re.compile(rb'"[^"\r\n]{0,256}"|[^\s{(]{1,256}')
+_NAME: Final = re.compile(r'"[^"\r\n]{0,256}"|[^\s{(]{1,256}', re.A)
 
 
 class Found(NamedTuple):
@@ -74,12 +77,12 @@ class Markers:
     def __len__(self) -> int:
         return self._count
 
-    def feed(self, data: bytearray, start: int, end: int) -> None:
-        """Take text before the next marker, in parts if it is long."""
-        self._module.look(data, start, end)
+    def look(self, line: str) -> None:
+        """Take a line before the next marker, or a part of one."""
+        self._module.look(line)
 
     def mark(self) -> None:
-        """Take a marker: the text fed since the last one was one module."""
+        """Take a marker: the lines since the last one were of one module."""
         module, self._module = self._module, _Module()
         begins = self._failed or module.dialect == _VHLO
         self._by_dialect.add(module, begins)
@@ -101,8 +104,13 @@ class Markers:
         return _periods(self._by_evidence)
 
 
+def is_evidence(line: str) -> bool:
+    """Return whether a line may say something about its module, by the cheapest test."""
+    return "hlo." in line or "ttir." in line or "ttnn." in line or "module @" in line
+
+
 class _Module:
-    """The findings in one module."""
+    """What the text of a module says about it."""
 
     __slots__ = ("dialect", "name")
 
@@ -110,24 +118,22 @@ class _Module:
         self.name = ""
         self.dialect = _UNKNOWN
 
-    def look(self, data: bytearray, start: int, end: int) -> None:
-        if start >= end:
-            return
-        self.name = self.name or module_name(data, start, end)
-        if self.dialect in (_UNKNOWN, _SHLO):
-            for dialect, pattern in _DIALECTS:
-                if pattern.search(data, start, end):
-                    self.dialect = dialect
-                    break
+    def look(self, text: str) -> None:
+        """Take a line of the module, or a part of one."""
+        self.name = self.name or module_name(text)
+        for dialect, pattern in _DIALECTS:
+            if dialect == self.dialect:
+                break
+            if pattern.search(text):
+                self.dialect = dialect
+                break
 
 
-def module_name(data: bytearray, start: int, end: int) -> str:
+def module_name(text: str) -> str:
     """Return the name of the first named module in a text (``SyncTensorsGraph.12``)."""
-    at = data.find(b"module @", start, end)
-    if at < 0:
-        return ""
-    found = _NAME.match(data, at + 8, end)
-    return found[0].decode("utf-8", "backslashreplace").strip('"') if found else ""
+    at = text.find("module @")
+    match = _NAME.match(text, at + len("module @")) if at >= 0 else None
+    return prefixes.text(match[0]).strip('"') if match else ""
 
 
 class _MarkerRun(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from pytest_graphbreak.model.record import NOWHERE, Frame
 
@@ -48,62 +48,68 @@ ORDER: Final = {
     )
 }
 
-END: Final = b"------------------ END OF MLIR MODULE ------------------"
+END: Final = "------------------ END OF MLIR MODULE ------------------"
 """The raw text after each module, since 2025-10-13; never in TTXLA_LOGGER_FILE."""
 
-FILE: Final = b"module_builder.cc:"
+FILE: Final = "module_builder.cc:"
 """The part of the preamble of every header, old and new, that finds them all."""
 
-BARE: Final = b"MLIR Module "
+BARE: Final = "MLIR Module "
 """A header whose preamble was cut away (by ``cut``, ``sed``, a log collector)."""
 
-_ENDS = rb":(?=[\s\x1b]|\Z)"
+_ENDS = r":(?=[\s\x1b]|\Z)"
 _LINE: Final = re.compile(
-    rb"module_builder\.cc:\d+ +(\w+)\| (?:\.   )*"
-    rb"(?:(?:MLIR Module (?P<new>\w+)|(?P<old>VHLO|SHLO|TTIR|TTNN) Module(?P<after> after \w+)?"
-    rb"(?: StableHLO pipeline)?)" + _ENDS + rb")?"
+    r"module_builder\.cc:\d+ +(\w+)\| (?:\.   )*"
+    r"(?:(?:MLIR Module (?P<new>\w+)|(?P<old>VHLO|SHLO|TTIR|TTNN) Module(?P<after> after \w+)?"
+    r"(?: StableHLO pipeline)?)" + _ENDS + r")?",
+    re.A,
 )
-_BARE_LINE: Final = re.compile(rb"MLIR Module (\w+)" + _ENDS)
+_BARE_LINE: Final = re.compile(r"MLIR Module (\w+)" + _ENDS, re.A)
 _OLD: Final = {
-    (b"VHLO", b""): FIRST,
-    (b"SHLO", b""): "shlo",
-    (b"SHLO", b" after frontend"): "shlo_frontend",
-    (b"SHLO", b" after compiler"): "shlo_compiler",
-    (b"TTIR", b""): "ttir",
-    (b"TTNN", b""): COMPLETE,
+    ("VHLO", ""): FIRST,
+    ("SHLO", ""): "shlo",
+    ("SHLO", " after frontend"): "shlo_frontend",
+    ("SHLO", " after compiler"): "shlo_compiler",
+    ("TTIR", ""): "ttir",
+    ("TTNN", ""): COMPLETE,
 }
 
 
-def read_header(data: bytearray, at: int, limit: int) -> tuple[str, str, int] | None:
-    """Return what the loguru line says whose file name begins at ``at``.
+class Message(NamedTuple):
+    """A line of the plugin's logger: its level, the stage of a header or "", and its text."""
 
-    These are level, stage (empty if the line is not the header of a module), and where the message
-    begins; None if this is not such a line.
-    """
-    found = _LINE.match(data, at, limit)
-    if found is None:
+    level: str
+    stage: str
+    text: str
+
+
+def read_message(line: str, at: int) -> Message | None:
+    """Return the loguru line whose file name begins at ``at``; None if it is not such a line."""
+    match = _LINE.match(line, at)
+    if match is None:
         return None
-    level = found[1].decode()
-    if found["new"]:
-        return level, found["new"].decode(), found.start("new")
-    if found["old"]:
-        return level, _OLD.get((found["old"], found["after"] or b""), ""), found.start("old")
-    return level, "", found.end()
+    level = match[1]
+    if match["new"]:
+        return Message(level, match["new"], line[match.start("new") :])
+    if match["old"]:
+        stage = _OLD.get((match["old"], match["after"] or ""), "")
+        return Message(level, stage, line[match.start("old") :])
+    return Message(level, "", line[match.end() :])
 
 
-def is_torn(data: bytearray, message: int, limit: int) -> bool:
+def is_torn(message: str) -> bool:
     """Return whether a message is a part of a header that another writer cut in two."""
-    text = bytes(data[message : min(message + len(BARE), limit)]).partition(b"\n")[0].rstrip(b"\r")
+    text = message[: len(BARE)].partition("\n")[0].rstrip("\r")
     return text.startswith(BARE[:4]) or (len(text) > 1 and BARE.startswith(text))
 
 
-def bare_header(data: bytearray, at: int, limit: int) -> str:
+def bare_header(line: str, at: int) -> str:
     """Return the stage of a header that has lost its preamble; empty for other such text."""
-    before = bytes(data[max(0, at - 8) : at])
-    if before and not before.endswith((b"\n", b"| ", b">:", b"]:", b"Z ", b"m")):
+    before = line[max(0, at - 8) : at]
+    if before and not before.endswith(("| ", ">:", "]:", "Z ", "m")):
         return ""
-    found = _BARE_LINE.match(data, at, limit)
-    return found[1].decode() if found else ""
+    match = _BARE_LINE.match(line, at)
+    return match[1] if match else ""
 
 
 def follows(stage: str, last: str) -> bool:

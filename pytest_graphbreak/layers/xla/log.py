@@ -14,12 +14,14 @@ from typing import Final
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext, without_hooks
 from pytest_graphbreak.layers.xla.fx import FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
-from pytest_graphbreak.text import scan
-from pytest_graphbreak.text.blocks import Block
-from pytest_graphbreak.text.scan import Group, Needle
+from pytest_graphbreak.text import prefixes
 
-_ANALYSIS: Final = b"Compilation Analysis: "
-_HASH: Final = b"Computation hash: "
+HINT: Final = "Comp"
+"""What all lines of the reports have in common, for one search in a line."""
+_ANALYSIS: Final = "Compilation Analysis: "
+_HASH: Final = "Computation hash: "
+_IN_A_SENTENCE: Final = ("Post ", "'", '"', "`")
+"""What is before these words where they are no prefix."""
 
 
 class XlaLines:
@@ -29,46 +31,19 @@ class XlaLines:
         self._take = take
         self._readers: dict[str, Reader] = {}
 
-    def group(self) -> Group:
-        """Return what to search for."""
-        return Group([Needle(_ANALYSIS, self._analysis), Needle(_HASH, self._hash)], _ANALYSIS)
-
-    def _analysis(self, block: Block, at: int) -> int:
-        """Read lines of a block that follow each other."""
-        data = block.data
-        ahead = _ahead(block, at)
-        if ahead is None:
-            return at + 1
-        rank = scan.rank_name(ahead)
-        said = []
-        while ahead is not None and scan.rank_name(ahead) == rank:
-            end = scan.finish(data, at, block.limit)
-            said.append(scan.text(bytes(data[at:end])))
-            at = scan.following(data, end, block.end, _ANALYSIS)
-            ahead = _ahead(block, at) if at >= 0 else None
-        self._feed(rank, said)
-        return end
-
-    def _hash(self, block: Block, at: int) -> int:
-        ahead = _ahead(block, at)
-        end = scan.finish(block.data, at, block.limit)
-        if ahead is not None:
-            self._feed(scan.rank_name(ahead), [scan.text(bytes(block.data[at:end]))])
-        return end
-
-    def _feed(self, rank: str, said: list[str]) -> None:
+    def line(self, line: str) -> None:
+        """Take the next line of the log that has ``HINT`` in it."""
+        at = line.find(_ANALYSIS)
+        if at < 0:
+            # Without a block of that rank it is somebody else's word (TF_CPP_VMODULE prints it).
+            at = line.find(_HASH) if self._readers else -1
+        before = line[:at]
+        if at < 0 or len(before) > prefixes.BEFORE or before.endswith(_IN_A_SENTENCE):
+            return
+        rank = prefixes.rank(before)
         reader = self._readers.setdefault(rank, Reader())
-        for report in reader.feed("".join(f"{line}\n" for line in said)):
+        for report in reader.feed(f"{prefixes.text(line[at:])}\n"):
             self._take(rank, report)
-
-
-def _ahead(block: Block, at: int) -> bytes | None:
-    """Return the text before a mark in its line; None if it is a sentence and not a prefix."""
-    begin = scan.begin(block.data, at)
-    ahead = bytes(block.data[begin:at])
-    if len(ahead) > scan.BEFORE or ahead.endswith((b"Post ", b"'", b'"', b"`")):
-        return None
-    return ahead
 
 
 def event(report: CompileReport, graph: FxGraph) -> Event:
@@ -93,16 +68,17 @@ def event(report: CompileReport, graph: FxGraph) -> Event:
 # user's own code. tt-xla's older path puts all in the op's name instead:
 # ``0|Net[net]|Linear[fc]|/home/me/model.py:10|forward|12|aten__mm``.
 
-_ALIAS: Final = re.compile(rb"#loc(\d*) = loc\(([^\n]*)")
-_PLAIN: Final = re.compile(rb'"([^"\n]{1,4096}\.py)":(\d{1,9})')
-_FILE: Final = re.compile(rb'"([^"]*\.py)":(\d{1,9})(?::\d+)?$')
-_NAMED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
-_CALLSITE: Final = b"callsite("
-_REFERENCE: Final = re.compile(rb"#loc(\d*)")
+_ALIAS: Final = re.compile(r"#loc(\d*) = loc\(([^\n]*)", re.A)
+_PLAIN: Final = re.compile(r'"([^"\n]{1,4096}\.py)":(\d{1,9})', re.A)
+_FILE: Final = re.compile(r'"([^"]*\.py)":(\d{1,9})(?::\d+)?$', re.A)
+_NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
+_CALLSITE: Final = "callsite("
+_REFERENCE: Final = re.compile(r"#loc(\d*)", re.A)
 _PACKED: Final = re.compile(
-    rb"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d{1,9})\|"
+    r"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d{1,9})\|",
+    re.A,
 )
-_OP: Final = re.compile(rb"(?:aten|prims|torch|xla)__(?!device_data)")
+_OP: Final = re.compile(r"(?:aten|prims|torch|xla)__(?!device_data)")
 """The ops that torch_xla lowered, but for ``device_data``: inputs, placed where they were made."""
 
 MOST: Final = 100_000
@@ -115,37 +91,37 @@ Place = tuple[str, int, str]
 
 
 class Locations:
-    """The places of one graph, from the text of its first module, fed in parts."""
+    """The places of one graph, from the lines of its first module."""
 
     def __init__(self) -> None:
-        self._aliases: dict[bytes, bytes] = {}
+        self._aliases: dict[str, str] = {}
         self._inline: Counter[Place] = Counter()
 
-    def feed(self, data: bytearray, start: int, end: int) -> None:
-        """Read a part of the text, in whole lines."""
-        for found in _ALIAS.finditer(data, start, end):
+    def feed(self, text: str) -> None:
+        """Read one or more whole lines."""
+        for alias in _ALIAS.finditer(text):
             if len(self._aliases) >= MOST:
                 return
-            body, closed, _ = found[2].rpartition(b")")
+            body, closed, _ = alias[2].rpartition(")")
             if closed:
-                self._aliases[found[1]] = body
+                self._aliases[alias[1]] = body
         if not self._aliases:
-            for found in _PLAIN.finditer(data, start, end):
-                self._inline[_text(found[1]), int(found[2]), ""] += 1
+            for place in _PLAIN.finditer(text):
+                self._inline[prefixes.text(place[1]), int(place[2]), ""] += 1
 
     def places(self, is_user: Callable[[str], bool]) -> tuple[Counter[Place], str]:
         """Return how many kinds of ops each line has, and the path of the module most are in."""
         places: Counter[Place] = Counter()
         modules: Counter[str] = Counter()
-        innermost: dict[bytes, Place | None] = {}
+        innermost: dict[str, Place | None] = {}
         for body in self._aliases.values():
             named = _NAMED.match(body)
             if named is None:
                 continue
             if packed := _PACKED.match(named[1]):
-                file = _text(packed["file"])
-                places[file, int(packed["line"]), _text(packed["name"])] += 1
-                modules[_module(packed["modules"] or b"")] += 1
+                file = prefixes.text(packed["file"])
+                places[file, int(packed["line"]), prefixes.text(packed["name"])] += 1
+                modules[_module(packed["modules"] or "")] += 1
             elif named[2] and _OP.match(named[1]):
                 place = self._innermost(named[2], is_user, innermost, DEPTH)
                 if place is not None:
@@ -160,7 +136,7 @@ class Locations:
     def named(self) -> bool:
         """Whether any source file is named at all."""
         return bool(self._inline) or any(
-            _PLAIN.search(body) or _PACKED.match(body.lstrip(b'"'))
+            _PLAIN.search(body) or _PACKED.match(body.lstrip('"'))
             for body in self._aliases.values()
         )
 
@@ -168,13 +144,13 @@ class Locations:
         yield from self._inline.items()
         for body in self._aliases.values():
             for found in _PLAIN.finditer(body):
-                yield (_text(found[1]), int(found[2]), ""), 1
+                yield (prefixes.text(found[1]), int(found[2]), ""), 1
 
     def _innermost(
         self,
-        body: bytes,
+        body: str,
         is_user: Callable[[str], bool],
-        known: dict[bytes, Place | None],
+        known: dict[str, Place | None],
         depth: int,
         name: str = "",
     ) -> Place | None:
@@ -186,14 +162,14 @@ class Locations:
         if reference is not None:
             if body not in known:
                 known[body] = None  # a location that contains itself ends here
-                inner = self._aliases.get(reference[1], b"")
+                inner = self._aliases.get(reference[1], "")
                 known[body] = self._innermost(inner, is_user, known, depth - 1, name)
             return known[body]
         if found := _FILE.match(body):
-            file = _text(found[1])
+            file = prefixes.text(found[1])
             return (file, int(found[2]), name) if is_user(file) else None
-        if body.startswith(_CALLSITE) and body.endswith(b")"):
-            callee, at, caller = body[len(_CALLSITE) : -1].partition(b" at ")
+        if body.startswith(_CALLSITE) and body.endswith(")"):
+            callee, at, caller = body[len(_CALLSITE) : -1].partition(" at ")
             if at:
                 return self._innermost(callee, is_user, known, depth - 1) or self._innermost(
                     caller, is_user, known, depth - 1
@@ -201,15 +177,11 @@ class Locations:
         if found := _NAMED.match(body):
             if not found[2]:
                 return None
-            return self._innermost(found[2], is_user, known, depth - 1, _text(found[1]))
+            return self._innermost(found[2], is_user, known, depth - 1, prefixes.text(found[1]))
         return None
 
 
-def _module(modules: bytes) -> str:
+def _module(modules: str) -> str:
     """Return the innermost module's path: ``Net[net]|Linear[blocks.0.fc]`` -> ``blocks.0.fc``."""
-    inner = re.findall(rb"\[([^\[\]|]*)\]", modules)
-    return _text(inner[-1]) if inner else ""
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "backslashreplace")
+    inner = re.findall(r"\[([^\[\]|]*)\]", modules)
+    return prefixes.text(inner[-1]) if inner else ""

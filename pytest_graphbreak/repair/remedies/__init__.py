@@ -37,7 +37,7 @@ _FOR_BREAKS: Final = (
     enable.propose,
     while_loop.propose,
     constants.propose,
-    enable.uncompiled,
+    enable.propose_uncompiled,
 )
 _FOR_RECOMPILES: Final = (numbers.recompiles, sizes.recompiles)
 

@@ -87,6 +87,6 @@ def _words(message: cst.BaseExpression | None) -> str:
     if not isinstance(message, cst.FormattedString):
         return "'a check failed'"
     texts = [
-        one.value if isinstance(one, cst.FormattedStringText) else "..." for one in message.parts
+        part.value if isinstance(part, cst.FormattedStringText) else "..." for part in message.parts
     ]
     return repr("".join(texts).replace("{{", "{").replace("}}", "}"))

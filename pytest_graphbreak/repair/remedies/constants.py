@@ -26,7 +26,7 @@ from libcst import matchers as m
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, around, helper
+from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.names import draws
 from pytest_graphbreak.repair.rewrite.reasons import reads_value
 from pytest_graphbreak.repair.rewrite.tree import attribute_of, calls, code, parse
@@ -42,6 +42,7 @@ _MASK: Final = m.OneOf(
     m.UnaryOperation(operator=m.BitInvert()),
     m.BinaryOperation(operator=m.OneOf(m.BitAnd(), m.BitOr())),
 )
+_MASKED: Final = m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
 _NOTE: Final = (
     "compiled again for other values of small integer inputs; where the numbers change "
     "with another input, the graph raises RuntimeError"
@@ -75,10 +76,8 @@ def change(source: str, where: Frame) -> str | None:
         for call in calls(function.body):
             if m.matches(call, _READS | _PLACES) and not draws([call]):
                 changes[call] = [_constant(call)]
-        for one in m.findall(
-            function.body, m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
-        ):
-            index = cst.ensure_type(cst.ensure_type(one, cst.Subscript).slice[0].slice, cst.Index)
+        for node in m.findall(function.body, _MASKED):
+            index = cst.ensure_type(cst.ensure_type(node, cst.Subscript).slice[0].slice, cst.Index)
             text = f"torch._graphbreak_places({code(index.value)})"
             changes[index] = [cst.Index(cst.parse_expression(text))]
     return tree.replaced(changes) if changes else None
@@ -103,10 +102,10 @@ def _graphbreak_numbers(value: Any) -> Any:
     if _graphbreak_case == "":  # reading it adds a guard: other small inputs get another graph
         pass
     numbers = _graphbreak_constant(value)
-    known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
-    same = (value == known) | ((value != value) & (known != known))
+    constants = torch.tensor(numbers, dtype=value.dtype, device=value.device)
+    same = (value == constants) | ((value != value) & (constants != constants))
     if value.is_floating_point():  # 0.0 == -0.0, and 1 / x distinguishes them
-        same = same & ((torch.signbit(value) == torch.signbit(known)) | (value != value))
+        same = same & ((torch.signbit(value) == torch.signbit(constants)) | (value != value))
     torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
     return numbers
 
@@ -149,11 +148,11 @@ _CONSTANT: Final = Preamble(
 )
 # They are set even if the file is only imported: its functions call them.
 _SET: Final = "_graphbreak_set = torch.{0} = {0}"
-_HELD: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
+_FUNCTIONS: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
 HELPERS: Final = (
     _CONSTANT,
-    *map(helper, _HELD),
-    *(Preamble(_SET.format(one.__name__)) for one in _HELD),
+    *map(helper, _FUNCTIONS),
+    *(Preamble(_SET.format(function.__name__)) for function in _FUNCTIONS),
     helper(_graphbreak_tensors),
-    *around(_graphbreak_by_case),
+    *wrap_calls(_graphbreak_by_case),
 )

@@ -26,9 +26,16 @@ from libcst import matchers as m
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, UnfitError, switch
+from pytest_graphbreak.repair.patch import (
+    Change,
+    Preamble,
+    Rewrite,
+    SourcePatch,
+    UnfitError,
+    switch,
+)
 from pytest_graphbreak.repair.rewrite.names import computes
-from pytest_graphbreak.repair.rewrite.reasons import inlined, reads_value
+from pytest_graphbreak.repair.rewrite.reasons import inlined_frames, reads_value
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     Tree,
@@ -51,7 +58,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name == "graph-break" or "graph_break" in here.code:
         yield SourcePatch("the explicit graph break is gone", (Rewrite(without_break, here),))
     if name == "disabled" or "disable" in item.reason:
-        yield from _enabled(item, trial)
+        yield from _propose_enabled(item, trial)
     if "manual_seed" in here.code:
         line = Preamble("torch.manual_seed = torch.compiler.disable(torch.manual_seed)")
         yield SourcePatch("torch.manual_seed runs outside of the graph", (line,), leaves=True)
@@ -61,9 +68,9 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(title, (Rewrite(only_eager, here),), lost)
 
 
-def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def propose_uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose fewer graphs around code that stays out of the graph: the last of all remedies."""
-    frames = list(inlined(item, trial))
+    frames = list(inlined_frames(item, trial))
     if frames:
         title = "nested_graph_breaks: a break cuts the outermost function once"
         yield SourcePatch(title, (switch("nested_graph_breaks"),))
@@ -74,21 +81,21 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(f"{last} runs uncompiled, as one piece", (edit,), note=note, leaves=True)
 
 
-def _enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to compile the disabled functions of the files on the stack, the one named first.
 
     A hook is called by torch's own line, and ``__init__`` by the name of its class, so the line
     that breaks need not name what is disabled.
     """
     text = "\n".join((item.where.code, item.reason, item.explanation, *item.hints))
-    found: dict[tuple[str, str], bool] = {}
+    functions: dict[tuple[str, str], bool] = {}
     for file in dict.fromkeys((item.where.file, *(x.file for x in item.stack), *trial.sites)):
         source = trial.source(Frame(file, "", 0, ""))
-        for name in _disabled(parse(source)) if source else ():
+        for name in _disabling_nodes(parse(source)) if source else ():
             parts = name.split(".")
             owner = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else ""
-            found[file, name] = (owner or parts[-1]) in text
-    for file, name in sorted(found, key=lambda one: not found[one]):
+            functions[file, name] = (owner or parts[-1]) in text
+    for file, name in sorted(functions, key=lambda key: not functions[key]):
         title = f"{name.rpartition('.')[2]} is compiled: no torch.compiler.disable"
         yield SourcePatch(title, (Rewrite(enable, Frame(file, name, 0, "")),))
 
@@ -99,17 +106,17 @@ def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
     return bool(tree.names_of(called) & _DISABLES)
 
 
-def _disabled(tree: Tree) -> dict[str, list[cst.CSTNode]]:
+def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
     """Return the nodes that disable functions, by the qualified name of the function."""
-    found: dict[str, list[cst.CSTNode]] = {}
+    nodes: dict[str, list[cst.CSTNode]] = {}
     for name, function in tree.functions:
-        for one in function.decorators:
-            if _is_disable(one.decorator, tree):
-                found.setdefault(name, []).append(one)
+        for decorator in function.decorators:
+            if _is_disable(decorator.decorator, tree):
+                nodes.setdefault(name, []).append(decorator)
     for call in calls(tree.module):
         if call.args and _is_disable(call.func, tree):
-            found.setdefault(code(call.args[0].value), []).append(call)
-    return found
+            nodes.setdefault(code(call.args[0].value), []).append(call)
+    return nodes
 
 
 @lru_cache(maxsize=64)
@@ -117,19 +124,13 @@ def enable(source: str, where: Frame) -> str | None:
     """Return a file without what disables the function of a place."""
     tree = parse(source)
     changes: dict[cst.CSTNode, list[cst.CSTNode]] = {
-        one: [one.args[0].value] if isinstance(one, cst.Call) else []
-        for one in _disabled(tree).get(where.function, ())
+        node: [node.args[0].value] if isinstance(node, cst.Call) else []
+        for node in _disabling_nodes(tree).get(where.function, ())
     }
     return tree.replaced(changes) if changes else None
 
 
-@lru_cache(maxsize=64)
-def disable(source: str, where: Frame) -> str | None:
-    """Return a file with a function that is not compiled."""
-    return decorated(source, where, "torch.compiler.disable")
-
-
-_MADE_TO: Final = m.Decorator(
+_DESCRIPTORS: Final = m.Decorator(
     m.OneOf(
         *map(m.Name, ("staticmethod", "classmethod", "property", "cached_property")),
         m.Attribute(attr=m.OneOf(m.Name("setter"), m.Name("cached_property"))),
@@ -138,18 +139,26 @@ _MADE_TO: Final = m.Decorator(
 """Decorators that make something else of a function, which no other decorator takes."""
 
 
-def decorated(source: str, where: Frame, name: str) -> str | None:
-    """Return a file with a decorator before those that a function has, or behind ``@property``."""
-    tree = parse(source)
-    changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-    for full, node in tree.functions:
-        if full == where.function:
-            made = [at for at, one in enumerate(node.decorators, 1) if m.matches(one, _MADE_TO)]
-            first = max(made, default=0)
-            new = cst.Decorator(cst.parse_expression(name))
-            every = [*node.decorators[:first], new, *node.decorators[first:]]
-            changes[node] = [node.with_changes(decorators=every)]
-    return tree.replaced(changes) if changes else None
+def decorating(name: str) -> Change:
+    """Return the change that puts a decorator before those of a function, or behind @property."""
+
+    @lru_cache(maxsize=64)
+    def change(source: str, where: Frame) -> str | None:
+        tree = parse(source)
+        changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+        for full, node in tree.functions:
+            if full == where.function:
+                ends = [at for at, x in enumerate(node.decorators, 1) if m.matches(x, _DESCRIPTORS)]
+                first = max(ends, default=0)
+                new = cst.Decorator(cst.parse_expression(name))
+                every = [*node.decorators[:first], new, *node.decorators[first:]]
+                changes[node] = [node.with_changes(decorators=every)]
+        return tree.replaced(changes) if changes else None
+
+    return change
+
+
+disable: Final = decorating("torch.compiler.disable")
 
 
 def _without_break(place: Place) -> Sequence[cst.BaseStatement]:
@@ -167,7 +176,7 @@ def _only_eager(place: Place) -> Sequence[cst.BaseStatement]:
     if not isinstance(call, cst.Call):
         raise UnfitError("it is no call alone")
     last = attribute_of(call) or code(call.func)
-    arguments = [one.value for one in call.args]
+    arguments = [argument.value for argument in call.args]
     if last not in (*_WRITES, *_LEVELS) or not all(map(computes, arguments)):
         raise UnfitError(f"`{code(call)[:60]}` may raise, and compiled code would go on")
     test = cst.parse_expression("not torch.compiler.is_compiling()")

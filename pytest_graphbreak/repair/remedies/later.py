@@ -30,39 +30,22 @@ tensors, numbers and texts: ``self.log(x)``. It comes later than other side effe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-import libcst as cst
-from libcst import matchers as m
-from libcst import metadata
-
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, UnfitError
-from pytest_graphbreak.repair.rewrite.helpers import around, helper
-from pytest_graphbreak.repair.rewrite.names import changing, computes, draws, imports
-from pytest_graphbreak.repair.rewrite.tree import (
-    Place,
-    Tree,
-    body,
-    code,
-    function,
-    only,
-    places,
-    rewriting,
-    statements,
-    walk,
-)
+from pytest_graphbreak.repair.patch import Change, Edit, Preamble, Rewrite, SourcePatch, UnfitError
+from pytest_graphbreak.repair.remedies import cond
+from pytest_graphbreak.repair.remedies import where as where_
+from pytest_graphbreak.repair.rewrite.helpers import helper, wrap_calls
+from pytest_graphbreak.repair.rewrite.tree import Place, places, rewriting, statements
+from pytest_graphbreak.repair.rewrite.writing import Writing, writing
 from pytest_graphbreak.repair.trial import Trial
 
 if TYPE_CHECKING:
+    import libcst as cst
     import torch
 
-LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical", "log")
-"""Methods of a logger."""
-_LOGS: Final = m.Call(func=m.Attribute(attr=m.OneOf(*map(m.Name, LEVELS))))
-_WRITES: Final = {"builtins.print", "warnings.warn"}
 _NOTES: Final = Preamble(
     "_graphbreak_notes = []\n_graphbreak_open = False\n"
     "_graphbreak_write = torch.compiler.disable(_graphbreak_write)"
@@ -72,209 +55,71 @@ _REORDERED: Final = "torch._dynamo.config.reorderable_logging_functions.add"
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     source, here = trial.source(item.where), item.where
-    found = lines_of(source, here) if source else None
-    if found is None:
+    output = writing_at(source, here) if source else None
+    if output is None:
         return
-    name = f"_graphbreak_line_{here.line}"
-    given = (helper(_graphbreak_given),) if found.numbers else ()
+    name = _name(here)
+    numbers = (helper(_graphbreak_value),) if output.numbers else ()
+    edits: tuple[Edit, ...] = (*numbers, Preamble(output.definition(name)))
     if here.function in trial.roots:
         order = Preamble(f"{_REORDERED}({name})")
-        edits: tuple[Edit, ...] = (*given, Preamble(found.definition(name)), order)
         moves = "written when the graph has run, not in the middle of it"
-        yield from _patches("after the graph", edits, AFTER, here, moves)
-    parts = (
-        helper(_graphbreak_note),
-        helper(_graphbreak_write),
-        _NOTES,
-        *around(_graphbreak_flush),
-    )
+        yield from _patches("after the graph", (*edits, order), AFTER, here, moves)
+    notes = (helper(_graphbreak_note), helper(_graphbreak_write), _NOTES)
+    parts = (*numbers, *notes, *wrap_calls(_graphbreak_flush), Preamble(output.definition(name)))
     moves = "written when the compiled call ends, not in the middle of it"
-    edits = (*given, *parts, Preamble(found.definition(name)))
-    yield from _patches("when the compiled call ends", edits, NOTED, here, moves)
+    yield from _patches("when the compiled call ends", parts, NOTED, here, moves)
 
 
 def _patches(
-    when: str, edits: tuple[Edit, ...], change: Any, where: Frame, moves: str
+    when: str, edits: tuple[Edit, ...], change: Change, place: Frame, moves: str
 ) -> Iterator[SourcePatch]:
     """Yield the patch for a line, and for what an ``if`` does beside what it writes."""
-    from pytest_graphbreak.repair.remedies import cond
-    from pytest_graphbreak.repair.remedies import where as chosen
-
-    both = (*edits, Rewrite(change, where, helper=True))
+    both = (*edits, Rewrite(change, place, helper=True))
     yield SourcePatch(f"the line is written {when}", both, moves=moves)
-    if where.code.startswith("if "):
-        for name, other in (("where", chosen.CHANGE), ("cond", cond.CHANGE)):
+    if place.code.startswith("if "):
+        for name, choice in (("where", where_.CHANGE), ("cond", cond.CHANGE)):
             title = f"what the branch writes is written {when}, the rest is torch.{name}"
-            yield SourcePatch(title, (*both, Rewrite(other, where)), moves=moves)
-
-
-@dataclass(frozen=True)
-class Written:
-    """The part of a statement that only writes, and what the function passes to it."""
-
-    line: cst.BaseStatement
-    rest: Sequence[cst.BaseStatement]
-    given: dict[str, str]
-    """The names that it reads, with the text that passes each."""
-    numbers: tuple[str, ...]
-    """Those that may be numbers of Python."""
-
-    def definition(self, name: str) -> str:
-        back = [f"{one} = {one}.item() if {one}_is_number else {one}" for one in self.numbers]
-        names = [f"{one}, {one}_is_number" if one in self.numbers else one for one in self.given]
-        inside = [*statements("\n".join(back)), self.line.with_changes(leading_lines=[])]
-        head = f"{name}({', '.join(names)})"
-        return f"@torch.compiler.disable\n{code(function(head, inside))}"
+            yield SourcePatch(title, (*both, Rewrite(choice, place)), moves=moves)
 
 
 @lru_cache(maxsize=64)
-def lines_of(source: str, where: Frame) -> Written | None:
+def writing_at(source: str, where: Frame) -> Writing | None:
     """Return what the statement at a place writes, or None if it does anything else."""
     try:
-        found = places(source, where)
-        return written(found[0]) if found else None
+        hits = places(source, where)
+        return writing(hits[0]) if hits else None
     except UnfitError:
         return None
 
 
-def written(place: Place) -> Written:
-    """Return the part of a statement that only writes. Raises ``UnfitError``."""
-    node = place.node
-    line, rest = node, list[cst.BaseStatement]()
-    if isinstance(node, cst.If) and isinstance(node.body, cst.IndentedBlock) and not node.orelse:
-        ours = [one for one in node.body.body if _writes(one, place) or _prepares(one, place)]
-        others = [one for one in node.body.body if one not in ours]
-        line = node.with_changes(body=cst.IndentedBlock(ours), leading_lines=[])
-        rest = [node.with_changes(body=cst.IndentedBlock(others))] if others else []
-        if not any(_writes(one, place) for one in ours):
-            raise UnfitError("it does more than write")
-    elif isinstance(node, cst.If) and isinstance(node.orelse, cst.Else):
-        ours = [*body(node.body), *body(node.orelse.body)]
-        if not all(_writes(one, place) for one in ours):
-            raise UnfitError("it does more than write")
-        line = node.with_changes(leading_lines=[])
-    elif not _writes(node, place):
-        raise UnfitError("it does more than write")
-    if call := draws([line]):
-        raise UnfitError(f"`{call}` draws random numbers, which would have another order then")
-    parts = [node.test, *ours] if isinstance(node, cst.If) else [node]
-    return Written(line, rest, *_given(parts, place))
+def _name(where: Frame) -> str:
+    """Return the name of the function that takes the place of a line."""
+    return f"_graphbreak_line_{where.line}"
 
 
-def _writes(node: cst.BaseStatement, place: Place) -> bool:
-    """Return whether a line only writes: output, or to an object that no function reads."""
-    statement = only(node)
-    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
-        names = place.tree.names_of(statement.value.func)
-        if names & _WRITES or m.matches(statement.value, _LOGS):
-            return True
-        target: cst.CSTNode = statement.value.func
-    elif isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Subscript):
-        target = statement.target
-    else:
-        return False
-    return isinstance(target, cst.Attribute | cst.Subscript) and _is_only_written(
-        target.value, place.tree
-    )
+def to_call(place: Place) -> Sequence[cst.BaseStatement]:
+    """Return the call of the function that writes, which torch calls when the graph has run."""
+    output = writing(place)
+    return [*statements(f"{_name(place.where)}({output.values})"), *output.remainder]
 
 
-def _is_only_written(node: cst.CSTNode, tree: Tree) -> bool:
-    """Return whether a node is a variable of the module that functions use here only."""
-    while isinstance(node, cst.Attribute | cst.Subscript):
-        node = node.value
-    access = tree.accesses.get(node)
-    module = tree.scopes[tree.module]
-    if (
-        access is None
-        or not access.referents
-        or any(x.scope is not module for x in access.referents)
-    ):
-        return False
-    uses = {one.node for x in access.referents for one in x.references if one.scope is not module}
-    return uses == {node} and isinstance(node, cst.Name) and node.value not in imports(tree)
+def to_note(place: Place) -> Sequence[cst.BaseStatement]:
+    """Return the note of the function that writes and of its arguments."""
+    output = writing(place)
+    call = f"_graphbreak_note({_name(place.where)}, [{output.values}])"
+    return [*statements(call), *output.remainder]
 
 
-def _prepares(node: cst.BaseStatement, place: Place) -> bool:
-    """Return whether a line computes a value for what is written beside it, and no more."""
-    statement = only(node)
-    if not isinstance(statement, cst.Assign) or not computes(statement.value):
-        return False
-    names = [one.target.value for one in statement.targets if isinstance(one.target, cst.Name)]
-    inside = set(walk([place.node]))
-    scope = place.tree.scopes[place.function.body]
-    uses = [x.node for name in names if scope for a in scope[name] for x in a.references]
-    return len(names) == len(statement.targets) and all(one in inside for one in uses)
-
-
-def _given(parts: Sequence[cst.CSTNode], place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the names that a line reads, each with what is passed, and those that may be numbers.
-
-    What has a method or an attribute is a tensor. It is copied where code of the file may change
-    one in place before the graph has run.
-    """
-    tree, inside = place.tree, set(walk(parts))
-    functions = [one for _, one in tree.functions]
-    changes = bool(changing(functions)) or bool(changing(list(tree.module.body)))
-    given, numbers = dict[str, str](), []
-    for node in inside:
-        name = node.value if isinstance(node, cst.Name) and node in tree.accesses else ""
-        if not name or _is_fixed(node, tree) or _is_own(tree.accesses[node], inside):
-            continue
-        held = isinstance(tree.parents[node], cst.Attribute)
-        copy = f"{name}.clone() if isinstance({name}, torch.Tensor) else {name}"
-        given[name] = copy if changes and held else given.get(name, name)
-        numbers += [] if held else [name]
-    sure = {
-        n.value
-        for n in inside
-        if isinstance(n, cst.Name) and isinstance(tree.parents[n], cst.Attribute)
-    }
-    plain = tuple(dict.fromkeys(one for one in numbers if one not in sure))
-    copies = ", True" if changes else ""
-    given |= {one: f"*_graphbreak_given({one}{copies})" for one in plain}
-    return dict(sorted(given.items())), plain
-
-
-def _is_own(access: metadata.Access, inside: set[cst.CSTNode]) -> bool:
-    """Return whether the line itself binds what it reads."""
-    return any(getattr(one, "node", None) in inside for one in access.referents)
-
-
-def _is_fixed(node: cst.CSTNode, tree: Tree) -> bool:
-    """Return whether a name is the same later: a builtin, an import, what the line writes to."""
-    access, module = tree.accesses[node], tree.scopes[tree.module]
-    if any(one.scope is not module for one in access.referents):
-        return not any(hasattr(one, "node") for one in access.referents)
-    nodes = [getattr(one, "node", None) for one in access.referents]
-    defined = cst.Import | cst.ImportFrom | cst.FunctionDef | cst.ClassDef
-    logs = isinstance(tree.parents[node], cst.Attribute) and m.matches(
-        tree.parents[tree.parents[node]], _LOGS
-    )
-    return all(isinstance(x, defined) for x in nodes) or logs or _is_only_written(node, tree)
-
-
-def to_later(place: Place) -> Sequence[cst.BaseStatement]:
-    found = written(place)
-    call = f"_graphbreak_line_{place.where.line}({', '.join(found.given.values())})"
-    return [*statements(call), *found.rest]
-
-
-def to_noted(place: Place) -> Sequence[cst.BaseStatement]:
-    found = written(place)
-    given = ", ".join(found.given.values())
-    call = f"_graphbreak_note(_graphbreak_line_{place.where.line}, [{given}])"
-    return [*statements(call), *found.rest]
-
-
-AFTER: Final = rewriting(to_later)
-NOTED: Final = rewriting(to_noted)
+AFTER: Final = rewriting(to_call)
+NOTED: Final = rewriting(to_note)
 
 
 _graphbreak_notes: list[Any] = []
 _graphbreak_open = False
 
 
-def _graphbreak_given(value: Any, copies: bool = False) -> Any:
+def _graphbreak_value(value: Any, copies: bool = False) -> Any:
     """Return a value for a function that is called later, and whether it was a number."""
     if isinstance(value, torch.Tensor):
         return value.clone() if copies else value, False
@@ -285,19 +130,15 @@ def _graphbreak_given(value: Any, copies: bool = False) -> Any:
     return value, False
 
 
-def _graphbreak_note(write: Any, given: Any) -> None:
+def _graphbreak_note(write: Any, arguments: Any) -> None:
     """Note a function and what it is given; call it now if no compiled call will end."""
-    plain = (torch.Tensor, str, int, float, type(None))
-    held = all(isinstance(one, plain) for one in given)
-    if _graphbreak_open and torch.compiler.is_compiling() and held:
-        _graphbreak_notes.append(
-            (
-                write.__name__,
-                [one.clone() if isinstance(one, torch.Tensor) else one for one in given],
-            )
-        )
+    simple = (torch.Tensor, str, int, float, type(None))
+    copyable = all(isinstance(x, simple) for x in arguments)
+    if _graphbreak_open and torch.compiler.is_compiling() and copyable:
+        copies = [x.clone() if isinstance(x, torch.Tensor) else x for x in arguments]
+        _graphbreak_notes.append((write.__name__, copies))
     else:
-        _graphbreak_notes.append((write.__name__, given))
+        _graphbreak_notes.append((write.__name__, arguments))
         _graphbreak_write()
 
 
@@ -305,8 +146,8 @@ def _graphbreak_write() -> None:
     """Write what is noted, in its order."""
     notes = _graphbreak_notes[:]
     _graphbreak_notes.clear()
-    for write, given in notes:
-        globals()[write](*given)
+    for write, arguments in notes:
+        globals()[write](*arguments)
 
 
 def _graphbreak_flush(model: Any, inner: Any) -> Any:

@@ -35,7 +35,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.sizes import dynamic
-from pytest_graphbreak.repair.rewrite.helpers import around, helper
+from pytest_graphbreak.repair.rewrite.helpers import helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import Tree, parse, statements
 from pytest_graphbreak.repair.trial import Trial
 
@@ -63,20 +63,20 @@ def arguments(trial: Trial) -> tuple[Edit, ...]:
     """Return the edits that pass Python numbers that vary as tensors; empty if none varies."""
     if not trial.numbers:
         return ()
-    wrap = around(_graphbreak_numbers, dict(trial.numbers))
+    wrap = wrap_calls(_graphbreak_as_tensors, dict(trial.numbers))
     return helper(_graphbreak_like), *wrap
 
 
 def _globals(trial: Trial) -> dict[str, Frame]:
     """Return the numbers of modules that failed guards name, each with a place for its rewrite."""
-    found: dict[str, Frame] = {}
+    frames: dict[str, Frame] = {}
     for item in trial.record.recompile_list:
         name = item.reason.partition(" == ")[0].strip()
         for frame in (item.guard, item.where):
             source = trial.source(frame) if name.isidentifier() else ""
-            if source and name not in found and _set_at(parse(source), name):
-                found[name] = Frame(frame.file, "<module>", 0, name)
-    return found
+            if source and name not in frames and _set_at(parse(source), name):
+                frames[name] = Frame(frame.file, "<module>", 0, name)
+    return frames
 
 
 @lru_cache(maxsize=64)
@@ -86,66 +86,67 @@ def of_module(source: str, where: Frame) -> str | None:
     The code of the place is the name of the number.
     """
     tree, name = parse(source), where.code
-    made = statements(f"{name}_tensor = torch.tensor({name})")
+    conversion = statements(f"{name}_tensor = torch.tensor({name})")
     changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
     for node in _set_at(tree, name):
         if isinstance(node, cst.For) and isinstance(node.body, cst.IndentedBlock):
-            changes[node.body] = [node.body.with_changes(body=[*made, *node.body.body])]
+            changes[node.body] = [node.body.with_changes(body=[*conversion, *node.body.body])]
         else:
-            changes[node] = [node, *made]
+            changes[node] = [node, *conversion]
     readers = _readers(tree, name)
     if not changes or not readers:
         return None
-    changes |= {one: [cst.Name(f"{name}_tensor")] for one in readers}
+    changes |= {node: [cst.Name(f"{name}_tensor")] for node in readers}
     for node in m.findall(tree.module, m.Global()):
         names = cst.ensure_type(node, cst.Global).names
-        if any(one.name.value == name for one in names):
-            both = [cst.NameItem(one.name) for one in names]
+        if any(item.name.value == name for item in names):
+            both = [cst.NameItem(item.name) for item in names]
             changes[node] = [cst.Global([*both, cst.NameItem(cst.Name(f"{name}_tensor"))])]
     return tree.replaced(changes)
 
 
 def _set_at(tree: Tree, name: str) -> list[cst.CSTNode]:
     """Return the statements that set a variable of the module: lines, and ``for`` loops."""
-    scope, found = tree.scopes[tree.module], []
-    for one in scope.assignments[name] if scope is not None else ():
-        node: cst.CSTNode = getattr(one, "node", tree.module)
+    scope, lines = tree.scopes[tree.module], []
+    for assignment in scope.assignments[name] if scope is not None else ():
+        node: cst.CSTNode = getattr(assignment, "node", tree.module)
         if not isinstance(node, cst.Name):
             return []
         while not isinstance(node, cst.SimpleStatementLine | cst.For | cst.With | cst.Module):
             node = tree.parents[node]
         if not isinstance(node, cst.SimpleStatementLine | cst.For):
             return []
-        found.append(node)
-    return list(dict.fromkeys(found))
+        lines.append(node)
+    return list(dict.fromkeys(lines))
 
 
 def _readers(tree: Tree, name: str) -> list[cst.CSTNode]:
     """Return where functions read a variable of the module that they do not set."""
     scope = tree.scopes[tree.module]
     assert scope is not None
-    read = [one for found in scope.assignments[name] for one in found.references]
-    setters = {tree.scopes[one] for one in m.findall(tree.module, m.Global())}
+    read = [access for assignment in scope.assignments[name] for access in assignment.references]
+    setters = {tree.scopes[node] for node in m.findall(tree.module, m.Global())}
     return list({x.node: None for x in read if x.scope is not scope and x.scope not in setters})
 
 
-def _graphbreak_like(kind: Any, given: Any) -> Any:
+def _graphbreak_like(kind: Any, inputs: Any) -> Any:
     """Return the dtype that acts like a Python number with these tensors; None if there is none."""
     from torch.utils._pytree import tree_leaves
 
-    tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
-    dtypes = {one.dtype for one in tensors if one.is_floating_point() or one.is_complex()}
-    short = [one for one in tensors if one.dtype in (torch.bfloat16, torch.float16)]
+    tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    dtypes = {x.dtype for x in tensors if x.is_floating_point() or x.is_complex()}
+    short = [x for x in tensors if x.dtype in (torch.bfloat16, torch.float16)]
     if kind is int:
-        others = {one.dtype for one in tensors} - dtypes - {torch.int64, torch.bool}
+        others = {x.dtype for x in tensors} - dtypes - {torch.int64, torch.bool}
         return None if others or short else torch.int64
     if not dtypes & {torch.float64, torch.complex128}:
-        return torch.get_default_dtype() if all(one.dim() for one in short) else None
-    whole = all(one.is_floating_point() or one.is_complex() for one in tensors)
-    return torch.float64 if whole and len(dtypes) == 1 else None
+        return torch.get_default_dtype() if all(x.dim() for x in short) else None
+    all_floats = all(x.is_floating_point() or x.is_complex() for x in tensors)
+    return torch.float64 if all_floats and len(dtypes) == 1 else None
 
 
-def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
+# Longer than a function of ours should be: it is pasted, and a fixed file gets one for all numbers.
+def _graphbreak_as_tensors(model: Any, inner: Any, table: Any) -> Any:
     """Pass Python numbers that vary as tensors: arguments, and closures of functions."""
     import inspect
     import types
@@ -154,20 +155,20 @@ def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
     called = model.forward if isinstance(model, torch.nn.Module) else model
     names = list(inspect.signature(called).parameters)
 
-    def closed(name: str, function: Any, given: Any) -> Any:
+    def with_tensors(name: str, function: Any, inputs: Any) -> Any:
         pairs = zip(function.__code__.co_freevars, function.__closure__)
         cells = [
-            types.CellType(as_tensor(f"{name}.{inside}", cell.cell_contents, given))
-            if f"{name}.{inside}" in vary
+            types.CellType(as_tensor(f"{name}.{variable}", cell.cell_contents, inputs))
+            if f"{name}.{variable}" in vary
             else cell
-            for inside, cell in pairs
+            for variable, cell in pairs
         ]
-        made = types.FunctionType(function.__code__, function.__globals__, closure=tuple(cells))
-        made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-        return made
+        twin = types.FunctionType(function.__code__, function.__globals__, closure=tuple(cells))
+        twin.__defaults__, twin.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        return twin
 
-    def on_device(number: Any, given: Any) -> Any:
-        tensors = [x for x in torch.utils._pytree.tree_leaves(given) if hasattr(x, "device")]
+    def on_device(number: Any, inputs: Any) -> Any:
+        tensors = [x for x in torch.utils._pytree.tree_leaves(inputs) if hasattr(x, "device")]
         device = next((x.device for x in tensors if x.device.type == "xla"), None)
         if device is None:
             return number
@@ -175,18 +176,18 @@ def _graphbreak_numbers(model: Any, inner: Any, table: Any) -> Any:
 
         return xm.send_cpu_data_to_device([number], device)[0]  # what .to() moves is a constant
 
-    def as_tensor(name: str, value: Any, given: Any) -> Any:
-        dtype = _graphbreak_like(type(value), given) if type(value) in (int, float) else None
+    def as_tensor(name: str, value: Any, inputs: Any) -> Any:
+        dtype = _graphbreak_like(type(value), inputs) if type(value) in (int, float) else None
         if name in vary and dtype is not None:
-            return on_device(torch.tensor(value, dtype=dtype), given)
+            return on_device(torch.tensor(value, dtype=dtype), inputs)
         if isinstance(value, types.FunctionType) and any(x.startswith(f"{name}.") for x in vary):
-            return closed(name, value, given)
+            return with_tensors(name, value, inputs)
         return value
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = (args, kwargs)
-        named = [*zip(names, args), *(("", one) for one in args[len(names) :])]
-        kwargs = {name: as_tensor(name, one, given) for name, one in kwargs.items()}
-        return inner(*(as_tensor(name, one, given) for name, one in named), **kwargs)
+        inputs = (args, kwargs)
+        pairs = [*zip(names, args), *(("", argument) for argument in args[len(names) :])]
+        kwargs = {name: as_tensor(name, argument, inputs) for name, argument in kwargs.items()}
+        return inner(*(as_tensor(name, argument, inputs) for name, argument in pairs), **kwargs)
 
     return call

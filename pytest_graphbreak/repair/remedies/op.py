@@ -19,7 +19,6 @@ custom op has no gradient and stays a call of Python: no device compiler takes i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -28,10 +27,10 @@ from libcst import matchers as m
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.enable import decorated
+from pytest_graphbreak.repair.remedies.enable import decorating
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from pytest_graphbreak.repair.rewrite.names import computes, draws
-from pytest_graphbreak.repair.rewrite.reasons import inlined
+from pytest_graphbreak.repair.rewrite.reasons import inlined_frames
 from pytest_graphbreak.repair.rewrite.tree import Tree, calls, parse, places
 from pytest_graphbreak.repair.trial import Trial
 
@@ -59,12 +58,14 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if name in _NEVER:
         return
     if name not in _READ:
-        yield from _called(item, trial)
-    for frame in list(inlined(item, trial))[:2]:
-        yield from _around(frame, trial, traces=name not in _READ and trial.torch >= (2, 7))
+        yield from _propose_calls(item, trial)
+    for frame in list(inlined_frames(item, trial))[:2]:
+        yield from _propose_function(
+            frame, trial, traces=name not in _READ and trial.torch >= (2, 7)
+        )
 
 
-def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def _propose_calls(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose to make each function of another module that the line calls one node."""
     source = trial.source(item.where)
     for full in _functions(source, item.where) if source else ():
@@ -75,17 +76,16 @@ def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             line = Preamble(f"{full} = torch._dynamo.assume_constant_result({call})")
             yield SourcePatch(f"{full} of constants is a constant", (load, line))
         elif module and module.partition(".")[0] not in _SYSTEM and module != "numpy.random":
-            for made in _RESULTS:
-                wrap = Preamble(f"{full} = {made}({full})")
-                yield _custom_op(full, made, load, *_HELPERS, wrap)
+            for decorator in _RESULTS:
+                wrap = Preamble(f"{full} = {decorator}({full})")
+                yield _custom_op(full, decorator, load, *_HELPERS, wrap)
 
 
 def _functions(source: str, where: Frame) -> list[str]:
     """Return the full names of the functions of other modules that the lines of a place call."""
-    found = places(source, where)
     names = [
         name
-        for place in found
+        for place in places(source, where)
         for call in calls(place.node)
         for name in sorted(place.tree.names_of(call.func))
         if "<locals>" not in name and _is_imported(call.func, place.tree)
@@ -97,11 +97,11 @@ def _is_imported(node: cst.BaseExpression, tree: Tree) -> bool:
     while isinstance(node, cst.Attribute):
         node = node.value
     access = tree.accesses.get(node) or tree.accesses.get(tree.parents.get(node, node))
-    found = [getattr(one, "node", None) for one in access.referents] if access else []
-    return bool(found) and all(isinstance(one, cst.Import | cst.ImportFrom) for one in found)
+    nodes = [getattr(referent, "node", None) for referent in access.referents] if access else []
+    return bool(nodes) and all(isinstance(node, cst.Import | cst.ImportFrom) for node in nodes)
 
 
-def _around(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch]:
+def _propose_function(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch]:
     """Propose to make the function of a frame one node."""
     source, short = trial.source(frame), frame.function.rpartition(".")[2]
     tree = parse(source) if source else None
@@ -109,17 +109,14 @@ def _around(frame: Frame, trial: Trial, *, traces: bool) -> Iterator[SourcePatch
     if tree is None or node is None:
         return
     if traces:
-        yield SourcePatch(
-            f"nonstrict_trace: {short} is one node of Dynamo's graph",
-            (Rewrite(nonstrict, frame, decorator="torch._dynamo.nonstrict_trace"),),
-            drops=""
-            if _only_computes(node, tree)
-            else f"what {short} does or reads besides its arguments happens once, when compiled",
-        )
+        title = f"nonstrict_trace: {short} is one node of Dynamo's graph"
+        edit = Rewrite(nonstrict, frame, decorator="torch._dynamo.nonstrict_trace")
+        once = f"what {short} does or reads besides its arguments happens once, when compiled"
+        yield SourcePatch(title, (edit,), drops="" if _only_computes(node, tree) else once)
     if not node.params.params or node.params.params[0].name.value not in ("self", "cls"):
-        for made in _RESULTS:
-            edit = Rewrite(_DECORATES[made], frame, helper=False, decorator=made)
-            yield _custom_op(short, made, *_HELPERS, edit)
+        for decorator in _RESULTS:
+            edit = Rewrite(_DECORATES[decorator], frame, decorator=decorator)
+            yield _custom_op(short, decorator, *_HELPERS, edit)
 
 
 def _only_computes(node: cst.FunctionDef, tree: Tree) -> bool:
@@ -133,37 +130,24 @@ def _only_computes(node: cst.FunctionDef, tree: Tree) -> bool:
         if not computes(call) and not (roots and roots <= _PURE and _is_imported(call.func, tree)):
             return False
     module = tree.scopes[tree.module]
-    inside = {x for x in tree.accesses if tree.start(node) <= tree.start(x) < tree.end(node)}
-    outer = [a for x in inside for a in tree.accesses[x].referents if a.scope is module]
+    nodes = {x for x in tree.accesses if tree.start(node) <= tree.start(x) < tree.end(node)}
+    outer = [a for x in nodes for a in tree.accesses[x].referents if a.scope is module]
     return all(isinstance(getattr(x, "node", None), cst.Import | cst.ImportFrom) for x in outer)
 
 
-def _custom_op(name: str, made: str, *edits: Edit) -> SourcePatch:
+def _custom_op(name: str, decorator: str, *edits: Edit) -> SourcePatch:
     return SourcePatch(
-        f"a custom op: {name}, uncompiled inside of the graph, gives {_RESULTS[made]}",
+        f"a custom op: {name}, uncompiled inside of the graph, gives {_RESULTS[decorator]}",
         edits,
         note=f"{name} runs as it is, inside of the graph; its gradients are not known",
     )
 
 
-@lru_cache(maxsize=64)
-def nonstrict(source: str, where: Frame) -> str | None:
-    return decorated(source, where, "torch._dynamo.nonstrict_trace")
+nonstrict: Final = decorating("torch._dynamo.nonstrict_trace")
+_DECORATES: Final = {name: decorating(name) for name in _RESULTS}
 
 
-@lru_cache(maxsize=64)
-def _as_op(source: str, where: Frame) -> str | None:
-    return decorated(source, where, "_graphbreak_op")
-
-
-@lru_cache(maxsize=64)
-def _as_scalar_op(source: str, where: Frame) -> str | None:
-    return decorated(source, where, "_graphbreak_scalar_op")
-
-
-_DECORATES: Final = {"_graphbreak_op": _as_op, "_graphbreak_scalar_op": _as_scalar_op}
-
-
+# Longer than a function of ours should be: it is pasted, and a fixed file gets one for an op.
 def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     """Return a function of tensors as one node of the graph, which runs it as it is in each call.
 
@@ -177,32 +161,32 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     numpy = str(getattr(function, "__module__", "")).partition(".")[0] == "numpy"
 
-    def like(given: Any) -> Any:
-        return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)
+    def like(tensors: Any) -> Any:
+        return torch.empty_like(tensors[0]) if shape is None else tensors[0].new_empty(shape)
 
-    def kept(a: Any, b: Any) -> Any:
+    def equal(a: Any, b: Any) -> Any:
         same = a == b
         if a.is_floating_point():  # 0.0 is not -0.0
             same = same & (torch.signbit(a) == torch.signbit(b))
         return (same | ((a != a) & (b != b))).all()
 
-    def run(given: Any) -> Any:
-        copies, wanted = [one.clone() for one in given], like(given)
-        result = function(*(one.numpy() if numpy else one for one in copies))
+    def run(tensors: Any) -> Any:
+        copies, output = [x.clone() for x in tensors], like(tensors)
+        result = function(*(x.numpy() if numpy else x for x in copies))
         result = torch.as_tensor(result) if numpy else result
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{name}: the result is no tensor")
-        if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
+        if (result.shape, result.dtype) != (output.shape, output.dtype):
             raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
-        if not all(map(kept, given, copies)):
+        if not all(map(equal, tensors, copies)):
             raise TypeError(f"{name}: it changes an argument")
-        return wanted.copy_(result)
+        return output.copy_(result)
 
     op: Any = torch.library.custom_op(
         f"graphbreak::{name if name.isidentifier() else 'call'}_{id(function)}",
         run,
         mutates_args=(),
-        schema="(Tensor[] given) -> Tensor",
+        schema="(Tensor[] tensors) -> Tensor",
     )
     op.register_fake(like)
     torch.fx.node.has_side_effect(op._opoverload)  # called even if its result is not used
@@ -212,10 +196,10 @@ def _graphbreak_op(function: Any, shape: Any = None) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        given = [*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])]
-        if not numpy or all(isinstance(one, torch.Tensor) for one in given):
-            return op(given)
-        return op([torch.as_tensor(one) for one in given]).numpy()
+        tensors = [*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])]
+        if not numpy or all(isinstance(x, torch.Tensor) for x in tensors):
+            return op(tensors)
+        return op([torch.as_tensor(x) for x in tensors]).numpy()
 
     return call
 

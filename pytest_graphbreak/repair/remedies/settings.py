@@ -73,6 +73,6 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 def together(trial: Trial) -> Sequence[SourcePatch]:
     """Return the settings that may help a program, to be tried in one run."""
-    patches = [patch for one in trial.record.breaks for patch in propose(one, trial)]
+    patches = [patch for item in trial.record.breaks for patch in propose(item, trial)]
     patches += [_NUMBERS] if trial.record.recompile_list else []
     return list(dict.fromkeys(patches))

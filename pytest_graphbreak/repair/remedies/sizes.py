@@ -27,14 +27,14 @@ import libcst as cst
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, switch
-from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, around, helper
+from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import calls, parse
 from pytest_graphbreak.repair.trial import Trial
 
 if TYPE_CHECKING:
     import torch
 
-STATIC: Final = switch("assume_static_by_default", "False")
+_NOT_STATIC: Final = switch("assume_static_by_default", "False")
 _OBLIVIOUS: Final = (
     Preamble("import torch.fx.experimental._config"),
     switch("backed_size_oblivious", home="torch.fx.experimental._config"),
@@ -48,12 +48,12 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     families = {advice.name(item) for item in trial.record.recompile_list}
     for function in ("mark_dynamic", "mark_unbacked"):
         if table := varying(trial):
-            sizes = [f"{one} {dims}" for args in table.values() for one, dims in args.items()]
-            wrap = (helper(_graphbreak_tensors), *around(_graphbreak_mark, table, function))
+            sizes = [f"{name} {dims}" for args in table.values() for name, dims in args.items()]
+            wrap = (helper(_graphbreak_tensors), *wrap_calls(_graphbreak_mark, table, function))
             yield SourcePatch(f"{function} for the sizes that vary: {', '.join(sizes)}", wrap)
     if families & {"zero-one", "size"}:
         title = "dynamic=True, and sizes of 0 and 1 are like any other"
-        yield SourcePatch(title, (*_OBLIVIOUS, STATIC))
+        yield SourcePatch(title, (*_OBLIVIOUS, _NOT_STATIC))
 
 
 def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
@@ -62,35 +62,35 @@ def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
         here = Frame(file, "<module>", 0, "")
         if _compiles(trial.source(here)):
             yield (Rewrite(as_dynamic, here),)
-    yield (STATIC,)
+    yield (_NOT_STATIC,)
 
 
 @lru_cache(maxsize=64)
 def as_dynamic(source: str, where: Frame) -> str | None:
     """Return a file in which ``dynamic=True`` is an argument of each call of ``torch.compile``."""
     changes: dict[cst.CSTNode, Sequence[cst.CSTNode]]
-    changes = {one: [_with_dynamic(one)] for one in _compiles(source)}
+    changes = {call: [_with_dynamic(call)] for call in _compiles(source)}
     return parse(source).replaced(changes) if changes else None
 
 
 def _with_dynamic(call: cst.Call) -> cst.Call:
-    given = [x for x in call.args if x.keyword is None or x.keyword.value != "dynamic"]
-    if given:
-        given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    made = cst.ensure_type(cst.parse_expression("f(dynamic=True)"), cst.Call).args[0]
-    return call.with_changes(args=[*given, made])
+    arguments = [x for x in call.args if x.keyword is None or x.keyword.value != "dynamic"]
+    if arguments:
+        arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    argument = cst.ensure_type(cst.parse_expression("f(dynamic=True)"), cst.Call).args[0]
+    return call.with_changes(args=[*arguments, argument])
 
 
 def _compiles(source: str) -> list[cst.Call]:
     tree = parse(source)
-    return [one for one in calls(tree.module) if _COMPILE in tree.names_of(one.func)]
+    return [call for call in calls(tree.module) if _COMPILE in tree.names_of(call.func)]
 
 
 def varying(trial: Trial) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return the dimensions that vary, by callable and argument."""
     return {
-        one["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in one["dims"].items()}
-        for one in trial.varies
+        call["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in call["dims"].items()}
+        for call in trial.varies
     }
 
 
@@ -108,7 +108,7 @@ def _graphbreak_mark(model: Any, inner: Any, table: Any, function: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         before: Any = []
         for name, tensor in _graphbreak_tensors(model, args, kwargs):
-            if name in dims and all(tensor is not one for one, _ in before):
+            if name in dims and all(tensor is not marked for marked, _ in before):
                 before.append((tensor, marks(tensor)))
                 for dim in dims[name]:
                     if dim < tensor.dim() and (

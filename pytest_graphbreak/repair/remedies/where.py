@@ -61,13 +61,13 @@ def to_where(place: Place) -> Sequence[cst.BaseStatement]:
         value = _value(only(node))
         if not isinstance(value, cst.IfExp):
             raise UnfitError("the choice is part of a longer expression")
-        return _chosen(value.test, (_target(only(node)), value.body, value.orelse, False), place)
+        return _where_of(value.test, (_target(only(node)), value.body, value.orelse, False), place)
     test = node.test
     if m.matches(test, m.BooleanOperation(left=_NOT_NONE, operator=m.And())) and not node.orelse:
         both = cst.ensure_type(test, cst.BooleanOperation)
-        inner = _chosen(both.right, _choice(node, place), place)
+        inner = _where_of(both.right, _choice(node, place), place)
         return [node.with_changes(test=both.left, body=cst.IndentedBlock(list(inner)))]
-    return _chosen(test, _choice(node, place), place)
+    return _where_of(test, _choice(node, place), place)
 
 
 CHANGE: Final = rewriting(to_where)
@@ -78,16 +78,16 @@ def _choice(node: cst.If, place: Place) -> Choice:
     statement = _single(body(node.body))
     name, value = _target(statement), _value(statement)
     if isinstance(node.orelse, cst.Else):
-        other = _single(body(node.orelse.body))
+        second = _single(body(node.orelse.body))
     elif node.orelse is None and isinstance(statement, cst.Return):
-        other = _single(place.following[:1])
+        second = _single(place.following[:1])
     elif node.orelse is None:
         return name, value, cst.Name(name), isinstance(statement, cst.AugAssign)
     else:
         raise UnfitError("it has an `elif`")
-    if type(other) is not type(statement) or _target(other) != name:
+    if type(second) is not type(statement) or _target(second) != name:
         raise UnfitError("the sides set different things")
-    return name, value, _value(other), isinstance(statement, cst.AugAssign)
+    return name, value, _value(second), isinstance(statement, cst.AugAssign)
 
 
 def _single(side: Sequence[cst.BaseStatement]) -> cst.BaseSmallStatement | None:
@@ -117,21 +117,23 @@ def _value(node: cst.BaseSmallStatement | None) -> cst.BaseExpression:
     return value
 
 
-def _chosen(test: cst.BaseExpression, choice: Choice, place: Place) -> Sequence[cst.BaseStatement]:
+def _where_of(
+    test: cst.BaseExpression, choice: Choice, place: Place
+) -> Sequence[cst.BaseStatement]:
     name, *sides, in_place = choice
     for side in sides:
         if isinstance(side, cst.Tuple | cst.List | cst.Dict) or not computes(side):
             raise UnfitError(f"both sides would run, and `{code(side)[:60]}` may do more")
     if name and not in_place and name in changed_after(place):
         raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
-    head, first, other = f"{name} = " if name else "return ", *map(code, sides)
+    head, first, second = f"{name} = " if name else "return ", *map(code, sides)
     if dtype := _DTYPES.get(type(sides[0])) if type(sides[0]) is type(sides[1]) else None:
         first = f"torch.tensor({first}, dtype=torch.{dtype})"
-        return statements(f"{head}torch.where({condition(test, place)}, {first}, {other}).item()")
+        return statements(f"{head}torch.where({condition(test, place)}, {first}, {second}).item()")
     chosen = f"torch.where({condition(test, place)}, _one, _other)"
     same = f"torch._check((_one.shape, _one.dtype) == ({name}.shape, {name}.dtype))\n"
     return statements(
-        f"_one, _other = {first}, {other}\n"
+        f"_one, _other = {first}, {second}\n"
         "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))\n"
         f"{same if in_place else ''}"
         "torch._check(not (_one.requires_grad or _other.requires_grad))\n"

@@ -37,13 +37,13 @@ def condition(test: cst.BaseExpression, place: Place) -> str:
         inner = cst.ensure_type(test, cst.UnaryOperation).expression
         return f"torch.logical_not({condition(inner, place)})"
     if isinstance(test, cst.BooleanOperation):
-        return _joined(test, place)
+        return _both(test, place)
     if isinstance(test, cst.Comparison):
-        return f"({_compared(test, place)}).reshape(())"
+        return f"({_comparison(test, place)}).reshape(())"
     if m.matches(test, m.Call(func=m.Name("bool"), args=[m.Arg(keyword=None)])):
         return condition(cst.ensure_type(test, cst.Call).args[0].value, place)
-    if isinstance(test, cst.Call) and (whole := _compares_all(test)):
-        return whole
+    if isinstance(test, cst.Call) and (comparison := _compares_all(test)):
+        return comparison
     if isinstance(test, cst.Call) and (check := _checks_number(test, place)):
         return check
     return f"{tensor(test)}.reshape(()).ne(0)"  # a new tensor, and NaN is true
@@ -51,17 +51,17 @@ def condition(test: cst.BaseExpression, place: Place) -> str:
 
 def _checks_number(test: cst.Call, place: Place) -> str:
     """Return ``math.isfinite(loss)`` of a number that was read before as an op, or ""."""
-    name, given = attribute_of(test), [one.value for one in test.args]
-    if name not in _CHECKS or len(given) != 1:
+    name, arguments = attribute_of(test), [argument.value for argument in test.args]
+    if name not in _CHECKS or len(arguments) != 1:
         return ""
-    number = _as_read(given[0], place)
-    return "" if number is given[0] else f"torch.{name}({code(number)})"
+    number = _as_read(arguments[0], place)
+    return "" if number is arguments[0] else f"torch.{name}({code(number)})"
 
 
-def _joined(test: cst.BooleanOperation, place: Place) -> str:
+def _both(test: cst.BooleanOperation, place: Place) -> str:
     """Return ``and`` or ``or`` as an op, which works out both sides."""
     name = "logical_and" if isinstance(test.operator, cst.And) else "logical_or"
-    if draws([test.right]) or any(_may_raise(one) for one in walk([test.right])):
+    if draws([test.right]) or any(_may_raise(node) for node in walk([test.right])):
         raise UnfitError(f"`{code(test.right)[:60]}` may raise or draw where Python leaves it out")
     return f"torch.{name}({_part(test.left, place)}, {_part(test.right, place)})"
 
@@ -69,7 +69,7 @@ def _joined(test: cst.BooleanOperation, place: Place) -> str:
 def _may_raise(node: cst.CSTNode) -> bool:
     """Return whether a node has an index that varies: ``n < 5 and x[n] > 0``."""
     return isinstance(node, cst.Subscript) and any(
-        isinstance(one, cst.Name) for one in walk(node.slice)
+        isinstance(part, cst.Name) for part in walk(node.slice)
     )
 
 
@@ -78,27 +78,27 @@ def _part(test: cst.BaseExpression, place: Place) -> str:
     if m.matches(test, _NONE | _ASKS):
         return f"torch.tensor(bool({code(test)}))"
     if isinstance(test, cst.Comparison):
-        return f"torch.as_tensor({_compared(test, place)}).reshape(())"
+        return f"torch.as_tensor({_comparison(test, place)}).reshape(())"
     if m.matches(test, _FLAGS):  # a list is no flag: [0] is true, and this raises
         return f"({code(test)} | torch.tensor(False)).reshape(()).bool()"
     return condition(test, place)
 
 
-def _compared(test: cst.Comparison, place: Place) -> str:
+def _comparison(test: cst.Comparison, place: Place) -> str:
     if len(test.comparisons) != 1:
         raise UnfitError("a comparison of more than two")
     target = test.comparisons[0]
-    sides = [_as_read(one, place) for one in (test.left, target.comparator)]
-    exact = all(_is_small(one) or m.matches(one, READS) for one in sides)
-    texts = [tensor(one, exact=exact) for one in sides]
+    sides = [_as_read(side, place) for side in (test.left, target.comparator)]
+    exact = all(_is_small(side) or m.matches(side, READS) for side in sides)
+    texts = [tensor(side, exact=exact) for side in sides]
     return f"{texts[0]} {code(target.operator)} {texts[1]}"
 
 
 def _as_read(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
     """Return a name of a number that was read before as a tensor again."""
-    known = value(place, node.value) if isinstance(node, cst.Name) else None
-    inside = known is not None and any(one is known for one in walk([place.node]))
-    if known is None or inside or not m.findall(known, READS):
+    number = value(place, node.value) if isinstance(node, cst.Name) else None
+    in_loop = number is not None and any(node is number for node in walk([place.node]))
+    if number is None or in_loop or not m.findall(number, READS):
         return node  # a loop that becomes an operator makes it a tensor itself
     return cst.parse_expression(f"torch.tensor({code(node)}, dtype=torch.float64)")
 
@@ -154,11 +154,11 @@ def _compares_all(test: cst.Call) -> str:
     if name not in ("allclose", "equal") or not isinstance(test.func, cst.Attribute):
         return ""
     by_torch = m.matches(test.func.value, m.Name("torch"))
-    given = [] if by_torch else [code(test.func.value)]
-    given += [code(one.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for one in test.args]
+    arguments = [] if by_torch else [code(test.func.value)]
+    arguments += [code(x.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for x in test.args]
     if name == "allclose":
-        return f"torch.isclose({', '.join(given)}).all()"
-    if len(given) != 2 or any(one.keyword for one in test.args):
+        return f"torch.isclose({', '.join(arguments)}).all()"
+    if len(arguments) != 2 or any(x.keyword for x in test.args):
         return ""
-    alike = f"torch.eq({', '.join(given)}).all()"  # which broadcasts
-    return f"({alike} if {given[0]}.shape == {given[1]}.shape else torch.tensor(False))"
+    alike = f"torch.eq({', '.join(arguments)}).all()"  # which broadcasts
+    return f"({alike} if {arguments[0]}.shape == {arguments[1]}.shape else torch.tensor(False))"

@@ -46,17 +46,17 @@ class _WithoutTypes(cst.CSTTransformer):
         return cst.Assign([cst.AssignTarget(updated_node.target)], updated_node.value)
 
 
-def around(wrap: Callable[..., Any], *given: Any) -> tuple[Preamble, ...]:
+def wrap_calls(wrap: Callable[..., Any], *options: Any) -> tuple[Preamble, ...]:
     """Return the statements that wrap each call of what torch.compile compiles.
 
     ``wrap(model, compiled, *given)`` is a helper that returns what is called in its place.
     """
-    text = ", ".join([wrap.__name__, *map(repr, given)])
+    text = ", ".join([wrap.__name__, *map(repr, options)])
     call = Preamble(f"torch.compile = _graphbreak_around({text})")
     return helper(_graphbreak_around), helper(wrap), call
 
 
-def _graphbreak_around(wrap: Any, *given: Any) -> Any:
+def _graphbreak_around(wrap: Any, *extra: Any) -> Any:
     """Return a torch.compile that gives wrap(model, compiled, ...) in place of what it compiled."""
     import functools
 
@@ -67,15 +67,15 @@ def _graphbreak_around(wrap: Any, *given: Any) -> Any:
         if model is None:
             return lambda function: wrapped(function, **options)
         compiled = compile(model, **options)
-        whole = isinstance(compiled, torch.nn.Module)
-        inner = compiled.forward if whole else compiled
-        outer = wrap(model, inner, *given)
+        is_module = isinstance(compiled, torch.nn.Module)
+        inner = compiled.forward if is_module else compiled
+        outer = wrap(model, inner, *extra)
 
         @functools.wraps(inner)
         def call(*args: Any, **kwargs: Any) -> Any:
             return (inner if torch.compiler.is_compiling() else outer)(*args, **kwargs)
 
-        if whole:
+        if is_module:
             compiled.__dict__["forward"] = call
             return compiled
         return call

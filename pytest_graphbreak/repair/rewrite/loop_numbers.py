@@ -12,6 +12,7 @@ from typing import Any, Final
 import libcst as cst
 from libcst import matchers as m
 
+from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.rewrite.conditions import READS, is_number
 from pytest_graphbreak.repair.rewrite.names import bound, read
 from pytest_graphbreak.repair.rewrite.tree import Place, walk
@@ -26,10 +27,32 @@ _SAFE: Final = m.OneOf(
 """Where a name may stand for a number of Python or for a tensor of its value alike."""
 
 
-def numbers_of(inside: Sequence[cst.BaseStatement]) -> set[str]:
+def kinds(
+    place: Place,
+    lines: Sequence[cst.BaseStatement],
+    state: Sequence[str],
+    used: Sequence[str],
+    carried: Sequence[str],
+    counters: set[str],
+) -> str:
+    """Return three lists of names of the state as source, for the helper of the loop.
+
+    Those that no round reads before it sets them, those that have to be numbers, those that must
+    not be any. Raises ``UnfitError`` for a name of both.
+    """
+    loose = [name for name in state if name not in carried]
+    numbers = sorted(numbers_of(lines) & set(state) | counters)
+    fresh = new_tensors(lines, numbers) & set(used)
+    tensors = sorted((tensors_of(place, numbers) | fresh) & set(state))
+    if mixed := set(tensors) & set(numbers):
+        raise UnfitError(f"a tensor would not compute like the number {min(mixed)}")
+    return f"{loose}, {numbers}, {tensors}"
+
+
+def numbers_of(lines: Sequence[cst.BaseStatement]) -> set[str]:
     """Return the names that have to be numbers: ``n += 1``, ``e = x.max().item()``."""
     names = set()
-    for node in walk(inside):
+    for node in walk(lines):
         if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
             names.add(node.target.value)
         elif isinstance(node, cst.Assign) and m.findall(node.value, READS):
@@ -37,11 +60,11 @@ def numbers_of(inside: Sequence[cst.BaseStatement]) -> set[str]:
     return names
 
 
-def new_tensors(inside: Sequence[cst.BaseStatement], numbers: Sequence[str]) -> set[str]:
+def new_tensors(lines: Sequence[cst.BaseStatement], numbers: Sequence[str]) -> set[str]:
     """Return the names that a round may set to a tensor: behind the loop they are no numbers."""
     number: Any = m.OneOf(CONSTANT, m.Name("_"), *map(m.Name, numbers))
     names = set()
-    for node in walk(inside):
+    for node in walk(lines):
         if isinstance(node, cst.Assign) and not m.findall(node.value, READS):
             operation = m.BinaryOperation(left=number, right=number)
             if not m.matches(node.value, number | operation) and not _steps(node):
@@ -79,8 +102,8 @@ def tensors_of(place: Place, numbers: Sequence[str]) -> set[str]:
                 for side in sides
             )
         elif isinstance(parent, cst.BinaryOperation) and m.matches(parent.operator, _EXACT):
-            other = parent.right if parent.left is node else parent.left
-            safe = is_number(other) or m.matches(other, number)
+            operand = parent.right if parent.left is node else parent.left
+            safe = is_number(operand) or m.matches(operand, number)
         else:
             safe = m.matches(parent, _SAFE)
         names |= set() if safe else {node.value}

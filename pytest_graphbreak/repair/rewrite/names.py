@@ -48,15 +48,15 @@ def bindings(place: Place, name: str = "") -> list[Assignment]:
     """Return where the function binds names of its own, or one of them."""
     scope = place.tree.scopes[place.function.body]
     every = scope.assignments if scope is not None else ()
-    mine = (one for one in every if isinstance(one, Assignment) and one.scope is scope)
-    return [one for one in mine if name in ("", one.name)]
+    mine = (x for x in every if isinstance(x, Assignment) and x.scope is scope)
+    return [x for x in mine if name in ("", x.name)]
 
 
 def bound(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
     """Return the names of the function that nodes bind, in their order."""
-    inside = {one: at for at, one in enumerate(walk(nodes))}
-    found = [one for one in bindings(place) if one.node in inside]
-    return list(dict.fromkeys(one.name for one in sorted(found, key=lambda x: inside[x.node])))
+    order = {node: at for at, node in enumerate(walk(nodes))}
+    inner = [x for x in bindings(place) if x.node in order]
+    return list(dict.fromkeys(x.name for x in sorted(inner, key=lambda x: order[x.node])))
 
 
 def read(place: Place, nodes: Iterable[cst.CSTNode]) -> list[str]:
@@ -64,22 +64,22 @@ def read(place: Place, nodes: Iterable[cst.CSTNode]) -> list[str]:
 
     ``x += 1`` reads ``x``.
     """
-    scope, found = place.tree.scopes[place.function.body], []
+    scope, names = place.tree.scopes[place.function.body], []
     for node in walk(list(nodes)):
         access = place.tree.accesses.get(node)
-        if access is not None and any(one.scope is scope for one in access.referents):
-            found += [one.name for one in access.referents if isinstance(one, Assignment)]
+        if access is not None and any(x.scope is scope for x in access.referents):
+            names += [x.name for x in access.referents if isinstance(x, Assignment)]
         elif isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
-            found.append(node.target.value)
-    return list(dict.fromkeys(found))
+            names.append(node.target.value)
+    return list(dict.fromkeys(names))
 
 
 def reads_first(place: Place, name: str, lines: Sequence[cst.BaseStatement]) -> bool:
     """Return whether lines may read a name before they set it."""
-    for one in lines:
-        if name in read(place, [one]):
+    for line in lines:
+        if name in read(place, [line]):
             return True
-        if isinstance(only(one), cst.Assign) and name in bound(place, [one]):
+        if isinstance(only(line), cst.Assign) and name in bound(place, [line]):
             return False
     return True
 
@@ -88,9 +88,9 @@ def before(place: Place) -> set[str]:
     """Return the names that are bound when the statement begins, if the lines before it all ran."""
     start = place.tree.start(place.node)
     return {
-        one.name
-        for one in bindings(place)
-        if isinstance(one.node, cst.Param) or place.tree.start(one.node) < start
+        x.name
+        for x in bindings(place)
+        if isinstance(x.node, cst.Param) or place.tree.start(x.node) < start
     }
 
 
@@ -121,9 +121,9 @@ def _sharing(place: Place) -> list[set[str]]:
 
 def _later(place: Place) -> list[cst.CSTNode]:
     """Return the outermost nodes of the function that may run when the statement has."""
-    found: list[cst.CSTNode] = []
+    nodes: list[cst.CSTNode] = []
     end = place.tree.end(place.node)
-    loops = [one for one in _parents(place) if isinstance(one, _LOOPS)]
+    loops = [parent for parent in _parents(place) if isinstance(parent, _LOOPS)]
 
     def visit(node: cst.CSTNode) -> None:
         if node is place.node:
@@ -131,44 +131,44 @@ def _later(place: Place) -> list[cst.CSTNode]:
         position = place.tree.positions.get(node)
         late = position is not None and (position.start.line, position.start.column) >= end
         if late or isinstance(node, cst.FunctionDef | cst.Lambda):
-            found.append(node)
+            nodes.append(node)
         elif node in loops:
-            for one in node.children:
-                found.extend(_without(one, place.node))
+            for child in node.children:
+                nodes.extend(_without(child, place.node))
         else:
-            for one in node.children:
-                visit(one)
+            for child in node.children:
+                visit(child)
 
     visit(place.function.body)
-    return found
+    return nodes
 
 
 def _without(node: cst.CSTNode, inner: cst.CSTNode) -> list[cst.CSTNode]:
     """Return the largest parts of a node that do not hold another one."""
     if node is inner:
         return []
-    if not any(one is inner for one in walk([node])):
+    if not any(part is inner for part in walk([node])):
         return [node]
-    return [part for one in node.children for part in _without(one, inner)]
+    return [part for child in node.children for part in _without(child, inner)]
 
 
 def _parents(place: Place) -> list[cst.CSTNode]:
     """Return the nodes around the statement in its function, innermost first."""
-    found, node = [], place.tree.parents[place.node]
+    nodes, node = [], place.tree.parents[place.node]
     while node is not place.function:
-        found.append(node)
+        nodes.append(node)
         node = place.tree.parents[node]
-    return found
+    return nodes
 
 
 def value(place: Place, name: str) -> cst.BaseExpression | None:
     """Return what a name is when the statement begins, if one assignment alone sets it."""
-    found = bindings(place, name)
-    if len(found) != 1 or isinstance(found[0].node, cst.Param):
+    nodes = [binding.node for binding in bindings(place, name)]
+    if len(nodes) != 1 or isinstance(nodes[0], cst.Param):
         return None
-    statement = place.tree.parents[place.tree.parents[found[0].node]]
-    plain = isinstance(statement, cst.Assign) and len(statement.targets) == 1
-    return statement.value if isinstance(statement, cst.Assign) and plain else None
+    statement = place.tree.parents[place.tree.parents[nodes[0]]]
+    single = isinstance(statement, cst.Assign) and len(statement.targets) == 1
+    return statement.value if isinstance(statement, cst.Assign) and single else None
 
 
 def changed(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
@@ -178,7 +178,7 @@ def changed(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
 
 def changing(nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     """Return the nodes that may change a tensor in place."""
-    return [one for one in walk(nodes) if m.matches(one, _IN_PLACE)]
+    return [node for node in walk(nodes) if m.matches(node, _IN_PLACE)]
 
 
 def base_of(node: cst.CSTNode) -> str:
@@ -210,8 +210,8 @@ def imports(tree: Tree) -> set[str]:
     """Return the names that imports of the module bind."""
     scope = tree.scopes[tree.module]
     every = scope.assignments if scope is not None else ()
-    found = (one for one in every if isinstance(one, Assignment))
-    return {one.name for one in found if isinstance(one.node, cst.Import | cst.ImportFrom)}
+    all_bindings = (x for x in every if isinstance(x, Assignment))
+    return {x.name for x in all_bindings if isinstance(x.node, cst.Import | cst.ImportFrom)}
 
 
 _MODULES: Final = m.OneOf(
@@ -237,7 +237,7 @@ def computes(value: cst.BaseExpression) -> bool:
     """Return whether an expression visibly only computes, with functions of torch alone."""
     bad = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
     every = list(walk([value]))
-    return all(map(_computes, calls(value))) and not any(m.matches(one, bad) for one in every)
+    return all(map(_computes, calls(value))) and not any(m.matches(node, bad) for node in every)
 
 
 def _computes(call: cst.Call) -> bool:
@@ -245,6 +245,6 @@ def _computes(call: cst.Call) -> bool:
         return call.func.value in _BUILTINS
     if not isinstance(call.func, cst.Attribute) or changing([call]) or draws([call]):
         return False
-    named = {one.keyword.value for one in call.args if one.keyword is not None}
-    plain = m.matches(call.func.value, _MODULES) or call.func.attr.value in _METHODS
-    return plain and "generator" not in named and not any(one.star for one in call.args)
+    keywords = {x.keyword.value for x in call.args if x.keyword is not None}
+    computing = m.matches(call.func.value, _MODULES) or call.func.attr.value in _METHODS
+    return computing and "generator" not in keywords and not any(x.star for x in call.args)

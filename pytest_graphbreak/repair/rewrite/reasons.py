@@ -21,7 +21,7 @@ def reads_value(item: Break) -> bool:
     """Return whether a graph breaks where the value of a tensor is read."""
     reason = item.reason.lower()
     words = ("data dependent", "data-dependent", "dynamic shape", "branch")
-    return advice.name(item) in _VALUES or any(one in reason for one in words)
+    return advice.name(item) in _VALUES or any(word in reason for word in words)
 
 
 def may_branch(item: Break) -> bool:
@@ -29,7 +29,7 @@ def may_branch(item: Break) -> bool:
     return reads_value(item) or item.reason.lower().startswith(_CALLER)
 
 
-def inlined(item: Break, trial: Trial) -> Iterator[Frame]:
+def inlined_frames(item: Break, trial: Trial) -> Iterator[Frame]:
     """Yield the functions between the compiled one and a break, innermost first.
 
     The compiled function itself is left out: uncompiled, or as one node, nothing would be compiled.
@@ -38,6 +38,6 @@ def inlined(item: Break, trial: Trial) -> Iterator[Frame]:
         *trial.roots,
         *(x.where.function for x in trial.record.graph_list if x.cause == "entry"),
     }
-    frames = [one for one in item.stack if one.function not in ("", "<module>")]
-    compiled = [number for number, one in enumerate(frames) if one.function in roots]
+    frames = [frame for frame in item.stack if frame.function not in ("", "<module>")]
+    compiled = [number for number, frame in enumerate(frames) if frame.function in roots]
     yield from frames[: (compiled[0] if compiled else 0) : -1]

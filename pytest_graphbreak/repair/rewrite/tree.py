@@ -54,18 +54,18 @@ class Tree:
     def accesses(self) -> Mapping[cst.CSTNode, metadata.Access]:
         """Every name that is read, by its node."""
         scopes = {scope for scope in self.scopes.values() if scope is not None}
-        return {one.node: one for scope in scopes for one in scope.accesses}
+        return {access.node: access for scope in scopes for access in scope.accesses}
 
     @cached_property
     def functions(self) -> Sequence[tuple[str, cst.FunctionDef]]:
         """All functions, each with its qualified name as Python writes it."""
-        nodes = (one for one in walk([self.module]) if isinstance(one, cst.FunctionDef))
-        return [(name, one) for one in nodes for name in self.names_of(one)]
+        nodes = (node for node in walk([self.module]) if isinstance(node, cst.FunctionDef))
+        return [(name, node) for node in nodes for name in self.names_of(node)]
 
     def names_of(self, node: cst.CSTNode) -> set[str]:
         """Return the qualified names that a node may have: ``torch.compile``, ``Model.forward``."""
         scope = self.scopes.get(node)
-        return {one.name for one in scope.get_qualified_names_for(node)} if scope else set()
+        return {x.name for x in scope.get_qualified_names_for(node)} if scope else set()
 
     def start(self, node: cst.CSTNode) -> tuple[int, int]:
         position = self.positions[node].start
@@ -106,7 +106,7 @@ class Place:
         """The statements behind it in its block."""
         parent = self.tree.parents[self.node]
         block = parent.body if isinstance(parent, cst.IndentedBlock) else []
-        number = next((at for at, one in enumerate(block) if one is self.node), len(block))
+        number = next((at for at, line in enumerate(block) if line is self.node), len(block))
         return block[number + 1 :]
 
 
@@ -115,11 +115,11 @@ def places(source: str, where: Frame) -> list[Place]:
     tree, words = parse(source), where.code.split()
     hits = [at for at, line in enumerate(source.split("\n"), 1) if line.split() == words]
     return [
-        Place(tree, function, one, where)
+        Place(tree, function, node, where)
         for name, function in tree.functions
         if name == where.function
-        for one in walk([function.body], inner=False)
-        if isinstance(one, Statement) and any(at in _lines(tree, one) for at in hits)
+        for node in walk([function.body], inner=False)
+        if isinstance(node, Statement) and any(at in _lines(tree, node) for at in hits)
     ]
 
 
@@ -135,32 +135,32 @@ def _lines(tree: Tree, node: Statement) -> range:
 
 def innermost(places: Sequence[Place], kinds: type | tuple[type, ...]) -> list[Place]:
     """Return the innermost statement of some kinds that is, or is around, each place."""
-    found: dict[cst.CSTNode, Place] = {}
+    nodes: dict[cst.CSTNode, Place] = {}
     for place in places:
         node: cst.CSTNode = place.node
         while not isinstance(node, kinds) and node is not place.function:
             node = place.tree.parents[node]
         if isinstance(node, Statement):
-            found[node] = replace(place, node=node)
-    return list(found.values())
+            nodes[node] = replace(place, node=node)
+    return list(nodes.values())
 
 
-def rewriting(write: Writer, around: type | tuple[type, ...] = ()) -> Change:
+def rewriting(write: Writer, kinds: type | tuple[type, ...] = ()) -> Change:
     """Return the change of a file that replaces the statements at a place.
 
-    With ``around`` these are the innermost statements of such kinds around it.
+    With ``kinds`` these are the innermost statements of such kinds around it.
     """
 
     @lru_cache(maxsize=256)
     def change(source: str, where: Frame) -> str | None:
-        found = places(source, where)
-        found = innermost(found, around) if around else found
+        hits = places(source, where)
+        hits = innermost(hits, kinds) if kinds else hits
         changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-        for one in found:
-            new = changes[one.node] = _fitted(one, write(one))
+        for place in hits:
+            new = changes[place.node] = _fitted(place, write(place))
             if new and isinstance(only(new[-1]), cst.Return):  # what is behind it never runs
-                changes |= {gone: [] for gone in one.following}
-        return found[0].tree.replaced(changes) if found else None
+                changes |= {gone: [] for gone in place.following}
+        return hits[0].tree.replaced(changes) if hits else None
 
     return change
 
@@ -207,7 +207,7 @@ def walk(nodes: Sequence[cst.CSTNode], *, inner: bool = True) -> Iterator[cst.CS
 def body(suite: cst.BaseSuite) -> Sequence[cst.BaseStatement]:
     """Return the statements of a block, also of one behind a colon: ``if x: return y``."""
     if isinstance(suite, cst.SimpleStatementSuite):
-        return [cst.SimpleStatementLine([one]) for one in suite.body]
+        return [cst.SimpleStatementLine([statement]) for statement in suite.body]
     assert isinstance(suite, cst.IndentedBlock)
     return suite.body
 
@@ -234,13 +234,13 @@ def statements(text: str) -> list[cst.BaseStatement]:
 
 def function(head: str, lines: Sequence[cst.BaseStatement]) -> cst.FunctionDef:
     """Return ``def HEAD:`` with a body."""
-    (made,) = statements(f"def {head}:\n    pass")
-    assert isinstance(made, cst.FunctionDef)
-    return made.with_changes(body=cst.IndentedBlock(list(lines)))
+    (definition,) = statements(f"def {head}:\n    pass")
+    assert isinstance(definition, cst.FunctionDef)
+    return definition.with_changes(body=cst.IndentedBlock(list(lines)))
 
 
 def calls(node: cst.CSTNode) -> list[cst.Call]:
-    return [one for one in walk([node]) if isinstance(one, cst.Call)]
+    return [part for part in walk([node]) if isinstance(part, cst.Call)]
 
 
 def attribute_of(call: cst.Call) -> str:

@@ -133,6 +133,7 @@ def test_xla_is_seen_here() -> None:
     assert "saw 1 graph = 1 fx" in found.what
 
 
+@pytest.mark.jax
 def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     monkeypatch.delenv("PYTHONPATH", raising=False)

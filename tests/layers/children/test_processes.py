@@ -16,6 +16,8 @@ import pytest
 
 from pytest_graphbreak.layers.children import processes
 
+pytestmark = pytest.mark.pure
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux is asked")
 
 

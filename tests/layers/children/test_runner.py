@@ -14,6 +14,8 @@ from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
 
+pytestmark = pytest.mark.pure
+
 
 class Answering:
     """In a server's place: what it says, line by line, and how it is ended."""

@@ -13,6 +13,8 @@ from pytest_graphbreak.layers.children.runner import PREFIX, Runner, scratch
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

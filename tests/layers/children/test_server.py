@@ -20,6 +20,8 @@ import pytest
 from pytest_graphbreak.layers.children.runner import serve
 from pytest_graphbreak.layers.children.server import TIMED_OUT
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
     import os, subprocess, sys, time
 

@@ -132,6 +132,7 @@ def test_a_ddp_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert "the buckets of DDP" in error
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.nightly)])
 def test_order_changes_nothing(step: int) -> None:
     """Every sixth case; `tox -e exact` runs all of them, in twenty orders."""

@@ -11,6 +11,8 @@ import pytest
 
 from pytest_graphbreak.layers.dynamo.counters import Ledger, cache_counts, cache_state
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def counters() -> Any:

@@ -64,6 +64,7 @@ def test_runs_are_calls_of_what_the_backend_returned(case: Case) -> None:
         assert item.where.code, item
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.nightly)])
 def test_order_changes_no_run(step: int) -> None:
     order = MEASURED[::step]

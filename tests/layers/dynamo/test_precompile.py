@@ -10,6 +10,8 @@ import torch._dynamo
 
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.once
 def test_precompiled_packages_are_an_error(suite: Suite) -> None:

@@ -70,6 +70,7 @@ def test_warm():
 """
 
 
+@pytest.mark.once
 def test_graphs_kernels_calls_and_skips_equal_torchs_own_cold_and_warm(tmp_path: Path) -> None:
     found = compared(["softmax", "histc"], tmp_path)
     assert differences(found) == []

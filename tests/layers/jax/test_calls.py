@@ -18,6 +18,8 @@ from pytest_graphbreak.layers.jax import calls
 from pytest_graphbreak.layers.jax.calls import JaxCall, unwrapped
 from pytest_graphbreak.model.stacks import Line
 
+pytestmark = pytest.mark.jax
+
 
 def double(x: Any, times: int = 2) -> Any:
     return x * times

@@ -23,6 +23,8 @@ from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
 
+pytestmark = pytest.mark.jax
+
 ROOT = Path(__file__).parents[3]
 HERE = list(CASES.values())
 OBSERVER = JaxObserver()

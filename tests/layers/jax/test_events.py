@@ -16,6 +16,8 @@ from pytest_graphbreak.layers.jax.events import (
 )
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.jax
+
 
 def program(platform: str = "cpu", *devices: int, default: str = "cpu") -> Executable:
     return Executable("f", platform, devices or (0,), "jit", default=default)

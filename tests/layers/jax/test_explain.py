@@ -17,6 +17,8 @@ from jax import numpy as jnp
 
 from pytest_graphbreak.layers.jax import explain
 
+pytestmark = pytest.mark.jax
+
 X = np.ones(3, np.float32)
 
 

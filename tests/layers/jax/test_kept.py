@@ -20,6 +20,8 @@ from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
+pytestmark = pytest.mark.jax
+
 PLACES = Places(Path(__file__).parents[3])
 THREE = np.ones(3, np.float32)
 

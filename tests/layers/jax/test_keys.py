@@ -10,6 +10,8 @@ import pytest
 
 from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key, reason, value
 
+pytestmark = pytest.mark.jax
+
 
 def array(*shape: int, dtype: str = "float32", weak: bool = False) -> Any:
     kind = SimpleNamespace(name=dtype)

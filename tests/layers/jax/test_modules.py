@@ -7,6 +7,8 @@ import pytest
 from pytest_graphbreak.layers.jax.sensors import ModuleContents, callback, contents
 from pytest_graphbreak.model.stacks import Line
 
+pytestmark = pytest.mark.jax
+
 # As jax 0.10.2 prints them; 0.4.38 writes no name before the first bracket, and no end of a range.
 NOW = (
     'loc("pure_callback:"("jit(step)/pure_callback"(callsite("helper"("/me/a.py":24:11 to :77) at '

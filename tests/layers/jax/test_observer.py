@@ -30,6 +30,8 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.jax
+
 with contextlib.suppress(RuntimeError):  # the devices are there already
     jax.config.update("jax_num_cpu_devices", 4)
 

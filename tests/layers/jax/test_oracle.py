@@ -38,7 +38,10 @@ def found() -> dict[str, Any]:
     return answers
 
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case has a forked process")
+pytestmark = [
+    pytest.mark.jax,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="each case has a forked process"),
+]
 
 
 @pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)

@@ -7,11 +7,15 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pytest_graphbreak.layers.jax.calls import JaxCall
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
+
+pytestmark = pytest.mark.jax
 
 HERE = Line("/home/me/test_model.py", 12, "test_model")
 

@@ -21,6 +21,8 @@ from pytest_graphbreak.layers.jax.observer import JaxObserver  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Graph  # noqa: E402
 
+pytestmark = pytest.mark.jax
+
 X = np.ones(3, np.float32)
 LONGEST = 2000
 """Characters of a reason at most: a report has a line for it."""

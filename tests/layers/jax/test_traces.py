@@ -21,6 +21,8 @@ from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from tests.layers.jax.test_kept import THREE, isolated
 
+pytestmark = pytest.mark.jax
+
 
 def _has_names() -> bool:
     try:

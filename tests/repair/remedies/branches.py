@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+from pytest_graphbreak.repair.patch import Change
+from tests.repair.remedies.sound import compare
 
 SPACE: Final[dict[str, Any]] = {"flag": True, "zeros": [0.0], "seen": []}
 PROGRAMS: Final[dict[str, str]] = {
@@ -62,3 +66,18 @@ PROGRAMS: Final[dict[str, str]] = {
         "w = y * 1\nif x.sum() > 0:\n    seen.append(1)\n    w = x * 1\nreturn w + len(seen)"
     ),
 }
+
+
+def check_branch(
+    change: Change, name: str, unfit: Mapping[str, str], raises: Mapping[str, str]
+) -> None:
+    """Check one of the programs with a remedy, and the tables of what it leaves as it is.
+
+    ``unfit`` has why some are not rewritten, ``raises`` words of the error of those that raise for
+    each input then.
+    """
+    pair = compare(change, PROGRAMS[name], unfit.get(name), **SPACE)
+    if pair is not None:
+        # An error is allowed for an input; a rewrite that gives nothing else is broken.
+        assert (pair.equal == 0) == (name in raises)
+        pair.check_errors(raises.get(name))

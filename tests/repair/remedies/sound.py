@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Change, Preamble
+from pytest_graphbreak.repair.patch import Change, Preamble, UnfitError
 
 Function = Callable[..., Any]
 
@@ -141,3 +142,34 @@ class Pair:
             assert self.equal, self.errors
         else:
             assert any(words in error for error in self.errors), self.errors
+
+
+def compare(
+    change: Change,
+    body: str,
+    unfit: str | None,
+    *helpers: Preamble,
+    examples: int = 6,
+    compiled: bool = True,
+    **space: Any,
+) -> Pair | None:
+    """Compare a function with what a remedy makes of it, for drawn inputs, and return both.
+
+    None if the remedy refuses it, in words of ``unfit``, as it has to where these are given.
+    """
+    if unfit is not None:
+        with pytest.raises(UnfitError, match=unfit):
+            rewritten(change, body)
+        return None
+    changed = rewritten(change, body)
+    pair = Pair(source_of(body), changed, *helpers, compiled=compiled, **space)
+
+    @settings(max_examples=examples, deadline=None, phases=(Phase.explicit, Phase.generate))
+    @example(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), False)
+    @example(torch.tensor([-1.0, -2.0]), torch.tensor([-3.0, 4.0]), False)
+    @given(TENSORS, TENSORS, st.booleans())
+    def check(x: torch.Tensor, y: torch.Tensor, grads: bool) -> None:
+        pair.check(x, y, grads=grads)
+
+    check()
+    return pair

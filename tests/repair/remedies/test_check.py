@@ -10,6 +10,8 @@ from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.remedies import check
 from tests.repair.remedies.sound import TENSORS, Pair, loaded, rewritten, source_of
 
+pytestmark = pytest.mark.once
+
 CHECKS = {
     "an if": "if x.isnan().any():\n    raise ValueError('NaN')\nreturn x * 2",
     "an assert": "assert x.sum() >= 0, 'below zero'\nreturn x + y",

@@ -11,6 +11,8 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import constants
 from tests.repair.remedies.sound import LISTS, Pair, source_of
 
+pytestmark = pytest.mark.once
+
 BODIES = {
     "a list": "for one in x.tolist():\n    y = y + torch.atan2(y, -y * one)\nreturn y",
     "a number": "return y * x.sum().item()",

@@ -10,6 +10,8 @@ from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.remedies import enable
 from pytest_graphbreak.repair.trial import Trial
 
+pytestmark = pytest.mark.once
+
 HEAD = "import torch\nfrom torch.compiler import disable\n\n\n"
 
 

@@ -18,6 +18,8 @@ from pytest_graphbreak.repair.remedies import later
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from tests.repair.remedies.sound import LISTS, bits, loaded
 
+pytestmark = pytest.mark.once
+
 HEAD: Final = """\
 import logging
 import warnings
@@ -133,7 +135,7 @@ log = must_be_small
 
 UNFIT: Final = {"collects what is returned"}
 """Lines that need more than they are given later, or that something else reads."""
-GIVEN: Final = helper(later._graphbreak_given)
+GIVEN: Final = helper(later._graphbreak_value)
 NOTES: Final = (
     *map(helper, (later._graphbreak_note, later._graphbreak_write)),
     later._NOTES,
@@ -180,7 +182,7 @@ def outcome(space: dict[str, Any], function: Any, x: torch.Tensor) -> dict[str, 
 @pytest.mark.parametrize("name", sorted(LATER))
 def test_what_is_written_later_says_what_it_would_have_said(name: str, change: Change) -> None:
     source, where = source_of(LATER[name])
-    found = later.lines_of(source, where)
+    found = later.writing_at(source, where)
     assert (found is None) == (name in UNFIT)
     if found is None:
         return
@@ -208,4 +210,4 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str, change: C
 
 def test_a_line_that_draws_is_not_moved() -> None:
     """Its numbers would be drawn after those of the graph."""
-    assert later.lines_of(*source_of("print(torch.rand(2), x.sum())\nreturn x")) is None
+    assert later.writing_at(*source_of("print(torch.rand(2), x.sum())\nreturn x")) is None

@@ -15,7 +15,9 @@ from pytest_graphbreak.repair.remedies import numbers
 from pytest_graphbreak.repair.rewrite.helpers import helper
 from tests.repair.remedies.sound import bits, loaded
 
-HELPERS = (helper(numbers._graphbreak_like), helper(numbers._graphbreak_numbers))
+pytestmark = pytest.mark.once
+
+HELPERS = (helper(numbers._graphbreak_like), helper(numbers._graphbreak_as_tensors))
 OFFSET = """\
 import torch
 
@@ -94,7 +96,7 @@ def test_numbers_that_become_tensors(
 
     table = {plain.__qualname__: ["scale.number" if closed else "scale"]}
     compiled = torch.compile(plain, backend="eager")
-    patched = space["_graphbreak_numbers"](plain, compiled, table)
+    patched = space["_graphbreak_as_tensors"](plain, compiled, table)
     x = torch.ones(shape, dtype=dtype) * 3
     for number in values:
         try:
@@ -117,7 +119,7 @@ def test_a_number_in_a_closure_is_no_reason_to_compile_again(kind: type) -> None
 
     compiled = torch.compile(model, backend=counted, dynamic=False)
     table = {model.__qualname__: ["score_mod.offset"]}
-    patched = space["_graphbreak_numbers"](model, compiled, table)
+    patched = space["_graphbreak_as_tensors"](model, compiled, table)
     x = torch.randn(3, 4)
     for number in range(4):
         score_mod = make(kind(number))

@@ -11,6 +11,8 @@ from pytest_graphbreak.repair.remedies import op
 from pytest_graphbreak.repair.rewrite.tree import parse
 from tests.repair.remedies.sound import TENSORS, Function, Pair, loaded
 
+pytestmark = pytest.mark.once
+
 CHANGES: dict[str, Function] = {
     "nothing": lambda x: x * 2,
     "fills": lambda x: x.fill_(3.0) * 2,

@@ -8,6 +8,8 @@ from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.remedies import settings
 from pytest_graphbreak.repair.trial import Trial
 
+pytestmark = pytest.mark.once
+
 BREAKS = {
     ("Unsupported Tensor.item() call", "n = x.sum().item()"): "capture_scalar_outputs",
     ("Dynamic shape operator", "y = x[x > 0]"): "capture_dynamic_output_shape_ops",

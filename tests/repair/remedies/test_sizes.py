@@ -12,6 +12,8 @@ from pytest_graphbreak.repair.remedies import sizes
 from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper
 from tests.repair.remedies.sound import bits, loaded
 
+pytestmark = pytest.mark.once
+
 HERE = Frame("a.py", "<module>", 0, "")
 
 

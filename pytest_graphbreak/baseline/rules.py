@@ -1,0 +1,360 @@
+"""How each key of an entry is compared, updated and replaced by an override. Data in, data out.
+
+``model.budget.Values`` says for each key which rule it has; everything that goes through the keys
+of an entry asks the rule. The rules are those of docs/reference/baseline-file.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_graphbreak.baseline.places import (
+    by_place,
+    in_place,
+    merged,
+    on,
+    same_causes,
+    same_places,
+)
+from pytest_graphbreak.model.budget import (
+    KEYS,
+    PLACES_LAYER,
+    BaselinePlace,
+    Cause,
+    Values,
+    writable,
+)
+from pytest_graphbreak.model.layer import Versions, same_minor
+from pytest_graphbreak.model.layers import BREAKING, LAYERS, made_by
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.baseline.model import Expected, Measured, Override
+
+Layers = Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Overriding:
+    """An override that is to make the plain values ``after``, on ``layers`` only.
+
+    ``override`` is the one before, with the versions that measure now; ``plain_versions`` measured
+    the plain values.
+    """
+
+    override: Override
+    plain: Values
+    plain_versions: Versions
+    after: Values
+    layers: Layers
+
+    def before(self, key: str) -> dict[str, int]:
+        """Return the counts of a key that stay, since their layers are not written."""
+        counts = getattr(self.override.values, key)
+        return {layer: count for layer, count in counts.items() if layer not in self.layers}
+
+    def different(self, key: str) -> dict[str, int]:
+        """Return the counts that stay, and those that are not the plain ones."""
+        counts = self.before(key)
+        for layer in self.layers:
+            count = count_at(self.after, key, layer)
+            if count != count_at(self.plain, key, layer):
+                counts[layer] = count
+        return counts
+
+    @property
+    def graphs(self) -> dict[str, int]:
+        """The graphs that the override names.
+
+        A layer whose causes are all gone is named by its graphs, since a cause cannot name it.
+        """
+        graphs = self.different("graphs")
+        for layer in self.layers:
+            if on(self.plain.causes, (layer,)) and not on(self.after.causes, (layer,)):
+                graphs[layer] = self.after.graphs.get(layer, 0)
+        return graphs
+
+
+class Rule(ABC):
+    """What is done with the value of a key; a rule has no state."""
+
+    is_whole = False
+    """Whether an override replaces the value as a whole, even by an empty one."""
+
+    def from_file(self, value: Any) -> Any:
+        """Return a value as ``Values`` has it, given what a file has."""
+        return value
+
+    def to_file(self, value: Any) -> Any:
+        """Return a value as a file has it."""
+        return value
+
+    @abstractmethod
+    def over(self, key: str, plain: Values, override: Override) -> Any:
+        """Return the value of a profile."""
+
+    @abstractmethod
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        """Return whether a measurement of a layer is not what is written."""
+
+    @abstractmethod
+    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
+        """Return the old value, with that of ``layers`` as measured."""
+
+    @abstractmethod
+    def override(self, key: str, change: Overriding) -> Any:
+        """Return the value that an override names."""
+
+    @abstractmethod
+    def same(self, key: str, change: Overriding) -> bool:
+        """Return whether the plain value is the one of the profile, too."""
+
+
+# counts by layer
+
+
+class CountsRule(Rule):
+    """Counts, each layer by itself; a missing count is zero."""
+
+    def over(self, key: str, plain: Values, override: Override) -> dict[str, int]:
+        return {**getattr(plain, key), **getattr(override.values, key)}
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        return count_at(expected.values, key, layer) != count_at(measured.values, key, layer)
+
+    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
+        new = measured.values
+        counts = {layer: count_at(new if layer in layers else old, key, layer) for layer in LAYERS}
+        return {layer: count for layer, count in counts.items() if count}
+
+    def override(self, key: str, change: Overriding) -> dict[str, int]:
+        return change.different(key)
+
+    def same(self, key: str, change: Overriding) -> bool:
+        return all(
+            count_at(change.plain, key, layer) == count_at(change.after, key, layer)
+            for layer in LAYERS
+        )
+
+
+class GraphsRule(CountsRule):
+    """Graphs: an override that names those of a layer says all that is known of them."""
+
+    def override(self, key: str, change: Overriding) -> dict[str, int]:
+        return change.graphs
+
+
+class RunsRule(CountsRule):
+    """Counts of what ran; they belong to the graphs of a layer.
+
+    An entry that was recorded without runs is not written again only for them.
+    """
+
+    def over(self, key: str, plain: Values, override: Override) -> dict[str, int]:
+        return {**inherited(getattr(plain, key), override), **getattr(override.values, key)}
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        return expected.values.knows_runs(layer) and super().differs(key, layer, expected, measured)
+
+    def override(self, key: str, change: Overriding) -> dict[str, int]:
+        counts, graphs = change.different(key), change.graphs
+        for layer in {*change.layers} & {*graphs}:
+            counts[layer] = count_at(change.after, key, layer)
+        return {layer: count for layer, count in counts.items() if count or layer not in graphs}
+
+
+class OperationsRule(RunsRule):
+    """Captured operations: a missing count is unknown, and each is of one compiler."""
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        old, new = (
+            getattr(values, key).get(layer) for values in (expected.values, measured.values)
+        )
+        is_comparable = expected.counts_ops(layer, measured.versions, measured.packages)
+        return is_comparable and None not in (old, new) and old != new
+
+    def override(self, key: str, change: Overriding) -> dict[str, int]:
+        counts, graphs = change.before(key), change.graphs
+        plain, after = getattr(change.plain, key), getattr(change.after, key)
+        for layer in {*change.layers} & {*after}:
+            now = made_by(layer, change.override.versions)
+            is_comparable = now is None or same_minor(now, made_by(layer, change.plain_versions))
+            if layer in graphs or not is_comparable or after[layer] != plain.get(layer):
+                counts[layer] = after[layer]
+        return counts
+
+    def same(self, key: str, change: Overriding) -> bool:
+        plain = getattr(change.plain, key)
+        after = getattr(change.after, key)
+        return all(count == plain.get(layer) for layer, count in after.items())
+
+
+def count_at(values: Values, key: str, layer: str) -> int:
+    """Return a count, zero if it is missing."""
+    counts: Mapping[str, int] = getattr(values, key)
+    return counts.get(layer, 0)
+
+
+def inherited(plain: Mapping[str, int], override: Override) -> dict[str, int]:
+    """Return the plain counts of the layers whose graphs an override omits."""
+    named = override.values.graphs
+    return {layer: count for layer, count in plain.items() if layer not in named}
+
+
+# causes
+
+
+class CausesRule(Rule):
+    """Causes of graphs; an override replaces those of the layers that it names."""
+
+    def over(self, key: str, plain: Values, override: Override) -> tuple[Cause, ...]:
+        replaced = override.causes_of
+        stay = (cause for cause in plain.causes if cause.layer not in replaced)
+        return (*stay, *override.values.causes)
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        now = made_by(layer, measured.versions)
+        if not same_minor(expected.causes_with.get(layer), now):
+            return False
+        old, new = expected.values.causes_of(layer), measured.values.causes_of(layer)
+        return old is not None and new is not None and not same_causes(old, new)
+
+    def updated(
+        self, key: str, old: Values, measured: Measured, layers: Layers
+    ) -> tuple[Cause, ...]:
+        after = {cause.key: cause.as_written() for cause in on(measured.values.causes, layers)}
+        for cause in old.causes:
+            if cause.key in after and cause.count == after[cause.key].count:
+                after[cause.key] = cause
+        return in_place(old.causes, after, layers)
+
+    def override(self, key: str, change: Overriding) -> tuple[Cause, ...]:
+        causes = [
+            cause for cause in change.override.values.causes if cause.layer not in change.layers
+        ]
+        graphs = change.graphs
+        for layer in change.layers:
+            plain, after = (on(values.causes, (layer,)) for values in (change.plain, change.after))
+            if layer in graphs or not same_causes(plain, after):
+                causes += after
+        return tuple(causes)
+
+    def same(self, key: str, change: Overriding) -> bool:
+        return same_causes(change.after.causes, change.plain.causes)
+
+
+# values that an override replaces as a whole
+
+
+class WholeRule(Rule):
+    """A value that an override replaces as a whole, if it has the key."""
+
+    is_whole = True
+
+    @abstractmethod
+    def concerns(self, layers: Layers) -> bool:
+        """Return whether the value is measured on one of the layers."""
+
+    def over(self, key: str, plain: Values, override: Override) -> Any:
+        return getattr(override.values if key in override.named else plain, key)
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        return False
+
+    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
+        return getattr(measured.values if self.concerns(layers) else old, key)
+
+    def override(self, key: str, change: Overriding) -> Any:
+        return getattr(change.after if self.is_named(key, change) else Values(), key)
+
+    def is_named(self, key: str, change: Overriding) -> bool:
+        """Return whether an override has the key."""
+        if not self.concerns(change.layers):
+            return key in change.override.named
+        return not self.same(key, change)
+
+    def same(self, key: str, change: Overriding) -> bool:
+        return bool(getattr(change.after, key) == getattr(change.plain, key))
+
+
+class EntriesRule(WholeRule):
+    """Functions that Dynamo compiled; an entry without them is not written again for them."""
+
+    def concerns(self, layers: Layers) -> bool:
+        return PLACES_LAYER in layers
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        old, new = {*getattr(expected.values, key)}, {*getattr(measured.values, key)}
+        return layer == PLACES_LAYER and bool(old) and old != new
+
+
+class LinesRule(WholeRule):
+    """Lines of devices, by ``file::name``; they are compared with nothing. A file groups them."""
+
+    def concerns(self, layers: Layers) -> bool:
+        return any(layer != PLACES_LAYER for layer in layers)
+
+    def from_file(self, value: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+        return {
+            f"{file}::{name}": count
+            for file, counts in value.items()
+            for name, count in counts.items()
+        }
+
+    def to_file(self, value: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        by_file: dict[str, dict[str, int]] = {}
+        for line, count in value.items():
+            file, _, name = line.partition("::")
+            by_file.setdefault(file, {})[name] = count
+        return by_file
+
+    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
+        lines = super().updated(key, old, measured, layers)
+        return {writable(line): count for line, count in lines.items()}
+
+
+class PlacesRule(WholeRule):
+    """Places that break or leave the compiler; a file keeps their order."""
+
+    def concerns(self, layers: Layers) -> bool:
+        return not {*BREAKING}.isdisjoint(layers)
+
+    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+        if layer not in BREAKING:
+            return False
+        old, new = (
+            on(getattr(values, key), (layer,)) for values in (expected.values, measured.values)
+        )
+        return not same_places(old, new, expected.places_with[key], measured.versions)
+
+    def updated(
+        self, key: str, old: Values, measured: Measured, layers: Layers
+    ) -> tuple[BaselinePlace, ...]:
+        places: tuple[BaselinePlace, ...] = getattr(old, key)
+        after = by_place(on(getattr(measured.values, key), layers))
+        for place in places:
+            if place.key in after:
+                after[place.key] = merged(place, after[place.key], measured.versions)
+        return in_place(places, after, layers)
+
+    def same(self, key: str, change: Overriding) -> bool:
+        places = getattr(change.plain, key), getattr(change.after, key)
+        return same_places(*places, change.plain_versions, change.override.versions)
+
+
+_RULES: Final[Mapping[str, Rule]] = {
+    "graphs": GraphsRule(),
+    "counts": CountsRule(),
+    "runs": RunsRule(),
+    "ops": OperationsRule(),
+    "causes": CausesRule(),
+    "entries": EntriesRule(),
+    "lines": LinesRule(),
+    "places": PlacesRule(),
+}
+RULES: Final[Mapping[str, Rule]] = {name: _RULES[key.rule] for name, key in KEYS.items()}
+"""The rule of each key, in the order of a file."""
+WHOLE: Final = {name: rule for name, rule in RULES.items() if isinstance(rule, WholeRule)}
+"""The keys that an override replaces as a whole, each with its rule."""

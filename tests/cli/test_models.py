@@ -1,0 +1,105 @@
+"""``graphbreak run --model``: a model of transformers, without code."""
+
+from __future__ import annotations
+
+import importlib.util
+from subprocess import CompletedProcess
+
+import pytest
+
+from pytest_graphbreak.cli import models
+from tests.cli.conftest import Workspace
+from tests.cli.test_run import entry, python
+
+pytestmark = pytest.mark.once
+
+
+def run_model(workspace: Workspace, name: str, *options: str) -> CompletedProcess[str]:
+    """Type the command in a process: pytest rewrites our modules, which runpy cannot run then."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    command = ("-m", "pytest_graphbreak", "run", "--device", "cpu", *options, "--model", name)
+    return python(*command, cwd=workspace.path)
+
+
+@pytest.mark.usefixtures("forks")
+def test_a_model_is_reported_by_its_name(workspace: Workspace) -> None:
+    said = run_model(workspace, "transformers:bert-base", "--json", "r.json")
+    assert said.returncode == 0
+    assert said.stderr.splitlines()[1] == "transformers:bert-base   exit 0"
+    assert "  dynamo   1 graph = 1 entry; 0 graph breaks, 0 recompiles" in said.stderr
+    test = entry(workspace)
+    assert test["nodeid"] == "transformers:bert-base"
+    (graph,) = test["graph_list"]
+    assert graph["where"]["file"] == "transformers/models/bert/modeling_bert.py"
+
+
+@pytest.mark.usefixtures("forks")
+def test_breaks_are_at_the_lines_of_the_library(workspace: Workspace) -> None:
+    said = run_model(workspace, "transformers:longformer", "--max-graphs", "1")
+    assert said.returncode == 1
+    assert "models/longformer/modeling_longformer.py:" in said.stderr
+    assert "is_global_attn = is_index_global_attn.flatten().any().item()" in said.stderr
+    assert "cli/models.py" not in said.stderr
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("transformers:berd", "has no model 'berd'; did you mean 'bert'?"),
+        ("transformers:whisper", "it takes input_features"),
+        ("transformers:reformer", "cannot be run as a small model: Make sure that"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_one_line(
+    workspace: Workspace, name: str, words: str
+) -> None:
+    said = run_model(workspace, name)
+    assert said.returncode == 2
+    assert words in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("name", ["bert", "transformers:", "hf:bert", ":"])
+def test_a_name_says_its_library(workspace: Workspace, name: str) -> None:
+    said = workspace.run("run", "--model", name)
+    assert said.code == 2
+    assert f"--model takes transformers:NAME, as transformers:bert-base, not {name!r}" in said.err
+
+
+def test_without_transformers_the_command_says_what_to_install(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if "m" in name else name)
+    said = workspace.run("run", "--model", "transformers:bert")
+    assert said.code == 2
+    assert "--model needs transformers: pip install transformers" in said.err
+
+
+def test_the_kind_is_the_longest_that_the_name_begins_with() -> None:
+    kinds = ["bert", "t5", "big_bird", "vit", "vit_mae", "xlm-roberta"]
+    assert models.kind_of("bert-base-uncased", kinds) == "bert"
+    assert models.kind_of("xlm-roberta-base", kinds) == "xlm-roberta"
+    assert models.kind_of("berta", kinds) is None
+
+
+def test_sizes_become_small_and_tokens_stay_in_the_vocabulary() -> None:
+    defaults = {
+        "vocab_size": 50257,
+        "n_embd": 768,
+        "n_layer": 12,
+        "num_key_value_heads": None,
+        "eos_token_id": 50256,
+        "bos_token_id": 0,
+        "model_type": "gpt2",
+        "text_config": {"num_layers": 24},
+    }
+    assert models.small(defaults) == {
+        "vocab_size": 256,
+        "n_embd": 64,
+        "n_layer": 2,
+        "eos_token_id": 255,
+        "bos_token_id": 0,
+        "text_config": {"num_layers": 2},
+    }
