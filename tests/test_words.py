@@ -16,7 +16,7 @@ from tests import words
 
 pytestmark = pytest.mark.pure
 
-PRONOUNS: Final = 8.1
+PRONOUNS: Final = 3.4
 """Per cent of all bindings that are one of ``words.PRONOUNS``. The aim is 1."""
 
 VAGUE: Final = 4.0
@@ -37,7 +37,6 @@ LONG_FUNCTIONS: Final = {
     "repair/remedies/numbers.py:_graphbreak_numbers": 45,
     "repair/remedies/op.py:_graphbreak_op": 54,
     "repair/remedies/while_loop.py:_graphbreak_while": 50,
-    "report/markdown.py:render": 37,
     "suite/phases.py:call": 37,
     "suite/reports.py:attach": 37,
 }
@@ -48,8 +47,6 @@ LONG_MODULES: Final = {
     "config/device.py": 419,
     "layers/dynamo/log.py": 418,
     "repair/remedies/while_loop.py": 437,
-    "report/html.py": 444,
-    "report/logs.py": 416,
 }
 """Modules over the limit, with the lines that they have at most."""
 
