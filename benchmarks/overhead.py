@@ -1,7 +1,7 @@
 """What observing costs, beside torch's own ways to learn of graph breaks.
 
     python -m benchmarks.overhead [--layer dynamo|xla] [--rounds 7] [--json FILE] [MODEL...]
-    python -m benchmarks.overhead --paired [--layer dynamo|xla] [--rounds 7] [MODEL...]
+    python -m benchmarks.overhead --paired [--layer dynamo|inductor|xla] [--rounds 7] [MODEL...]
     python -m benchmarks.overhead --instructions [MODEL...]
 
 Each measurement is a process of its own that compiles the same models cold,
@@ -52,6 +52,7 @@ VARIANTS: Final[dict[str, dict[str, str]]] = {
 """What is set in the environment of a process, by the name of the variant."""
 
 REPETITIONS: Final = 5
+BACKENDS: Final = {"dynamo": "eager", "inductor": "inductor", "xla": "openxla"}
 MODELS: Final = ("mlp", "prints", "distilbert", "longformer", "llama")
 
 
@@ -79,6 +80,13 @@ def _prints() -> tuple[Callable[..., Any], Callable[[int], dict[str, Any]]]:
     return Prints(), lambda batch: {"x": torch.ones(batch, 16)}
 
 
+def _normed() -> tuple[Callable[..., Any], Callable[[int], dict[str, Any]]]:
+    import torch
+
+    layers = [torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU()]
+    return torch.nn.Sequential(*layers), lambda batch: {"input": torch.ones(batch, 16)}
+
+
 def _of_the_zoo(name: str) -> tuple[Callable[..., Any], Callable[[int], dict[str, Any]]]:
     import torch
 
@@ -96,9 +104,8 @@ def _of_the_zoo(name: str) -> tuple[Callable[..., Any], Callable[[int], dict[str
 
 
 def _build(name: str) -> tuple[Any, Callable[[int], dict[str, Any]]]:
-    if name == "mlp":
-        return _mlp()
-    return _prints() if name == "prints" else _of_the_zoo(name)
+    small = {"mlp": _mlp, "normed": _normed, "prints": _prints}
+    return small[name]() if name in small else _of_the_zoo(name)
 
 
 @contextmanager
@@ -135,7 +142,7 @@ def measure(layer: str, names: list[str]) -> dict[str, float]:
         import torch_xla
 
         device = torch_xla.device()
-    backend = "openxla" if layer == "xla" else "eager"
+    backend = BACKENDS[layer]
     found = {}
     for name in names:
         model, inputs = _build(name)
@@ -166,7 +173,11 @@ def paired(layer: str, number: int, names: list[str]) -> Iterator[str]:
         import torch_xla
 
         device = torch_xla.device()
-    backend = "openxla" if layer == "xla" else "eager"
+    backend = BACKENDS[layer]
+    if layer == "inductor":  # each compilation is a cold one
+        from torch._inductor import config
+
+        config.force_disable_caches = True
     yield "| | compile, off | off again | plugin |"
     yield "| --- | ---: | ---: | ---: |"
     batch = 1
@@ -294,7 +305,7 @@ def _ratio(values: list[float]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead")
-    parser.add_argument("--layer", choices=("dynamo", "xla"), default="dynamo")
+    parser.add_argument("--layer", choices=BACKENDS, default="dynamo")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--paired", action="store_true")

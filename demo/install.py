@@ -1,11 +1,11 @@
-"""Installs what the demo needs, and says so first: ``python -m demo.install REQUIREMENT...``.
+"""Makes the environment of the demo: ``python -m demo.install DIR``, DIR as tox's ``work_dir``.
 
-It is large and takes minutes, so it is not left to tox, which installs in silence.
+It is tox's environment ``xla``, which is large and takes minutes to make. So what that takes is
+said first, and a line shows how far it is: tox would be silent.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -18,10 +18,10 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 BEFORE: Final = """\
 The demo downloads about 4 GB, which take 7 GB in
-{where}:
-torch 2.9 with its CUDA libraries (its wheel for Linux needs them to be there,
-the demo does not use them), torch_xla 2.9, transformers, pytest. No model is
-downloaded and no GPU is needed.
+{where}
+and are the environment of the tests, too: torch 2.9 with its CUDA libraries
+(its wheel for Linux needs them to be there, the demo does not use them),
+torch_xla 2.9, transformers, pytest. No model is downloaded, no GPU is needed.
 
   1. install       3 to 6 minutes, most of it torch
   2. green         2 minutes: nine tests of real models against their baselines
@@ -29,62 +29,55 @@ downloaded and no GPU is needed.
 
 Times are those of two cores. What is downloaded stays for the next time.
 """
+NEEDED: Final = ("torch-xla", "transformers", "pytest-graphbreak")
+STEPS: Final = ("Collecting", "Downloading", "Building", "Installing")
+"""How the lines of pip begin that say what it does now."""
 
 
-def main(requirements: Sequence[str]) -> int:
-    """pip's exit code. Nothing is downloaded where all of it is here."""
-    if all(map(_is_here, [*requirements, "pytest-graphbreak", "transformers"])):
+def main(work_dir: str) -> int:
+    """Return tox's exit code. Nothing is downloaded where all of it is there."""
+    environment = Path(work_dir, "xla")
+    if _is_ready(environment / "bin" / "python"):
         print("Everything is installed.", flush=True)
         return 0
-    where = Path(sys.prefix)
-    if where.is_relative_to(ROOT):
-        where = where.relative_to(ROOT)
+    near = environment.is_relative_to(ROOT)
+    where = environment.relative_to(ROOT) if near else environment
     print(BEFORE.format(where=where), flush=True)
     began = time.monotonic()
-    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
-    command += [
-        *requirements,
-        "--editable",
-        f"{ROOT}[xla]",
-        "--group",
-        f"{ROOT}/pyproject.toml:test",
-    ]
-    code = _quietly(command)
+    tox = [sys.executable, "-m", "tox", "run", "--workdir", work_dir, "-e", "xla", "--notest"]
+    code = _with_progress([*tox, "-vv"])  # twice: then tox shows what pip prints
     print(f"\nInstalled in {time.monotonic() - began:.0f} s.\n" if not code else "", flush=True)
     return code
 
 
-def _quietly(command: Sequence[str]) -> int:
-    """pip's exit code. Its output is one line that is drawn anew; all of it where pip fails."""
+def _is_ready(python: Path) -> bool:
+    """Whether this Python has all that the demo needs; tox holds the versions."""
+    if not python.exists():
+        return False
+    code = f"import importlib.metadata as m; [m.version(name) for name in {NEEDED}]"
+    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
+
+
+def _with_progress(command: Sequence[str]) -> int:
+    """Return the exit code. The output is one line, drawn anew; all of it after a failure."""
     shown, lines, began = sys.stdout.isatty(), [], time.monotonic()
     environment = os.environ | {"PIP_PROGRESS_BAR": "off", "PIP_NO_INPUT": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as pip:
-        assert pip.stdout is not None
-        for line in pip.stdout:
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
             lines.append(line)
             step = line.strip()
-            if shown and step.startswith(("Collecting", "Downloading", "Building", "Installing")):
+            if shown and step.startswith(STEPS):
                 text = f"{time.monotonic() - began:4.0f} s  {step}"
-                print(
-                    f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", end="", flush=True
-                )
+                width = shutil.get_terminal_size().columns - 1
+                print(f"\r\x1b[K{text[:width]}", end="", flush=True)
     print("\r\x1b[K" if shown else "", end="", flush=True)
-    if pip.returncode:
+    if process.returncode:
         print("".join(lines), flush=True)
-    return pip.returncode
-
-
-def _is_here(requirement: str) -> bool:
-    """Whether it is installed, in the version that is named with ``==`` if there is one."""
-    name, _, wanted = requirement.partition("==")
-    try:
-        found = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return not wanted or found.partition("+")[0] == wanted
+    return process.returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import os
 import signal
 import sys
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -16,9 +16,9 @@ from typing import Any
 
 import hypothesis
 import pytest
-from _pytest.pytester import SysModulesSnapshot
 from filelock import FileLock
 
+from pytest_graphbreak.testing import GatedSuite, LibrariesStay
 from tests.forkserver import Server
 
 pytest_plugins = ["pytester"]
@@ -64,16 +64,10 @@ def _hear_signals() -> None:
             signal.signal(number, handler)
 
 
-class KeepLibraries(SysModulesSnapshot):
-    """pytester forgets what a run imported; torch cannot be imported twice in one process."""
-
-    def __init__(self, preserve: Callable[[str], bool] | None = None) -> None:
-        super().__init__(lambda name: not name.startswith(("test_", "conftest")))
-
-
 @pytest.fixture(autouse=True)
-def _keep_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_pytest.pytester.SysModulesSnapshot", KeepLibraries)
+def _libraries_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a test runs pytester itself."""
+    monkeypatch.setattr("_pytest.pytester.SysModulesSnapshot", LibrariesStay)
 
 
 CLEAN = """
@@ -106,23 +100,14 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class Suite:
-    """A pytester directory with a test file in it, run in this process."""
+class Suite(GatedSuite):
+    """An example whose report is looked at as JSON, and whose baselines as text."""
 
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.pytester = pytester
-        self.path = pytester.path
-
-    def write(self, source: str, name: str = "test_it") -> None:
-        self.pytester.makepyfile(**{name: textwrap.dedent(source)})
-
-    def run(self, *args: str) -> pytest.RunResult:
-        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+    def run(self, *args: str) -> pytest.RunResult:  # type: ignore[override]
+        return self.run_pytest(*args)
 
     def report(self, *args: str) -> dict[str, Any]:
         """Run with a report and give it back, whatever the outcome."""
-        import json
-
         self.run("--graph-budget-report=graphs.json", *args)
         data: dict[str, Any] = json.loads((self.path / "graphs.json").read_text())
         return data

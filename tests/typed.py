@@ -9,6 +9,7 @@ from typing_extensions import assert_type
 
 from pytest_graphbreak import CompileModel, GraphBudget, Record, Run, observe
 from pytest_graphbreak import Nonsense as Nonsense  # type: ignore[attr-defined]
+from pytest_graphbreak.testing import GatedSuite
 
 
 def test_fixtures(compile_model: CompileModel, graph_budget: GraphBudget) -> None:
@@ -28,3 +29,7 @@ def without_pytest() -> None:
         assert_type(seen.recompiles, int)
     observe(bananas=3)  # type: ignore[call-arg]
     observe(max_graphs="3")  # type: ignore[arg-type]
+
+
+def test_gated_suite(gated_suite: GatedSuite) -> None:
+    assert_type(gated_suite.run("--graph-budget").records, dict[str, Record])

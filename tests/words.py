@@ -1,8 +1,12 @@
-"""How the package is named and cut: the bindings, functions and modules of its source."""
+"""How the package is named and cut: the bindings, functions and modules of its source.
+
+``python -m tests.words [ROOM]`` lists what is to be named, and what is too long.
+"""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -39,6 +43,11 @@ PRONOUNS: Final = frozenset(
 
 VAGUE: Final = frozenset(["item", "thing", "value", "result", "data", "obj"])
 """Words that are right in a few places, and are the next pronouns where they are many."""
+
+
+LONGEST_FUNCTION: Final = 35
+LONGEST_MODULE: Final = 400
+"""Lines that a function and a module may have."""
 
 
 class Binding(NamedTuple):
@@ -102,3 +111,27 @@ def share(words: Iterable[str], names: Iterable[Binding]) -> tuple[float, list[B
     every = list(names)
     among = [binding for binding in every if binding.name in words]
     return 100 * len(among) / len(every), among
+
+
+def long_functions() -> dict[str, int]:
+    """Return the functions over the limit, and their lines."""
+    return {name: n for name, n in sorted(functions()) if n > LONGEST_FUNCTION}
+
+
+def long_modules() -> dict[str, int]:
+    """Return the modules over the limit, and their lines."""
+    return {name: n for name, n in lengths().items() if n > LONGEST_MODULE}
+
+
+def main(room: str = "") -> None:
+    names = [binding for binding in bindings() if binding.place.startswith(room)]
+    pronouns, among = share(PRONOUNS, names)
+    print(*(f"{binding.place} {binding.name}" for binding in among), sep="\n")
+    vague, _ = share(VAGUE, names)
+    print(f"{len(among)} of {len(names)} bindings: {pronouns:.1f}%; vague: {vague:.1f}%")
+    for long in (long_functions(), long_modules()):
+        print(*(f"{place}: {lines}" for place, lines in long.items()), sep="\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -61,11 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if more graphs of any layer are compiled and not loaded from a cache",
     )
     parser.add_argument("-m", action="store_true", dest="module", help="run a module, as python -m")
-    parser.add_argument(
-        "--model",
-        action="store_true",
-        help="run a small, random model of transformers, such as transformers:bert-base",
-    )
+    parser.add_argument("--model", action="store_true", help="run a model: transformers:bert-base")
     parser.add_argument(
         "script", help="a script; with -m the name of a module, with --model that of a model"
     )
@@ -86,25 +82,19 @@ def run(args: argparse.Namespace) -> int:
     if "json" in files:  # of an earlier run: it would outlive one that dies
         with suppress(OSError):
             os.unlink(files["json"])
-    status: watched.Status | None
+    process = os.getpid()
     with _observed(args.device, "headers" if log is None else "full"):
-        if not (getattr(args, "typed", False) and watched.can_watch()):
-            process = os.getpid()
-            code, status = _here(program, root, log, None)
-            if os.getpid() != process:  # a fork of the script that reached its end as well
-                return code
+        if getattr(args, "typed", False) and watched.can_watch():
+            code, status = _apart(program, root, log)
         else:
-            channel = watched.Channel()
-            pid, mask = watched.fork()
-            if pid == 0:
-                return _here(program, root, log, channel)[0]
-            code = watched.watch(pid, mask)
-            status = channel.last()
+            code, status = _here(program, root, log, None)
+    if os.getpid() != process:  # the script's own process, or a fork of it that reached its end
+        return code
     if status is not None and status.refused:
         raise UserError(status.refused)
     record = watched.whole(status, code)
     judged = None if code else _judged(record, args.max_graphs, args.max_compiled)
-    name = (status.name if status is not None else "") or program.name
+    name = (status.name if status is not None else "") or _typed(program)
     failed = judged is not None and judged.fails
     with suppress(OSError):  # even if nobody reads the output, the files are written
         _show(name, code, record, judged.lines if judged is not None else ())
@@ -112,6 +102,15 @@ def run(args: argparse.Namespace) -> int:
     if not _write(files, of_script(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
     return 1 if failed else code
+
+
+def _apart(program: UserProgram, root: Path, log: str | None) -> tuple[int, watched.Status | None]:
+    """Run the script in a child; return its exit code and its last status, in both processes."""
+    channel = watched.Channel()
+    pid, mask = watched.fork()
+    if pid == 0:
+        return _here(program, root, log, channel)
+    return watched.watch(pid, mask), channel.last()
 
 
 def _here(
@@ -185,12 +184,15 @@ def _observed(asked: str, log: str) -> Iterator[None]:
         turn_off()
 
 
+def _typed(program: UserProgram) -> str:
+    """Return what was typed to name the program."""
+    return f"{_LIBRARY}:{program.args[0]}" if program.name == _MODELS else program.name
+
+
 def _name(program: UserProgram, root: Path) -> str:
     """Return the path of what was run, as it was typed; for a module the path of its file."""
-    if program.name == _MODELS:
-        return f"{_LIBRARY}:{program.args[0]}"
-    if not program.is_module:
-        return program.name
+    if not program.is_module or program.name == _MODELS:
+        return _typed(program)
     try:
         spec = importlib.util.find_spec(program.name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -204,10 +206,8 @@ def _name(program: UserProgram, root: Path) -> str:
 
 def _running(program: UserProgram, root: Path) -> str:
     """Return the name of what runs now, like ``_name`` but without importing anything."""
-    if program.name == _MODELS:
-        return f"{_LIBRARY}:{program.args[0]}"
-    if not program.is_module:
-        return program.name
+    if not program.is_module or program.name == _MODELS:
+        return _typed(program)
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
     return shown(Path(origin), root) if origin else program.name
 

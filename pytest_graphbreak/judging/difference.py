@@ -179,7 +179,7 @@ def _add_reworded(sides: Sides) -> None:
         place = recorded.get(key(graph_break))
         now = made_by(graph_break.layer, sides.versions)
         if place is None or not same_minor(
-            now, made_by(graph_break.layer, sides.before.places_with["breaks"])
+            now, made_by(graph_break.layer, sides.before.places_with.get("breaks", {}))
         ):
             continue
         if graph_break.layer in sides.judged and _is_reworded(place, graph_break):

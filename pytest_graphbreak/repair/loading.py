@@ -20,7 +20,7 @@ from pytest_graphbreak.text import files
 
 Answer = dict[str, Any]
 
-_WHOLE: Final = "the whole program"
+WHOLE: Final = "the whole program"
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
 _LOAD: Final = '''
 class Loaded(BaseException):
@@ -118,17 +118,17 @@ class Writer:
 
     def whole(self, item: Break) -> str:
         """Return a script that runs the program as it is."""
-        program, path = self._program()
+        program, path = self.program()
         lines = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
         body = [*lines, *textwrap.dedent(program).splitlines()]
-        return self._script(item, _WHOLE, body, prints=False)
+        return self._script(item, WHOLE, body, prints=False)
 
     def _loader(self, number: int) -> str:
         """Return the function that loads what the program compiles with its first calls."""
-        run, path = self._program()
+        run, path = self.program()
         return _LOAD.format(number=number, path=path, run=run).strip("\n")
 
-    def _program(self) -> tuple[str, str]:
+    def program(self) -> tuple[str, str]:
         """Return the lines that run the program, and the expression of its path."""
         program, test = self.target.path, self.target.test
         home = located(program.parent, self.out)
@@ -172,13 +172,13 @@ class Writer:
         set_up = ["torch.manual_seed(0)"] if prints else []
         if self.device == "TT" and prints:
             set_up.insert(0, 'xr.set_device_type("TT")')
-        main = ["def main():", *_indented([*set_up, *body]), *self._end("main()", prints=prints)]
+        main = ["def main():", *indented([*set_up, *body]), *self._end("main()", prints=prints)]
         return "\n".join([*self._header(item, what), "", *lines, *main, ""])
 
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
         """Yield the lines that compile, run, and wait for the device."""
         options = "".join(
-            f", {key}={_literal(value)}"
+            f", {key}={literal(value)}"
             for key, value in self.options.items()
             if value is not None and key in ("backend", "dynamic", "mode")
         )
@@ -223,7 +223,7 @@ class Writer:
             "Under pytest it fails as long as the break is there."
             if self.as_test
             else "Run it with TORCH_LOGS=graph_breaks in the environment to see the break."
-            if what == _WHOLE
+            if what == WHOLE
             else "Run it to see the break: torch prints it.",
         ]
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
@@ -259,12 +259,12 @@ def _beside(file: str) -> str:
     return f'Path(__file__).with_name("{file}")'
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def indented(lines: Iterable[str]) -> list[str]:
     """Indent lines for a function body. None of these texts has a string of several lines."""
     return [f"    {line}" if line else line for text in lines for line in text.splitlines() or [""]]
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     """Return a plain value as source, with text in the quotes that formatters prefer."""
     quotable = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
     return f'"{value}"' if quotable else repr(value)

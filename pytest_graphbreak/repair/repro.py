@@ -1,4 +1,4 @@
-"""Writes a script for each break, runs it, and reports whether the break occurred.
+"""Writes a script for each break and each cut of torch_xla, runs it, and reports what occurred.
 
 The smallest function that has the break is taken out of the running program with its arguments. The
 module that it belongs to is loaded as the program did and taken out of the model by its path; if
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.loading import Writer
+from pytest_graphbreak.repair import lazy
+from pytest_graphbreak.repair.loading import WHOLE, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
@@ -65,6 +66,7 @@ class Repro:
         self._made = _directories(out)
         files.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999.pt")
         self.first = bench.measure(target, outputs=False)
+        self.lazy = lazy.cuts(self.first.record)
         self._target = target
         self._bench = bench
         self._out = out
@@ -81,14 +83,23 @@ class Repro:
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
         """Yield one script for each break, as soon as it has been run."""
-        breaks = self.first.record.breaks
-        if not breaks:
-            return
-        progress(0, len(breaks), "taking the functions out")
-        cuts = self._cuts()
-        for number, (item, path) in enumerate(zip(breaks, self._paths(), strict=False)):
-            progress(number, len(breaks), f"{item.where.function}: {item.reason}")
-            yield self._script(path, item, cuts)
+        breaks, paths = self.first.record.breaks, self._paths()
+        total = len(breaks) + len(self.lazy)
+        if breaks:
+            progress(0, total, "taking the functions out")
+        cuts = self._cuts() if breaks else {}
+        for number, item in enumerate(breaks):
+            progress(number, total, f"{item.where.function}: {item.reason}")
+            path = next(paths)
+            with _removed_if_interrupted(path):
+                written = self._found(path, item, cuts)
+            yield written
+        for number, cut in enumerate(self.lazy, len(breaks)):
+            progress(number, total, f"{cut.item.where.function}: {cut.item.reason}")
+            path = next(paths)
+            with _removed_if_interrupted(path):
+                written = self._lazy_script(path, cut)
+            yield written
 
     def clean(self) -> None:
         """Remove the directories that were made and are empty."""
@@ -109,18 +120,6 @@ class Repro:
         answer, _ = self._bench.run(self._target, order)
         cuts: dict[str, Any] = answer.get("cuts") or {}
         return cuts
-
-    def _script(self, path: Path, item: Break, cuts: Answer) -> Script:
-        """Return the smallest script that shows the break.
-
-        It is removed if its run is interrupted.
-        """
-        try:
-            return self._found(path, item, cuts)
-        except BaseException:
-            for old in _files(path):
-                old.unlink(missing_ok=True)
-            raise
 
     def _paths(self) -> Iterator[Path]:
         """Yield names for the scripts, without the numbers that files of others use.
@@ -164,7 +163,13 @@ class Repro:
         why = missing(item, self._measure(path))
         if why is not None:
             reasons.append(f"the whole program: {why}")
-        return Script(path, item, "the whole program", why is None, "; ".join(reasons))
+        return Script(path, item, WHOLE, why is None, "; ".join(reasons))
+
+    def _lazy_script(self, path: Path, cut: lazy.LineCut) -> Script:
+        """Write the script of what torch_xla cut at a line."""
+        self._write(path, _Attempt(lazy.script(self._writer, cut, self.first.record)))
+        why = lazy.missing(cut, self.first.record, self._measure(path, lazy.TEST))
+        return Script(path, cut.item, WHOLE, why is None, why or "")
 
     def _attempts(self, item: Break, frame: Frame, cut: Answer, stem: str) -> Iterator[_Attempt]:
         """Yield the scripts for one function: by its path in the model, then from a saved file."""
@@ -186,9 +191,20 @@ class Repro:
             shutil.copyfile(file, path.with_name(name))
         files.put(path, attempt.text.encode())
 
-    def _measure(self, path: Path) -> Trial:
-        target = Target(path, "test_no_break" if self._as_test else "")
+    def _measure(self, path: Path, test: str = "test_no_break") -> Trial:
+        target = Target(path, test if self._as_test else "")
         return self._bench.measure(target, outputs=False)
+
+
+@contextlib.contextmanager
+def _removed_if_interrupted(path: Path) -> Iterator[None]:
+    """Remove a script and its files if its run is interrupted."""
+    try:
+        yield
+    except BaseException:
+        for old in _files(path):
+            old.unlink(missing_ok=True)
+        raise
 
 
 def _slug(out: Path) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pytest_graphbreak.cli import COMMANDS, main
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 
 def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,3 +32,9 @@ def test_a_command_that_is_misspelt_is_named(capsys: pytest.CaptureFixture[str])
         main(["chek", "graphs.json"])
     assert ended.value.code == 2
     assert "invalid choice: 'chek'; did you mean 'check'?" in capsys.readouterr().err
+
+
+def test_every_command_has_its_chapter_in_the_reference() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+    chapters = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(chapters) == sorted(COMMANDS), "docs/reference/commands.md: a chapter for each"

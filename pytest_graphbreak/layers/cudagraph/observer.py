@@ -77,7 +77,7 @@ class CudaGraphObserver(HookedObserver):
         )
 
     def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:
-        return LatePatch(module, chain, hook, failed, of_torch=False)
+        return LatePatch(module, chain, hook, failed)
 
     def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -102,12 +102,12 @@ class CudaGraphObserver(HookedObserver):
     def _number(self, graph: Any) -> int:
         """Return the number of a CUDA graph of this process, from 1."""
         key = id(graph)
-        known = self._numbers.get(key)
-        if known is None or known[0]() is not graph:
+        numbered = self._numbers.get(key)
+        if numbered is None or numbered[0]() is not graph:
             self._count += 1
             forget = weakref.ref(graph, lambda _: self._numbers.pop(key, None))
-            known = self._numbers[key] = (forget, self._count)
-        return known[1]
+            numbered = self._numbers[key] = (forget, self._count)
+        return numbered[1]
 
     def _replay(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -198,9 +198,9 @@ def _why_again(manager: Any, inputs: Any, function: Any) -> str | None:
     """Return why inductor records a function again after the same graph; None the first time."""
     node = manager.current_node
     children = manager.roots if node is None else node.children
-    if not (known := children.get(function)):
+    if not (nodes := children.get(function)):
         return None
-    status, reason = known[-1].check_invariants(inputs)
+    status, reason = nodes[-1].check_invariants(inputs)
     text = reason() if callable(reason) else str(reason or status)
     return text.strip().partition("\n")[0][:200] or "its inputs changed"
 

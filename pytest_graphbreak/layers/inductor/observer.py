@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
 from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.inductor.fallbacks import Fallback
 from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
@@ -58,13 +59,13 @@ class InductorObserver(HookedObserver):
         """Return the record with place, owner and cause of each graph, from that of Dynamo."""
         if LAYER not in record.layers:
             return record
-        known = {
+        above = {
             (graph.process, graph.name): graph
             for graph in record.graph_list
             if graph.layer == DYNAMO
         }
         graphs = tuple(
-            _of_dynamo(graph, known) if graph.layer == LAYER else graph
+            _of_dynamo(graph, above) if graph.layer == LAYER else graph
             for graph in record.graph_list
         )
         skipped = merge([Record(layers=(LAYER,), eager=(*record.eager, *_skipped(graphs)))])
@@ -76,6 +77,8 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     name = f"{event.frame} {event.kind}".strip()
     line = skips.line(event.skip)
     calls = f"{plural(event.calls, 'call')} of libraries or fallbacks" if event.calls else ""
+    fallbacks = ", ".join(_fallback(item, places) for item in event.fallbacks)
+    skipped = skips.words(event.skip) if event.skip else ""
     stack = stacks.users(event.stack, places)
     return Graph(
         LAYER,
@@ -86,12 +89,16 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
         hash=event.key or None,
         sources=(event.frame if number == 1 else f"{event.frame}#{number}",) if event.frame else (),
         where=stack[-1] if stack else NOWHERE,
-        reason="; ".join(
-            filter(None, (calls, event.missed, skips.words(event.skip) if event.skip else ""))
-        ),
+        reason="; ".join(filter(None, (calls, fallbacks, event.missed, skipped))),
         cached="loaded" if event.loaded else "compiled",
         stack=(places.frame(*line),) if line is not None else (),
     )
+
+
+def _fallback(item: Fallback, places: Places) -> str:
+    """Return a fallback in words: ``fallback aten.histc at model.py:12``."""
+    frame = places.frame(*item.line) if item.line is not None else NOWHERE
+    return f"fallback {item.operator}" + (f" at {frame.file}:{frame.line}" if frame.file else "")
 
 
 def _is_again(frame: str) -> bool:
@@ -99,23 +106,23 @@ def _is_again(frame: str) -> bool:
     return frame.partition("/")[2].partition("_")[0].isdigit() and not frame.endswith("/0")
 
 
-def _of_dynamo(graph: Graph, known: dict[tuple[str | None, str], Graph]) -> Graph:
+def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph]) -> Graph:
     """Return a graph with what the Dynamo graph that it came from knows."""
     if not graph.sources:
         return graph
     source = graph.sources[0]
     # Dynamo's ids start again in a second round, ``0/0#2``; parts of one graph share its id.
-    found = known.get((graph.process, source))
-    found = found or known.get((graph.process, source.partition("#")[0]))
-    if found is None:
+    origin = above.get((graph.process, source))
+    origin = origin or above.get((graph.process, source.partition("#")[0]))
+    if origin is None:
         return graph
     kind = graph.name.partition(" ")[2].partition("#")[0]
     return replace(
         graph,
-        cause="recompile" if found.cause == "recompile" else kind or graph.cause,
-        sources=(found.name,),
-        where=found.where,
-        owner=found.owner,
+        cause="recompile" if origin.cause == "recompile" else kind or graph.cause,
+        sources=(origin.name,),
+        where=origin.where,
+        owner=origin.owner,
     )
 
 
@@ -130,6 +137,6 @@ def _skipped(graphs: Iterable[Graph]) -> Iterable[Eager]:
 
 def _eager(event: Skipped, places: Places) -> Eager:
     line = skips.line(event.reason)
-    found: tuple[Frame, ...] = stacks.users(event.stack, places)
-    where = places.frame(*line) if line is not None else found[-1] if found else NOWHERE
+    stack: tuple[Frame, ...] = stacks.users(event.stack, places)
+    where = places.frame(*line) if line is not None else stack[-1] if stack else NOWHERE
     return Eager(LAYER, skips.words(event.reason), where)

@@ -14,6 +14,9 @@ POST_COMPILE: Final[Name] = ("torch._inductor.output_code", "CompiledFxGraph.pos
 # These two only explain: without them graphs are counted all the same.
 HASH: Final[Name] = ("torch._inductor.codecache", "compiled_fx_graph_hash")
 SKIP: Final[Name] = ("torch._inductor.cudagraph_trees", "log_cudagraph_skip_and_bump_counter")
+# Attributes of a graph: its code, and its operations with their lines. Without them no fallback has
+# a name.
+TEXTS: Final = ("source_code", "inductor_post_grad_graph_str")
 
 GUARDS: Final = "torch._guards"
 """The module of ``CompileContext``, which knows the frame that is compiled."""

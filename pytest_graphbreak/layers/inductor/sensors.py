@@ -21,6 +21,7 @@ from typing import Any, Final
 from pytest_graphbreak.layers.hooked import Attachable, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
 from pytest_graphbreak.layers.inductor import private
+from pytest_graphbreak.layers.inductor.fallbacks import Fallback, fallbacks
 from pytest_graphbreak.model.stacks import Line
 
 MOST_KEYS: Final = 64
@@ -35,6 +36,7 @@ class InductorGraph:
     those that inductor generated, ``calls`` those of libraries and fallbacks. ``key`` is that of
     the FX graph cache, empty where it was not asked; ``missed`` says why the graph was compiled.
     ``skip`` is why no CUDA graph will be recorded although one was asked for, empty otherwise.
+    ``fallbacks`` are those of the ``calls`` that inductor has no code for.
     """
 
     frame: str
@@ -47,6 +49,7 @@ class InductorGraph:
     missed: str
     skip: str
     stack: tuple[Line, ...]
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class InductorSensors:
 
     def _patch(self, name: private.Name, hook: Hook, *, needed: bool = True) -> LatePatch:
         failed = self._failed if needed else _ignore
-        return LatePatch(*name, hook, failed, of_torch=False)
+        return LatePatch(*name, hook, failed)
 
     def forget(self) -> None:
         """Forget the keys that earlier code computed."""
@@ -122,7 +125,7 @@ class InductorSensors:
 
     def _compiled(self, graph: Any, options: Any, asked: bool, inputs: Any) -> None:
         number = id(graph)
-        if (known := self._noted.get(number)) is not None and known() is graph:
+        if (reference := self._noted.get(number)) is not None and reference() is graph:
             return
         self._noted[number] = weakref.ref(graph, lambda _: self._noted.pop(number, None))
         built = self._built.get(number)
@@ -143,6 +146,7 @@ class InductorSensors:
                 missed,
                 skip,
                 stack_here(),
+                fallbacks(*(str(getattr(graph, name, "") or "") for name in private.TEXTS)),
             )
         )
 
@@ -178,11 +182,11 @@ class InductorSensors:
         """Return what of a key differs from the most similar one that was computed here before."""
         if key in self._parts or not self._parts:
             return ""
-        moved = min((_differing(parts, known) for known in self._parts.values()), key=len)
+        moved = min((_differing(parts, earlier) for earlier in self._parts.values()), key=len)
         if "gm" in moved:  # another graph, and no other key of the same one
             return ""
-        more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
-        return f"that of an earlier graph differs in {', '.join(moved[:3])}{more}"
+        others = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+        return f"that of an earlier graph differs in {', '.join(moved[:3])}{others}"
 
     def _skip(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle a skip that shows only when the compiled function runs."""
@@ -197,8 +201,8 @@ def _ignore(fault: Exception) -> None:
     """Do without: torch before or after does not have it."""
 
 
-def _differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
-    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:
+    return sorted(name for name in {*parts, *earlier} if parts.get(name) != earlier.get(name))
 
 
 def _kind(options: Any) -> str:
@@ -210,8 +214,8 @@ def _kind(options: Any) -> str:
 def _compile_id() -> str:
     """Return the id of the frame that Dynamo compiles, or whose backward is compiled."""
     context: Any = getattr(sys.modules.get(private.GUARDS), "CompileContext", None)
-    found = context.current_compile_id() if context is not None else None
-    return "" if found is None else str(found)
+    compile_id = context.current_compile_id() if context is not None else None
+    return "" if compile_id is None else str(compile_id)
 
 
 def _why_skipped(graph: Any) -> str:

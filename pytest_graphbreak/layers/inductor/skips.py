@@ -49,9 +49,9 @@ _VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
 def words(reason: str) -> str:
     """Return why there is no CUDA graph and what to do, without values that change by run."""
     text = reason.partition("Found from")[0]
-    for pattern, found in WORDS:
+    for pattern, advice in WORDS:
         if re.search(pattern, text.strip(), re.I):
-            return f"{PREFIX}{found}"
+            return f"{PREFIX}{advice}"
     first = text.strip().partition("\n")[0].removeprefix("skipping cudagraphs due to ")
     without_values = " ".join(_VALUES.sub("", first).split())
     return f"{PREFIX}{without_values[:200].strip(' .,') or 'torch gives no reason'}"

@@ -59,12 +59,12 @@ class TritonObserver(HookedObserver):
     def __init__(self) -> None:
         super().__init__()
         self._local = _LastLoad()
-        self._known: weakref.WeakKeyDictionary[Any, list[Specialization]]
-        self._known = weakref.WeakKeyDictionary()
+        self._compiled_for: weakref.WeakKeyDictionary[Any, list[Specialization]]
+        self._compiled_for = weakref.WeakKeyDictionary()
         self._alive: list[Any] = []
 
     def hooks(self) -> Sequence[Attachable]:
-        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore, of_torch=False)
+        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore)
         return (
             guard,
             _Setting(self._compiled, "jit_post_compile_hook", self.failed),
@@ -77,8 +77,8 @@ class TritonObserver(HookedObserver):
         They are loaded from Triton's cache on disk where a test launches them. What was compiled is
         kept alive, since a captured CUDA graph may hold it.
         """
-        for function, known in [*self._known.items()]:
-            known.clear()
+        for function, specializations in [*self._compiled_for.items()]:
+            specializations.clear()
             for cache in [*getattr(function, "device_caches", {}).values()]:
                 kernels = cache[0] if isinstance(cache, tuple) else cache
                 self._alive.append(dict(kernels))
@@ -98,9 +98,9 @@ class TritonObserver(HookedObserver):
         )
         jit = getattr(function, "jit_function", function)
         now = read(kwargs.get("compile") or {}, jit)
-        known = self._known.setdefault(jit, [])
-        again = difference(known, now) if known else None
-        known.append(now)
+        earlier = self._compiled_for.setdefault(jit, [])
+        again = difference(earlier, now) if earlier else None
+        earlier.append(now)
         loaded, self._local.loaded = self._local.loaded, None
         self.note(Kernel(name, now, again, loaded, stack_here()))
 

@@ -63,31 +63,33 @@ def _divisible(config: Any) -> Sequence[Any]:
     """Return the arguments that are divisible by 16, by name, number or path."""
     if isinstance(config, Mapping):
         return [
-            key for key, found in config.items() if any("divisibility" in str(one) for one in found)
+            key
+            for key, attributes in config.items()
+            if any("divisibility" in str(attribute) for attribute in attributes)
         ]
-    known = getattr(config, "divisible_by_16", None) or getattr(config, "divisibility_16", ())
-    return list(known or ())
+    aligned = getattr(config, "divisible_by_16", None) or getattr(config, "divisibility_16", ())
+    return list(aligned or ())
 
 
-def difference(known: Sequence[Specialization], now: Specialization) -> str:
+def difference(compiled: Sequence[Specialization], now: Specialization) -> str:
     """Return what differs from the latest of the most similar ones that were compiled before."""
-    found = min((_differing(before, now) for before in reversed(known)), key=len)
-    return "; ".join(found) or "its options or its source changed"
+    words = min((_differing(before, now) for before in reversed(compiled)), key=len)
+    return "; ".join(words) or "its options or its source changed"
 
 
 def _differing(before: Specialization, now: Specialization) -> list[str]:
-    found = []
+    words = []
     for name in dict.fromkeys((*now.types, *before.types)):
         was, new = before.types.get(name, "nothing"), now.types.get(name, "nothing")
         constant_was, constant = before.constants.get(name), now.constants.get(name)
         if constant != constant_was:
-            found.append(f"{name} is {constant or new}, was {constant_was or was}")
+            words.append(f"{name} is {constant or new}, was {constant_was or was}")
         elif was != new:
-            found.append(f"{name} is {new}, was {was}")
+            words.append(f"{name} is {new}, was {was}")
         elif (name in now.aligned) != (name in before.aligned):
-            words = ("is", "is not") if name in now.aligned else ("is not", "is")
-            found.append(f"{name} {words[0]} divisible by 16 now, the one before {words[1]}")
+            verb, verb_before = ("is", "is not") if name in now.aligned else ("is not", "is")
+            words.append(f"{name} {verb} divisible by 16 now, the one before {verb_before}")
     for key in dict.fromkeys((*now.options, *before.options)):
         if before.options.get(key) != now.options.get(key):
-            found.append(f"{key} is {now.options.get(key)}, was {before.options.get(key)}")
-    return found
+            words.append(f"{key} is {now.options.get(key)}, was {before.options.get(key)}")
+    return words

@@ -64,9 +64,31 @@ def test_steps(graph_budget):
     assert "1 dynamo graph" in str(raised.value) or "dynamo 0 -> 1" in str(raised.value)
 
 
+def test_fallback(graph_budget):
+    with graph_budget() as seen:
+        torch.compile(fallback)(torch.ones(8))
+    (graph,) = [item for item in seen.record.graph_list if item.layer == "inductor"]
+    assert "of libraries or fallbacks; fallback aten.histc at test_it.py:LINE" in graph.reason
+
+
+def test_moved_key(graph_budget):
+    run(backward=False)
+    torch._dynamo.reset()
+    with pytest.raises(BudgetExceeded) as raised, graph_budget(compiled=0):
+        with torch._inductor.config.patch(max_fusion_size=7):
+            run(backward=False)
+    assert "its key is not in the cache" in str(raised.value)
+    assert "inductor_config[max_fusion_size]" in str(raised.value)
+    assert "def step(x):" in str(raised.value)
+
+
 @pytest.mark.max_graphs(compiled=0)
 def test_warm():
     run()
+"""
+FALLBACK = """
+def fallback(x):
+    return torch.histc(x, 4) + 1
 """
 
 
@@ -88,9 +110,10 @@ def test_a_suite_is_capped_where_it_names_inductor(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    suite.write(TESTS)
+    tests = TESTS.replace("LINE", str(TESTS.count("\n") + 2)) + FALLBACK
+    suite.write(tests)
     result = suite.run("-k", "not warm")
-    result.assert_outcomes(passed=3, failed=1)
+    result.assert_outcomes(passed=5, failed=1)
     result.stdout.fnmatch_lines(["*2 inductor graphs, the marker allows 1 (+1)*"])
     result = suite.run("-k", "test_warm")
     result.assert_outcomes(passed=1)

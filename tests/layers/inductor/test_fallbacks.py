@@ -1,0 +1,63 @@
+"""The fallbacks of a graph, read from its code. The texts are those of torch 2.9 and 2.13."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.layers.inductor.fallbacks import Fallback, fallbacks
+from pytest_graphbreak.model.stacks import Line
+
+pytestmark = pytest.mark.pure
+
+CODE = """
+aten = torch.ops.aten
+
+
+    def call(self, args):
+        primals_1, primals_2 = args
+        buf0 = empty_strided_cpu((8, 16), (16, 1), torch.float32)
+        # Topologically Sorted Source Nodes: [y], Original ATen: [aten.mm]
+        extern_kernels.mm(primals_1, primals_2, out=buf0)
+        # Topologically Sorted Source Nodes: [h], Original ATen: [aten.histc]
+        buf1 = torch.ops.aten.histc.default(primals_1, 4)
+        assert_size_stride(buf1, (4, ), (1, ), 'torch.ops.aten.histc.default')
+        buf4 = torch.ops.aten.sort.stable(primals_1, stable=False, dim=1, descending=False)
+        buf5 = torch.ops.aten.sort.stable(primals_2, stable=False, dim=1, descending=False)
+        aten.index_put_(buf0, [buf4], buf5, True)
+        torch.ops.mine.send.default(buf5)
+"""
+OPERATIONS = """
+class GraphModule(torch.nn.Module):
+    def forward(self, primals_1: "f32[8, 16][16, 1]cpu", primals_2: "f32[16, 16][16, 1]cpu"):
+        # File: /src/a.py:14 in f, code: y = x @ w
+        mm: "f32[8, 16][16, 1]cpu" = torch.ops.aten.mm.default(primals_1, primals_2)
+
+        # File: /src/a.py:15 in f, code: h = torch.histc(x.detach(), 4)
+        histc: "f32[4][1]cpu" = torch.ops.aten.histc.default(primals_1, 4)
+
+        # File: /src/a.py:16 in f, code: return x.sort(-1).values
+        sort = torch.ops.aten.sort.default(primals_1)
+        getitem: "f32[8, 16][16, 1]cpu" = sort[0];  sort = None
+
+        # File: /src/a.py:17 in f, code: z = w.sort(-1).values
+        sort_1 = torch.ops.aten.sort.default(primals_2)
+        index_put = torch.ops.aten.index_put.default(mm, [getitem], sort_1, True)
+"""
+
+
+def test_each_has_its_operator_and_its_line() -> None:
+    sorts = (
+        Line("/src/a.py", 16, "f", "return x.sort(-1).values"),
+        Line("/src/a.py", 17, "f", "z = w.sort(-1).values"),
+    )
+    assert fallbacks(CODE, OPERATIONS) == (
+        Fallback("aten.histc", Line("/src/a.py", 15, "f", "h = torch.histc(x.detach(), 4)")),
+        *(Fallback("aten.sort", line) for line in sorts),
+        Fallback("aten.index_put", sorts[1]),
+        Fallback("mine.send", None),
+    )
+
+
+def test_without_a_text_there_is_less() -> None:
+    assert fallbacks("", OPERATIONS) == ()
+    assert {item.line for item in fallbacks(CODE, "")} == {None}
