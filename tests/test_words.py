@@ -16,10 +16,10 @@ from tests import words
 
 pytestmark = pytest.mark.pure
 
-PRONOUNS: Final = 2.1
+PRONOUNS: Final = 0.2
 """Per cent of all bindings that are one of ``words.PRONOUNS``. The aim is 1."""
 
-VAGUE: Final = 3.9
+VAGUE: Final = 3.3
 """Per cent of all bindings that are one of ``words.VAGUE``."""
 
 SLACK: Final = 0.5
@@ -29,14 +29,10 @@ LONG_FUNCTIONS: Final = {
     "repair/remedies/numbers.py:_graphbreak_as_tensors": 45,
     "repair/remedies/op.py:_graphbreak_op": 54,
     "repair/remedies/while_loop.py:_graphbreak_while": 50,
-    "report/markdown.py:render": 37,
 }
 """Functions over the limit, with the lines that they have at most."""
 
-LONG_MODULES: Final = {
-    "report/html.py": 444,
-    "report/logs.py": 416,
-}
+LONG_MODULES: Final[dict[str, int]] = {}
 """Modules over the limit, with the lines that they have at most."""
 
 
