@@ -384,12 +384,6 @@ EDITS: Final = (
         "torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)",
         "torch.optim.lr_scheduler.StepLR(optimizer, 1)",
     ),
-    Edit(
-        "decode",
-        "recompile, input",
-        "        tokens.append(token)\n",
-        "        tokens.append(token)\n        step.train()\n",
-    ),
     # Optimizer and training state.
     Edit(
         "train",
@@ -550,5 +544,11 @@ EDITS: Final = (
         "harmless",
         "        optimizer.zero_grad()\n",
         "        optimizer.zero_grad(set_to_none=False)\n",
+    ),
+    Edit(
+        "decode",
+        "harmless",
+        "        tokens.append(token)\n",
+        "        tokens.append(token)\n        step.train()\n",
     ),
 )

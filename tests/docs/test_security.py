@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.baseline import read, tree
+from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.config import git
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.dynamo import log_text
@@ -36,7 +36,7 @@ MIB = 2**20
         ("any other text of a report | {} characters", forms.LONGEST_TEXT),
         ("; {} of a failure's message", report.LONGEST_MESSAGE),
         ("a count in a report | {} |", forms.MOST_COUNT),
-        ("a baseline file | {} MiB", read.LARGEST // MIB),
+        ("a baseline file | {} MiB", files.LARGEST // MIB),
         ("and {} levels of nesting", tree.DEEPEST),
         ("a call of git | {} seconds", git.SLOWEST),
         ("read once, in parts of at most {} MiB", lines.LONGEST // MIB),
