@@ -77,7 +77,7 @@ SECTIONS: Final = (
     Section(
         "Logs",
         "`analyze` exits with 2, and analyses no log: [analyze a log](../how-to/analyze-a-log.md).",
-        ("text/blocks.py", "cli/analyze.py", "logs/*"),
+        ("text/lines.py", "cli/analyze.py", "logs/*"),
         (*RAISED, "OSError", "ValueError", "FileNotFoundError"),
     ),
     Section(

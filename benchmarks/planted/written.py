@@ -278,6 +278,24 @@ EDITS: Final = (
         "        y = self.norm(x)\n",
         '        y = self.norm(x)\n        print("layer")\n',
     ),
+    Edit(
+        "mlp",
+        "break",
+        "        x = self.pool(x)\n",
+        "        x = self.pool(x)\n        x = x + x.unique().numel()\n",
+    ),
+    Edit(
+        "decode",
+        "break",
+        "        return weights @ keys\n",
+        "        self.weights = weights.tolist()\n        return weights @ keys\n",
+    ),
+    Edit(
+        "region",
+        "break",
+        "        return x + y\n",
+        "        torch._dynamo.graph_break()\n        return x + y\n",
+    ),
     # What is compiled again in the model.
     Edit(
         "mlp",
@@ -302,6 +320,12 @@ EDITS: Final = (
         "recompile",
         "        keys = self.cache.index_copy(1, position, x)\n",
         "        self.seen = getattr(self, 'seen', 0) + 1\n        keys = self.cache.index_copy(1, position, x) * self.seen\n",
+    ),
+    Edit(
+        "mlp",
+        "recompile",
+        "        x = self.pool(x)\n",
+        "        global SCALE\n        SCALE += 1\n        x = self.pool(x) * SCALE\n",
     ),
     # What calls it varies.
     Edit("mlp", "recompile, input", "x = torch.ones(4, 5, 8)", "x = torch.ones(4 - step, 5, 8)"),
@@ -428,6 +452,12 @@ EDITS: Final = (
         "    def forward(self, x):\n        y = self.norm(x)\n",
         "    @torch.compiler.disable\n    def forward(self, x):\n        y = self.norm(x)\n",
     ),
+    Edit(
+        "forward",
+        "disable",
+        "    def forward(self, x):\n",
+        "    @torch.compiler.disable\n    def forward(self, x):\n",
+    ),
     Edit("mlp", "not compiled", 'run = torch.compile(model, backend="eager")', "run = model"),
     Edit(
         "mlp",
@@ -458,6 +488,12 @@ EDITS: Final = (
         "not compiled",
         'step = torch.compile(train, backend="eager")',
         'loss_of = torch.compile(loss_of, backend="eager"); step = train',
+    ),
+    Edit(
+        "decode",
+        "not compiled",
+        'step = torch.compile(model, backend="eager")',
+        'model.query.compile(backend="eager"); step = model',
     ),
     # What changes nothing for the compiler, or makes the program smaller.
     Edit(
@@ -496,5 +532,23 @@ EDITS: Final = (
         "harmless",
         "        y = torch.nn.functional.gelu(self.mix(y))\n",
         "        y = self.mix(y)\n",
+    ),
+    Edit(
+        "decode",
+        "harmless",
+        "    with torch.no_grad():\n",
+        "    with torch.inference_mode():\n",
+    ),
+    Edit(
+        "forward",
+        "harmless",
+        "        optimizer.zero_grad()\n",
+        "        optimizer.zero_grad(set_to_none=False)\n",
+    ),
+    Edit(
+        "decode",
+        "harmless",
+        "        tokens.append(token)\n",
+        "        tokens.append(token)\n        step.train()\n",
     ),
 )

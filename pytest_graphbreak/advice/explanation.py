@@ -137,21 +137,21 @@ _OF_JAX = re.compile(
 @cache
 def groups() -> dict[str, tuple[Family, ...]]:
     """Return all families, grouped for readers. ``limit`` is under breaks and recompiles."""
-    found = families()
+    all_families = families()
     return {
-        "graph breaks": found.breaks,
-        "recompiles": found.recompiles,
-        "device graphs": found.device,
-        "below Dynamo": found.below,
-        "programs of JAX": (*found.retraces, *found.programs, *found.stopped),
-        "words of the reports": found.topics,
+        "graph breaks": all_families.breaks,
+        "recompiles": all_families.recompiles,
+        "device graphs": all_families.device,
+        "below Dynamo": all_families.below,
+        "programs of JAX": (*all_families.retraces, *all_families.programs, *all_families.stopped),
+        "words of the reports": all_families.topics,
     }
 
 
 @cache
 def by_name() -> dict[str, Family]:
     """Return all families by their names."""
-    return {one.name: one for group in groups().values() for one in group}
+    return {family.name: family for group in groups().values() for family in group}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,28 +201,36 @@ def explain(id_or_text: str) -> Explanation | None:
 
 def _by_text(text: str) -> Family | None:
     """Return the family of a reason whose layer is not known."""
-    known = families()
-    of_jax = first((*known.retraces, *known.stopped), text) if _OF_JAX.search(text) else None
-    return of_jax or first(known.breaks, text, text, text) or first(known.recompiles, guard(text))
+    all_families = families()
+    of_jax = (
+        first((*all_families.retraces, *all_families.stopped), text)
+        if _OF_JAX.search(text)
+        else None
+    )
+    return (
+        of_jax
+        or first(all_families.breaks, text, text, text)
+        or first(all_families.recompiles, guard(text))
+    )
 
 
 def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
     """Return names, ids and reasons near a text unknown to ``explain``, the nearest first."""
-    known = registry.all_ids()
+    ids = registry.all_ids()
     if _NUMBERED.match(id_or_text.strip()):
         # Ids with near digits mean something else; a digit too many or too few is a typing error.
         typed = id_or_text.strip().lower()
-        return tuple(id for id in known if id.lower() in typed or typed in id.lower())[:limit]
+        return tuple(id for id in ids if id.lower() in typed or typed in id.lower())[:limit]
     targets = {name: name for name in by_name()}
-    targets |= {id.lower(): id for id in known}
-    targets |= {words[0].reason.lower(): id for id, words in known.items()}
+    targets |= {id.lower(): id for id in ids}
+    targets |= {words[0].reason.lower(): id for id, words in ids.items()}
     text = " ".join(id_or_text.lower().split())
     near = [targets[key] for key in difflib.get_close_matches(text, targets, n=limit, cutoff=0.6)]
     words = [word for word in re.findall(r"\w+", text) if len(word) > 3]
     near += [
         name
-        for name, one in by_name().items()
-        if any(word in f"{one.title} {one.short}".lower() for word in words)
+        for name, family in by_name().items()
+        if any(word in f"{family.title} {family.short}".lower() for word in words)
     ]
     near += [targets[key] for key in targets if words and all(word in key for word in words)]
     return tuple(dict.fromkeys(near))[:limit]
@@ -241,10 +249,10 @@ def _of_family(family: Family) -> Explanation:
 
 
 def _of_id(id: str) -> Explanation | None:
-    known = registry.registry_of(id)
-    if known is None:
+    source = registry.registry_of(id)
+    if source is None:
         return None
-    words = known.ids[id]
+    words = source.ids[id]
     reason, detail = words[0].reason, "\n".join((words[0].explanation, *words[0].hints))
     family = first(families().breaks, reason, detail)
     return Explanation(
@@ -253,11 +261,11 @@ def _of_id(id: str) -> Explanation | None:
         short=family.short if family else None,
         page=load_page(family.name) if family else None,
         id=id,
-        torch=known.version,
+        torch=source.version,
         words=words,
         also=tuple(
-            one.name
-            for one in families().breaks
-            if one is not family and any(sign.could_be(reason) for sign in one.signs)
+            similar.name
+            for similar in families().breaks
+            if similar is not family and any(sign.could_be(reason) for sign in similar.signs)
         ),
     )

@@ -33,7 +33,7 @@ class Sign:
         if not (self.reason or self.detail or self.code):
             raise ValueError("a sign with no part would be found in everything")
 
-    def found(self, reason: str, detail: str = "", code: str = "") -> bool:
+    def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether all parts of the sign are in the three texts."""
         pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
         return all(not part or re.search(part, text, re.IGNORECASE) for part, text in pairs)
@@ -57,7 +57,7 @@ class SpecificLine:
     detail: str = ""
     code: str = ""
 
-    def found(self, reason: str, detail: str = "", code: str = "") -> bool:
+    def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether all parts of the line are in the three texts."""
         pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
         return all(not part or re.search(part, text) for part, text in pairs)
@@ -78,9 +78,9 @@ class Family:
     signs: tuple[Sign, ...] = ()
     lines: tuple[SpecificLine, ...] = ()
 
-    def found(self, reason: str, detail: str = "", code: str = "") -> bool:
+    def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether a reason belongs to this family."""
-        return any(sign.found(reason, detail, code) for sign in self.signs)
+        return any(sign.matches(reason, detail, code) for sign in self.signs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from pytest_graphbreak.advice.registry import TABLE, installed
 
 
 def main() -> None:
-    known = installed()
-    version = (known.version or "").partition("+")[0]
-    table = {"torch": version, "ids": {id: one[0].reason for id, one in known.ids.items()}}
+    registry = installed()
+    version = (registry.version or "").partition("+")[0]
+    table = {"torch": version, "ids": {id: words[0].reason for id, words in registry.ids.items()}}
     text = json.dumps(table, indent=1, ensure_ascii=True)
     Path(__file__).with_name(TABLE).write_text(f"{text}\n", encoding="utf-8")
 

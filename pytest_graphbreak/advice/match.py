@@ -38,7 +38,7 @@ def specific(family: Family, reason: str, detail: str = "", code: str = "") -> s
 
     A name that is too long for a line gets a later, shorter one of the same reason, else ``x``.
     """
-    fitting = [line.short for line in family.lines if line.found(reason, detail, code)]
+    fitting = [line.short for line in family.lines if line.matches(reason, detail, code)]
     tensor, dim = _dimension(reason)
     texts = (
         short.replace("{dim}", dim).replace("{tensor}", name)
@@ -50,18 +50,18 @@ def specific(family: Family, reason: str, detail: str = "", code: str = "") -> s
 
 def _dimension(reason: str) -> tuple[str, str]:
     """Return the tensor that a failed guard is about, as code, and its dimension."""
-    found = _INDEX.search(reason)
-    if found is None:
+    match = _INDEX.search(reason)
+    if match is None:
         return "x", "0"
-    name = _written(found["name"] or found["of"])
-    return name if _SIMPLE.fullmatch(name) else "x", str(int(found["index"] or found["at"]))
+    name = _as_code(match["name"] or match["of"])
+    return name if _SIMPLE.fullmatch(name) else "x", str(int(match["index"] or match["at"]))
 
 
-def _written(subject: str) -> str:
+def _as_code(subject: str) -> str:
     """Return what a guard is about as the caller writes it: keywords and attributes by name."""
     name = _LOCAL.sub(r"\1", subject)
     name = _KEYWORD.sub(r"\1", name)
-    return _HELD.sub(lambda held: f"[{held[1]}]" if held[1].isdigit() else f".{held[1]}", name)
+    return _HELD.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", name)
 
 
 BELOW: Final = ("cudagraph", "triton")
@@ -98,7 +98,7 @@ def family(item: Item) -> Family | None:
         is_again = isinstance(item, Recompile)
         return first(families().below, f"{item.layer} {item.reason}") if is_again else None
     if isinstance(item, Break):
-        return first(families().breaks, *_said(item))
+        return first(families().breaks, *_texts(item))
     if isinstance(item, Recompile):
         if item.layer != "dynamo":
             return first(families().device, "recompile", item.reason)
@@ -122,8 +122,8 @@ def _of_jax(item: Item) -> Family | None:
 
 def name(item: Item) -> str:
     """Return the name of an item's family, or an empty string if it has none."""
-    found = family(item)
-    return found.name if found is not None else ""
+    match = family(item)
+    return match.name if match is not None else ""
 
 
 def topic(item: Item) -> str:
@@ -131,8 +131,8 @@ def topic(item: Item) -> str:
 
     An id has many situations in one: GB0059 is any builtin, and the page of ``print`` says more.
     """
-    if known := name(item):
-        return known
+    if page := name(item):
+        return page
     if isinstance(item, Break) and item.id:
         return item.id
     return "eager" if isinstance(item, Eager) else ""
@@ -144,35 +144,35 @@ def short(item: Item) -> str | None:
     The words are those of the item's family; without one, the first of torch's own hints that
     contains something to do.
     """
-    known = family(item)
-    if known is not None:
-        if known.name == "logging":
+    matching = family(item)
+    if matching is not None:
+        if matching.name == "logging":
             return _of_logger(item.where.code)
-        return specific(known, *_said(item)) or known.short
+        return specific(matching, *_texts(item)) or matching.short
     return _hint(item.hints) if isinstance(item, Break) else None
 
 
 def shorts(item: Item) -> tuple[str, ...]:
     """Return what to write instead for each reason of an item: a line may break for several."""
-    found = [short(item)]
+    advice = [short(item)]
     if isinstance(item, Break):
-        found += [short(_alone(item, other)) for other in item.also]
-    return tuple(dict.fromkeys(filter(None, found)))
+        advice += [short(_alone(item, reason)) for reason in item.also]
+    return tuple(dict.fromkeys(filter(None, advice)))
 
 
-def _alone(item: Break, other: BreakReason) -> Break:
+def _alone(item: Break, reason: BreakReason) -> Break:
     """Return the break of a line for another of its reasons."""
     return replace(
         item,
-        id=other.id,
-        reason=other.reason,
-        explanation=other.explanation,
-        hints=other.hints,
+        id=reason.id,
+        reason=reason.reason,
+        explanation=reason.explanation,
+        hints=reason.hints,
         also=(),
     )
 
 
-def _said(item: Item) -> tuple[str, str, str]:
+def _texts(item: Item) -> tuple[str, str, str]:
     """Return the reason of an item, the details of it, and the source line that it is about."""
     if isinstance(item, Break):
         detail = "\n".join((item.explanation, *item.hints))
@@ -200,10 +200,10 @@ def _in_autograd_function(stack: Sequence[Frame]) -> bool:
 
 def _of_logger(code: str) -> str:
     """Return the advice with the logger method of the line: naming another has no effect."""
-    known = next(one.short for one in families().breaks if one.name == "logging")
-    found = _LOGGED.search(code)
-    line = known.replace("Logger.info", f"Logger.{found[1]}") if found else known
-    return line if len(line) <= SHORT_LIMIT else known.partition(",")[0]
+    advice = next(entry.short for entry in families().breaks if entry.name == "logging")
+    match = _LOGGED.search(code)
+    line = advice.replace("Logger.info", f"Logger.{match[1]}") if match else advice
+    return line if len(line) <= SHORT_LIMIT else advice.partition(",")[0]
 
 
 def guard(reason: str) -> str:
@@ -216,7 +216,7 @@ def first(
 ) -> Family | None:
     """Return the first family that a reason belongs to, or None."""
     code = code.strip()
-    return next((one for one in families if one.found(reason, detail, code)), None)
+    return next((entry for entry in families if entry.matches(reason, detail, code)), None)
 
 
 def _hint(hints: Iterable[str]) -> str | None:

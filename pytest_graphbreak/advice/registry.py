@@ -62,17 +62,17 @@ class Registry:
 
     def by_reason(self, reason: str) -> str | None:
         """Return the id with this reason as its current wording, ignoring case and white space."""
-        wanted = " ".join(reason.split()).lower()
+        normalised = " ".join(reason.split()).lower()
         for id, words in self.ids.items():
-            if " ".join(words[0].reason.split()).lower() == wanted:
+            if " ".join(words[0].reason.split()).lower() == normalised:
                 return id
         return None
 
 
 def as_id(text: str) -> str | None:
     """Return ``GB0059`` for ``gb59``; None if the text is no id."""
-    found = _ID.match(text.strip())
-    return f"GB{int(found[1]):04d}" if found else None
+    match = _ID.match(text.strip())
+    return f"GB{int(match[1]):04d}" if match else None
 
 
 def link(id: str) -> str:
@@ -103,7 +103,7 @@ def shipped() -> Registry:
 
 def registry_of(id: str) -> Registry | None:
     """Return where an id is known: the installed torch, else the table, else None."""
-    return next((known for known in (installed(), shipped()) if id in known.ids), None)
+    return next((registry for registry in (installed(), shipped()) if id in registry.ids), None)
 
 
 def all_ids() -> dict[str, tuple[Words, ...]]:
@@ -132,22 +132,22 @@ def _wordings(id: str, entries: Any) -> tuple[Words, ...]:
     """Return one wording for each reason: of several, the newest that has an explanation."""
     if not isinstance(entries, list):
         return ()
-    found: dict[str, Words] = {}
+    wordings: dict[str, Words] = {}
     for entry in entries:
         reason = str(entry.get("Gb_type") or "").strip() if isinstance(entry, dict) else ""
         if not reason or reason == "_gb_type":  # once the name of a variable
             continue
         hints = (str(hint).strip() for hint in entry.get("Hints") or ())
         words = Words(
-            id, reason, _filled(entry.get("Explanation")), tuple(hint for hint in hints if hint)
+            id, reason, _fill_in(entry.get("Explanation")), tuple(hint for hint in hints if hint)
         )
-        known = found.setdefault(reason, words)
-        if not known.explanation and words.explanation:
-            found[reason] = Words(id, reason, words.explanation, known.hints or words.hints)
-    return tuple(found.values())
+        before = wordings.setdefault(reason, words)
+        if not before.explanation and words.explanation:
+            wordings[reason] = Words(id, reason, words.explanation, before.hints or words.hints)
+    return tuple(wordings.values())
 
 
-def _filled(text: Any) -> str:
+def _fill_in(text: Any) -> str:
     """Return the text: only the literals of an expression, nothing of a mere variable's name."""
     line = str(text or "").strip()
     if line.startswith(('"', 'f"')):
@@ -161,9 +161,9 @@ def _version(folder: Path) -> str | None:
         text = (folder / "version.py").read_text(encoding="utf-8")
     except OSError:
         text = ""
-    found = re.search(r"^__version__ = ['\"]([^'\"]+)", text, re.MULTILINE)
-    if found:
-        return found[1]
+    match = re.search(r"^__version__ = ['\"]([^'\"]+)", text, re.MULTILINE)
+    if match:
+        return match[1]
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -74,8 +74,8 @@ class Triage:
         """The line of advice, if there is one."""
         if self.broke is not None:
             return advice.short(self.broke)
-        found = advice.explain(self.topic) if self.topic else None
-        return found.short if found else None
+        explanation = advice.explain(self.topic) if self.topic else None
+        return explanation.short if explanation else None
 
     def lines(self, run: str, tool: str = "graphbreak") -> tuple[str, ...]:
         """Return lines for a report. ``run`` runs the test again, ``tool`` starts graphbreak."""
@@ -131,7 +131,7 @@ def _table() -> _Table:
 
 def kinds() -> dict[str, Kind]:
     """Return all kinds of failures by their names."""
-    return {one.name: one for one in _table().kinds}
+    return {kind.name: kind for kind in _table().kinds}
 
 
 def triage(exception_type_name: str, message: str, traceback_text: str = "") -> Triage | None:
@@ -143,12 +143,17 @@ def triage(exception_type_name: str, message: str, traceback_text: str = "") -> 
     error = exception_type_name.rsplit(".", 1)[-1]
     place = _last_place(traceback_text)
     rule = next(
-        (one for one in _table().rules if one.fits(error, message, place, traceback_text)), None
+        (
+            candidate
+            for candidate in _table().rules
+            if candidate.fits(error, message, place, traceback_text)
+        ),
+        None,
     )
     if rule is None:
         return None
     kind = kinds()[rule.kind]
-    raised = _raised(traceback_text)
+    raised = _raising_file(traceback_text)
     if rule.kind == "graph-break" and rule.topic is None:
         broke = _break(message)
         return Triage(kind, advice.topic(broke) or None, broke, raised)
@@ -165,14 +170,18 @@ def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tu
     from pytest_graphbreak.text.safe import console
 
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        trace = "".join(traceback.format_exception(type(one), one, one.__traceback__, chain=False))
-        found = triage(type(one).__name__, str(one), trace)
-        if found is not None:
-            return tuple(map(console, ("", *found.lines(command, tool))))
-        one = one.__cause__
+    exception: BaseException | None = error
+    while exception is not None and id(exception) not in seen:
+        seen.add(id(exception))
+        trace = "".join(
+            traceback.format_exception(
+                type(exception), exception, exception.__traceback__, chain=False
+            )
+        )
+        failure = triage(type(exception).__name__, str(exception), trace)
+        if failure is not None:
+            return tuple(map(console, ("", *failure.lines(command, tool))))
+        exception = exception.__cause__
     return ()
 
 
@@ -184,7 +193,7 @@ def _last_place(traceback_text: str) -> str:
     return next(_places(traceback_text), "")
 
 
-def _raised(traceback_text: str) -> str:
+def _raising_file(traceback_text: str) -> str:
     """Return the file of torch that raised the error, without the module that creates it."""
     places = (file for file in _places(traceback_text) if not file.endswith("_dynamo/exc.py"))
     file = next(places, "").rpartition("-packages/")[2]
@@ -194,7 +203,7 @@ def _raised(traceback_text: str) -> str:
 def _places(traceback_text: str) -> Iterator[str]:
     """Return the files of a traceback, the innermost first."""
     places = _PLACE.findall(traceback_text.replace("\\", "/"))
-    return (one or other for one, other in reversed(places))
+    return (quoted or bare for quoted, bare in reversed(places))
 
 
 _HIGHER_ORDER = re.compile(
@@ -224,7 +233,7 @@ def _frames(message: str) -> list[Frame]:
     """Return the user's stack from an error's text, outermost first, without torch's own frames."""
     _, _, user_code = message.partition("from user code:")
     return [
-        Frame(PurePath(one.file).name, one.name, one.line, one.code or "")
-        for one in stacks.read(user_code)
-        if not _OF_TORCH.search(one.file)
+        Frame(PurePath(line.file).name, line.name, line.line, line.code or "")
+        for line in stacks.read(user_code)
+        if not _OF_TORCH.search(line.file)
     ]

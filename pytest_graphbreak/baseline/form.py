@@ -66,7 +66,7 @@ class CauseKeys(Struct, kw_only=True, forbid_unknown_fields=True):
     called: Annotated[str, Meta(description="The line that called it then.")] = ""
 
 
-def _described(kind: Any, description: str, **errors: str) -> Any:
+def _with_description(kind: Any, description: str, **errors: str) -> Any:
     """Return a type with its description for the schema.
 
     ``errors`` are words for error messages about a mapping: what it ``holds``, and what precedes
@@ -90,15 +90,17 @@ _TYPES: Final[Mapping[str, Any]] = {
 }
 """The type of a key in a file, by its rule."""
 
-VALUES: Final = {name: _described(_TYPES[key.rule], key.description) for name, key in KEYS.items()}
+VALUES: Final = {
+    name: _with_description(_TYPES[key.rule], key.description) for name, key in KEYS.items()
+}
 """The keys of the values that were measured of a test."""
 
 REMARKS: Final = {
-    "note": _described(Words, "The user's own words; kept by every update."),
-    "ungated": _described(Words, "Why the test is not judged."),
+    "note": _with_description(Words, "The user's own words; kept by every update."),
+    "ungated": _with_description(Words, "Why the test is not judged."),
 }
 _VERSIONS = {
-    name: _described(Version, f"The minor version of {name} that measured this, in quotes.")
+    name: _with_description(Version, f"The minor version of {name} that measured this, in quotes.")
     for name in COMPILERS
 }
 
@@ -113,12 +115,12 @@ Entry: Final = _form(
     "Entry",
     {
         **REMARKS,
-        "profile": _described(
+        "profile": _with_description(
             Words, "Where the plain values were measured, if not as the file says."
         ),
         **_VERSIONS,
         **VALUES,
-        "overrides": _described(
+        "overrides": _with_description(
             dict[Name, Override],  # type: ignore[valid-type]
             "The values of other profiles that differ, by the name of the profile.",
             holds="profiles to values",
@@ -130,7 +132,7 @@ Cases: Final = _form(
     "Cases",
     {
         **REMARKS,
-        "cases": _described(
+        "cases": _with_description(
             Annotated[dict[str, Entry], Meta(min_length=1)],  # type: ignore[valid-type]
             "Entries by parameter id.",
             holds="parameter ids to entries",
@@ -153,14 +155,14 @@ File: Final = _form(
     "File",
     {
         "version": Annotated[int, Meta(extra_json_schema={"const": VERSION})],
-        "profile": _described(Words, "Where the plain values were measured."),
+        "profile": _with_description(Words, "Where the plain values were measured."),
         **_VERSIONS,
-        "packages": _described(
+        "packages": _with_description(
             dict[str, Words],
             "The packages that own places of these tests, and what versions were measured.",
             holds="names to versions",
         ),
-        "tests": _described(
+        "tests": _with_description(
             dict[Name, Test],
             "Entries by the name of the test, as pytest has it after the first '::'.",
             holds="test names to entries",

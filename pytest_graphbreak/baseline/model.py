@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.baseline.rules import RULES, WHOLE, inherited
+from pytest_graphbreak.baseline.rules import RULES, WHOLE, inherited_counts
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
@@ -79,9 +79,9 @@ class Override:
             layers.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
         return frozenset(layers)
 
-    def over(self, plain: Values) -> Values:
+    def overlay(self, base: Values) -> Values:
         """Return the values of the profile, given the plain values."""
-        return Values(**{key: rule.over(key, plain, self) for key, rule in RULES.items()})
+        return Values(**{key: rule.overlay(key, base, self) for key, rule in RULES.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Entry:
         plain_with = self.versions if self.values is not None else override.versions
         values = self.values or Values()
         return Expected(
-            values=override.over(values),
+            values=override.overlay(values),
             profile=profile if is_overridden else self.profile,
             versions=override.versions,
             recorded=is_plain or is_overridden,
@@ -204,7 +204,7 @@ class Entry:
             ops_with={
                 **by_layer(values.work, plain_with),
                 **by_layer(override.values.work, override.versions),
-                **by_layer(inherited(values.ops, override), plain_with),
+                **by_layer(inherited_counts(values.ops, override), plain_with),
                 **by_layer(override.values.ops, override.versions),
             },
             causes_with={

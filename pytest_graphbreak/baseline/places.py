@@ -18,7 +18,7 @@ from pytest_graphbreak.model.layers import made_by
 Item = TypeVar("Item", bound=Cause | BaselinePlace)
 
 
-def on(items: Iterable[Item], layers: Collection[str]) -> list[Item]:
+def on_layers(items: Iterable[Item], layers: Collection[str]) -> list[Item]:
     """Return the items of these layers."""
     return [item for item in items if item.layer in layers]
 
@@ -48,13 +48,13 @@ def same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
     before = [*before]
     without_guard = {cause.place for cause in before if not cause.guard}  # of an earlier version
 
-    def counted(causes: Iterable[Cause]) -> Counter[tuple[str, ...]]:
+    def count_causes(causes: Iterable[Cause]) -> Counter[tuple[str, ...]]:
         counts: Counter[tuple[str, ...]] = Counter()
         for cause in causes:
             counts[cause.place if cause.place in without_guard else cause.key[:-1]] += cause.count
         return counts
 
-    return counted(before) == counted(after)
+    return count_causes(before) == count_causes(after)
 
 
 def same_places(
@@ -86,7 +86,7 @@ def by_place(places: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], Base
     return distinct
 
 
-def merged(before: BaselinePlace, after: BaselinePlace, versions: Versions) -> BaselinePlace:
+def merge_places(before: BaselinePlace, after: BaselinePlace, versions: Versions) -> BaselinePlace:
     """Return a place as it was, with the new count, and with the reason of a known compiler."""
     with_reasons = made_by(after.layer, versions) is not None
     if _same(before, after, with_reasons):

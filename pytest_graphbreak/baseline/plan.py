@@ -17,8 +17,8 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED
 
 def of_concern(measured: Measured, expected: Expected | None) -> Measured:
     """Return the measurement without layers that are only judged when named and are not named."""
-    named = expected.own | expected.values.layers if expected is not None else frozenset[str]()
-    layers = tuple(layer for layer in measured.layers if layer in JUDGED or layer in named)
+    relevant = expected.own | expected.values.layers if expected is not None else frozenset[str]()
+    layers = tuple(layer for layer in measured.layers if layer in JUDGED or layer in relevant)
     return measured if layers == measured.layers else replace(measured, layers=layers)
 
 
@@ -45,7 +45,9 @@ def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
     return differing(expected, measured) - {*expected.judged(measured.layers)}
 
 
-def written(entry: Entry, measured: Measured, layers: Collection[str], file: Document) -> Entry:
+def update_entry(
+    entry: Entry, measured: Measured, layers: Collection[str], file: Document
+) -> Entry:
     """Return the updated entry: ``measured`` on ``layers``, everything else as it is.
 
     A new entry has neither values nor overrides. If the plain values belong to another profile, the
@@ -53,26 +55,26 @@ def written(entry: Entry, measured: Measured, layers: Collection[str], file: Doc
     """
     if measured.profile != entry.profile or measured.profile in entry.overrides:
         return _overridden(entry, measured, layers, file)
-    values = merged(entry.values or Values(), measured, layers)
+    values = merge_values(entry.values or Values(), measured, layers)
     versions = _versions(entry.versions, measured, file, layers, always=entry.values is None)
     return replace(entry, values=values, versions=versions)
 
 
-def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
+def merge_values(old: Values, measured: Measured, layers: Collection[str]) -> Values:
     """Return the old values, with those of ``layers`` as measured and without zeros."""
-    return Values(**{key: rule.updated(key, old, measured, layers) for key, rule in RULES.items()})
+    return Values(**{key: rule.update(key, old, measured, layers) for key, rule in RULES.items()})
 
 
 def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file: Document) -> Entry:
     before = entry.overrides.get(measured.profile)
     old = before or Override(versions=file.versions)
     versions = _versions(old.versions, measured, file, layers, always=before is None)
-    plain = entry.values or Values()
-    after = merged(old.over(plain), measured, layers)
+    base = entry.values or Values()
+    after = merge_values(old.overlay(base), measured, layers)
     override = replace(old, versions=versions)
-    override = _override(Overriding(override, plain, entry.versions, after, layers))
+    override = _override(Overriding(override, base, entry.versions, after, layers))
     overrides = {**entry.overrides, measured.profile: override}
-    change = Overriding(override, plain, entry.versions, override.over(plain), layers)
+    change = Overriding(override, base, entry.versions, override.overlay(base), layers)
     if entry.values is not None and all(rule.same(key, change) for key, rule in RULES.items()):
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)

@@ -123,8 +123,8 @@ def _entry(top: Document, test: str, case: str | None, raw: Raw) -> Entry:
 
 
 def _override(top: Document, raw: Raw) -> Override:
-    named = frozenset(WHOLE.keys() & raw.keys())
-    return Override(_values(raw), _versions(raw, top.versions), named)
+    keys = frozenset(WHOLE.keys() & raw.keys())
+    return Override(_values(raw), _versions(raw, top.versions), keys)
 
 
 def _versions(raw: Raw, above: Versions) -> Versions:

@@ -220,10 +220,10 @@ def scalar(text: str, flow: bool = False) -> str:
         return text
     if text.isprintable() and ('"' in text or "\\" in text):
         return "'" + text.replace("'", "''") + "'"
-    return '"' + "".join(_escaped(character) for character in text) + '"'
+    return '"' + "".join(_escape(character) for character in text) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_graphbreak.baseline.places import (
     by_place,
     in_place,
-    merged,
-    on,
+    merge_places,
+    on_layers,
     same_causes,
     same_places,
 )
@@ -40,13 +40,13 @@ Layers = Collection[str]
 class Overriding:
     """An override that is to make the plain values ``after``, on ``layers`` only.
 
-    ``override`` is the one before, with the versions that measure now; ``plain_versions`` measured
+    ``override`` is the one before, with the versions that measure now; ``base_versions`` measured
     the plain values.
     """
 
     override: Override
-    plain: Values
-    plain_versions: Versions
+    base: Values
+    base_versions: Versions
     after: Values
     layers: Layers
 
@@ -60,7 +60,7 @@ class Overriding:
         counts = self.before(key)
         for layer in self.layers:
             count = count_at(self.after, key, layer)
-            if count != count_at(self.plain, key, layer):
+            if count != count_at(self.base, key, layer):
                 counts[layer] = count
         return counts
 
@@ -72,7 +72,7 @@ class Overriding:
         """
         graphs = self.different("graphs")
         for layer in self.layers:
-            if on(self.plain.causes, (layer,)) and not on(self.after.causes, (layer,)):
+            if on_layers(self.base.causes, (layer,)) and not on_layers(self.after.causes, (layer,)):
                 graphs[layer] = self.after.graphs.get(layer, 0)
         return graphs
 
@@ -92,7 +92,7 @@ class Rule(ABC):
         return value
 
     @abstractmethod
-    def over(self, key: str, plain: Values, override: Override) -> Any:
+    def overlay(self, key: str, base: Values, override: Override) -> Any:
         """Return the value of a profile."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class Rule(ABC):
         """Return whether a measurement of a layer is not what is written."""
 
     @abstractmethod
-    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
+    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
         """Return the old value, with that of ``layers`` as measured."""
 
     @abstractmethod
@@ -118,13 +118,13 @@ class Rule(ABC):
 class CountsRule(Rule):
     """Counts, each layer by itself; a missing count is zero."""
 
-    def over(self, key: str, plain: Values, override: Override) -> dict[str, int]:
-        return {**getattr(plain, key), **getattr(override.values, key)}
+    def overlay(self, key: str, base: Values, override: Override) -> dict[str, int]:
+        return {**getattr(base, key), **getattr(override.values, key)}
 
     def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
         return count_at(expected.values, key, layer) != count_at(measured.values, key, layer)
 
-    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
+    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
         new = measured.values
         counts = {layer: count_at(new if layer in layers else old, key, layer) for layer in LAYERS}
         return {layer: count for layer, count in counts.items() if count}
@@ -134,7 +134,7 @@ class CountsRule(Rule):
 
     def same(self, key: str, change: Overriding) -> bool:
         return all(
-            count_at(change.plain, key, layer) == count_at(change.after, key, layer)
+            count_at(change.base, key, layer) == count_at(change.after, key, layer)
             for layer in LAYERS
         )
 
@@ -152,8 +152,8 @@ class RunsRule(CountsRule):
     An entry that was recorded without runs is not written again only for them.
     """
 
-    def over(self, key: str, plain: Values, override: Override) -> dict[str, int]:
-        return {**inherited(getattr(plain, key), override), **getattr(override.values, key)}
+    def overlay(self, key: str, base: Values, override: Override) -> dict[str, int]:
+        return {**inherited_counts(getattr(base, key), override), **getattr(override.values, key)}
 
     def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
         return expected.values.knows_runs(layer) and super().differs(key, layer, expected, measured)
@@ -177,18 +177,18 @@ class OperationsRule(RunsRule):
 
     def override(self, key: str, change: Overriding) -> dict[str, int]:
         counts, graphs = change.before(key), change.graphs
-        plain, after = getattr(change.plain, key), getattr(change.after, key)
+        base, after = getattr(change.base, key), getattr(change.after, key)
         for layer in {*change.layers} & {*after}:
             now = made_by(layer, change.override.versions)
-            is_comparable = now is None or same_minor(now, made_by(layer, change.plain_versions))
-            if layer in graphs or not is_comparable or after[layer] != plain.get(layer):
+            is_comparable = now is None or same_minor(now, made_by(layer, change.base_versions))
+            if layer in graphs or not is_comparable or after[layer] != base.get(layer):
                 counts[layer] = after[layer]
         return counts
 
     def same(self, key: str, change: Overriding) -> bool:
-        plain = getattr(change.plain, key)
+        base = getattr(change.base, key)
         after = getattr(change.after, key)
-        return all(count == plain.get(layer) for layer, count in after.items())
+        return all(count == base.get(layer) for layer, count in after.items())
 
 
 def count_at(values: Values, key: str, layer: str) -> int:
@@ -197,10 +197,10 @@ def count_at(values: Values, key: str, layer: str) -> int:
     return counts.get(layer, 0)
 
 
-def inherited(plain: Mapping[str, int], override: Override) -> dict[str, int]:
+def inherited_counts(base: Mapping[str, int], override: Override) -> dict[str, int]:
     """Return the plain counts of the layers whose graphs an override omits."""
-    named = override.values.graphs
-    return {layer: count for layer, count in plain.items() if layer not in named}
+    graphs = override.values.graphs
+    return {layer: count for layer, count in base.items() if layer not in graphs}
 
 
 # causes
@@ -209,9 +209,9 @@ def inherited(plain: Mapping[str, int], override: Override) -> dict[str, int]:
 class CausesRule(Rule):
     """Causes of graphs; an override replaces those of the layers that it names."""
 
-    def over(self, key: str, plain: Values, override: Override) -> tuple[Cause, ...]:
+    def overlay(self, key: str, base: Values, override: Override) -> tuple[Cause, ...]:
         replaced = override.causes_of
-        stay = (cause for cause in plain.causes if cause.layer not in replaced)
+        stay = (cause for cause in base.causes if cause.layer not in replaced)
         return (*stay, *override.values.causes)
 
     def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
@@ -221,10 +221,12 @@ class CausesRule(Rule):
         old, new = expected.values.causes_of(layer), measured.values.causes_of(layer)
         return old is not None and new is not None and not same_causes(old, new)
 
-    def updated(
+    def update(
         self, key: str, old: Values, measured: Measured, layers: Layers
     ) -> tuple[Cause, ...]:
-        after = {cause.key: cause.as_written() for cause in on(measured.values.causes, layers)}
+        after = {
+            cause.key: cause.as_written() for cause in on_layers(measured.values.causes, layers)
+        }
         for cause in old.causes:
             if cause.key in after and cause.count == after[cause.key].count:
                 after[cause.key] = cause
@@ -236,13 +238,15 @@ class CausesRule(Rule):
         ]
         graphs = change.graphs
         for layer in change.layers:
-            plain, after = (on(values.causes, (layer,)) for values in (change.plain, change.after))
-            if layer in graphs or not same_causes(plain, after):
+            base, after = (
+                on_layers(values.causes, (layer,)) for values in (change.base, change.after)
+            )
+            if layer in graphs or not same_causes(base, after):
                 causes += after
         return tuple(causes)
 
     def same(self, key: str, change: Overriding) -> bool:
-        return same_causes(change.after.causes, change.plain.causes)
+        return same_causes(change.after.causes, change.base.causes)
 
 
 # values that an override replaces as a whole
@@ -257,13 +261,13 @@ class WholeRule(Rule):
     def concerns(self, layers: Layers) -> bool:
         """Return whether the value is measured on one of the layers."""
 
-    def over(self, key: str, plain: Values, override: Override) -> Any:
-        return getattr(override.values if key in override.named else plain, key)
+    def overlay(self, key: str, base: Values, override: Override) -> Any:
+        return getattr(override.values if key in override.named else base, key)
 
     def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
         return False
 
-    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
+    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
         return getattr(measured.values if self.concerns(layers) else old, key)
 
     def override(self, key: str, change: Overriding) -> Any:
@@ -276,7 +280,7 @@ class WholeRule(Rule):
         return not self.same(key, change)
 
     def same(self, key: str, change: Overriding) -> bool:
-        return bool(getattr(change.after, key) == getattr(change.plain, key))
+        return bool(getattr(change.after, key) == getattr(change.base, key))
 
 
 class EntriesRule(WholeRule):
@@ -310,8 +314,8 @@ class LinesRule(WholeRule):
             by_file.setdefault(file, {})[name] = count
         return by_file
 
-    def updated(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
-        lines = super().updated(key, old, measured, layers)
+    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
+        lines = super().update(key, old, measured, layers)
         return {writable(line): count for line, count in lines.items()}
 
 
@@ -325,23 +329,24 @@ class PlacesRule(WholeRule):
         if layer not in BREAKING:
             return False
         old, new = (
-            on(getattr(values, key), (layer,)) for values in (expected.values, measured.values)
+            on_layers(getattr(values, key), (layer,))
+            for values in (expected.values, measured.values)
         )
-        return not same_places(old, new, expected.places_with[key], measured.versions)
+        return not same_places(old, new, expected.places_with.get(key, {}), measured.versions)
 
-    def updated(
+    def update(
         self, key: str, old: Values, measured: Measured, layers: Layers
     ) -> tuple[BaselinePlace, ...]:
         places: tuple[BaselinePlace, ...] = getattr(old, key)
-        after = by_place(on(getattr(measured.values, key), layers))
+        after = by_place(on_layers(getattr(measured.values, key), layers))
         for place in places:
             if place.key in after:
-                after[place.key] = merged(place, after[place.key], measured.versions)
+                after[place.key] = merge_places(place, after[place.key], measured.versions)
         return in_place(places, after, layers)
 
     def same(self, key: str, change: Overriding) -> bool:
-        places = getattr(change.plain, key), getattr(change.after, key)
-        return same_places(*places, change.plain_versions, change.override.versions)
+        places = getattr(change.base, key), getattr(change.after, key)
+        return same_places(*places, change.base_versions, change.override.versions)
 
 
 _RULES: Final[Mapping[str, Rule]] = {

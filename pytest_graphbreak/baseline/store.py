@@ -134,7 +134,7 @@ class Baselines:
             raise BaselineError("is no directory", path=self.directory, step=step)
         return sorted(
             (
-                (_mirrored(self.directory, Path(parent, name)), Path(parent, name))
+                (_test_file(self.directory, Path(parent, name)), Path(parent, name))
                 for parent, name in _walk(self.directory)
                 if name.endswith(SUFFIX)
             ),
@@ -142,7 +142,7 @@ class Baselines:
         )
 
 
-def _mirrored(directory: Path, path: Path) -> str | None:
+def _test_file(directory: Path, path: Path) -> str | None:
     file = mirrored_file(directory, path)
     try:
         return file if baseline_path(directory, file) == path else None

@@ -130,7 +130,7 @@ def parse(text: str) -> Node:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise _explained(error, text) from None
+        raise _yaml_error(error, text) from None
 
 
 class _Builder:
@@ -154,7 +154,7 @@ class _Builder:
 
     def node(self, event: Any, depth: int) -> Node:
         if type(event) is AliasEvent or event.anchor is not None or event.tag is not None:
-            raise self.refused(event)
+            raise self.refusal(event)
         if type(event) is ScalarEvent:
             return event
         if depth > DEEPEST:
@@ -176,12 +176,12 @@ class _Builder:
             if type(key) is not ScalarEvent:
                 if type(key) is MappingEndEvent:
                     break
-                raise self.refused(key)
+                raise self.refusal(key)
             text = key.value
             if key.tag is not None or key.anchor is not None or text in items:
-                raise self.refused(key, items)
+                raise self.refusal(key, items)
             if not key.style and plain_kind(text) != "str":
-                raise self.refused(key)
+                raise self.refusal(key)
             value = self.node(following(), depth + 1)
             items[text] = (key, value)
         node.end = end_of(value) if value is not None and not node.flow else end_of(key)
@@ -195,7 +195,7 @@ class _Builder:
         end = end_of(items[-1]) if items and not first.flow_style else end_of(event)
         return Sequence(items, end, line_of(first))
 
-    def refused(
+    def refusal(
         self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
     ) -> BaselineError:
         """Return the error for an event that is not allowed at its place."""
@@ -221,7 +221,7 @@ def _error(message: str, line: int, step: str) -> BaselineError:
     return BaselineError(message, line=line, step=step)
 
 
-def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
+def _yaml_error(error: yaml.YAMLError, text: str) -> BaselineError:
     """Convert an error of PyYAML to one in the words of a reader of the file."""
     unreadable = _UNREADABLE.search(text)
     if unreadable and isinstance(error, yaml.reader.ReaderError):

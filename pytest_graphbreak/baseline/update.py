@@ -58,7 +58,7 @@ def update(
     if not work:
         return Changes()
     with files.locked(directory, lock_timeout):
-        changes = _planned(directory, work, mode, base_profile)
+        changes = _plan(directory, work, mode, base_profile)
         texts = [(inside(directory, file.path), file.new) for file in changes.files]
         parents = dict.fromkeys(path.parent for path, _ in texts)
         for parent in parents:
@@ -81,7 +81,7 @@ def preview(
     base_profile: str | None = None,
 ) -> Changes:
     """Return what ``update`` would do; nothing is written or locked."""
-    return _planned(directory, _by_file(measured, prune), "update", base_profile)
+    return _plan(directory, _by_file(measured, prune), "update", base_profile)
 
 
 Key = tuple[str, "str | None"]
@@ -109,23 +109,21 @@ def _by_file(measured: Iterable[Measured], prune: Iterable[Entry] | None) -> dic
     return work
 
 
-def _planned(
-    directory: Path, work: dict[str, _Work], mode: Mode, base_profile: str | None
-) -> Changes:
+def _plan(directory: Path, work: dict[str, _Work], mode: Mode, base_profile: str | None) -> Changes:
     entry_changes: list[Change] = []
     file_changes: list[FileChange] = []
     for file, todo in work.items():
         path = baseline_path(directory, file)
         inside(directory, path)
         with uncollected():
-            changes, old, new = _planned_file(path, file, todo, mode, base_profile)
+            changes, old, new = _plan_file(path, file, todo, mode, base_profile)
         entry_changes += changes
         if new != old:
             file_changes.append(FileChange(path, old, new))
     return Changes(tuple(entry_changes), tuple(file_changes))
 
 
-def _planned_file(
+def _plan_file(
     path: Path, file: str, todo: _Work, mode: Mode, base_profile: str | None
 ) -> tuple[list[Change], str | None, str | None]:
     """Return the changes of the entries of a file, and its text before and after."""
@@ -189,21 +187,21 @@ class _File:
         entry = self.after.entry(*key)
         expected = entry.expected(item.profile) if entry is not None else None
         if entry is not None and entry.ungated is not None:
-            self._changed("ungated", item, expected, expected)
+            self._add_change("ungated", item, expected, expected)
             return
         item = plan.of_concern(item, expected)
         find = plan.differing if self.mode == "update" else plan.missing
         layers = find(expected, item)
         if expected is not None and not layers:
-            self._changed("unchanged", item, expected, expected)
+            self._add_change("unchanged", item, expected, expected)
             return
         if self.mode == "record" and self._would_drop(key):
-            self._changed("kept", item, expected, expected)
+            self._add_change("kept", item, expected, expected)
             return
         if self.mode == "update":
             layers = frozenset(item.layers)
         after = self._put(key, item, [layer for layer in LAYERS if layer in layers])
-        self._changed(
+        self._add_change(
             "added" if entry is None else "changed", item, expected, after.expected(item.profile)
         )
 
@@ -237,7 +235,7 @@ class _File:
         entry = entries.entries.get(case)
         if entry is None:
             entry = top.new_entry(test, case, note=entries.note if case is None else None)
-        entries.entries[case] = plan.written(entry, item, layers, top)
+        entries.entries[case] = plan.update_entry(entry, item, layers, top)
         packages = {writable(name): writable(at) for name, at in item.packages.items()}
         self.after = replace(top, packages={**top.packages, **packages})
         return entries.entries[case]
@@ -250,7 +248,7 @@ class _File:
                 Change("pruned", entry.nodeid, entry.path, entry.profile, entry.values, None)
             )
 
-    def _changed(
+    def _add_change(
         self, kind: Kind, item: Measured, old: Expected | None, new: Expected | None
     ) -> None:
         self.changes.append(
@@ -276,13 +274,13 @@ class _File:
             new = "\n".join(render.lines(render.file(self.after), 0)) + "\n"
         else:
             mark = "\ufeff" if old.startswith("\ufeff") else ""
-            new = mark + self._edited(old.removeprefix("\ufeff"), root)
+            new = mark + self._edit(old.removeprefix("\ufeff"), root)
             if files.is_cut_off(new.encode("utf-8", "replace")):
                 new += "\n"  # the old file had no final line break, and was complete
         self._read_back(new)
         return new
 
-    def _edited(self, old: str, root: Mapping) -> str:
+    def _edit(self, old: str, root: Mapping) -> str:
         tests = root.items["tests"][1]
         assert isinstance(tests, Mapping)
         if root.flow or (tests.flow and tests.items):

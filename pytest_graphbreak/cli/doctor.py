@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pytest_graphbreak.cli.messages import say
-from pytest_graphbreak.config.device import (
-    TT_DESCRIBED,
-    DeviceError,
-    Machine,
-    choose,
-    this_machine,
-    version,
-)
+from pytest_graphbreak.config import device
+from pytest_graphbreak.config.device import TT_DESCRIBED, DeviceError, Machine, version
 from pytest_graphbreak.layers.base import Probe
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.model.forms import Plain
@@ -39,8 +34,8 @@ NOTE: Final = "note"
 PROBLEM: Final = "PROBLEM"
 """The gate could not run here, or would not see everything that it should."""
 
-OLDEST_TORCH: Final = (2, 9)
-OLDEST_JAX: Final = (0, 7, 1)
+OLDEST_TORCH: Final = "2.9"
+OLDEST_JAX: Final = "0.7.1"
 PROBE: Final = "pytest_graphbreak.cli.doctor:tried"
 PATIENCE: Final = 600.0
 """The time for a probe in seconds: the first import of torch on a busy machine is slow."""
@@ -52,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_: argparse.Namespace) -> int:
     """Print each finding as it is found. Returns 1 if the gate could not run here, else 0."""
-    found = []
+    findings = []
     for finding in examine():
-        found.append(finding)
+        findings.append(finding)
         _show(finding)
-    problems = sum(finding.state == PROBLEM for finding in found)
+    problems = sum(finding.state == PROBLEM for finding in findings)
     say()
     if problems:
         say(f"the gate could not run here, or not see everything: {plural(problems, 'problem')}")
@@ -84,7 +79,7 @@ class CheckResult:
 
 def examine() -> Iterator[CheckResult]:
     """Yield all findings, the most important first."""
-    here = this_machine()
+    here = device.this_machine()
     yield from packages(here)
     yield from devices(here)
     yield from variables(os.environ)
@@ -97,145 +92,105 @@ def packages(here: Machine) -> Iterator[CheckResult]:
     """Yield what is installed, and whether the versions fit together."""
     python = ".".join(map(str, sys.version_info[:3]))
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
+    torch, xla, tt, jax = map(version, ("torch", "torch_xla", "pjrt-plugin-tt", "jax"))
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
-    yield from torch_found(version("torch"), needed=not any(map(here.has, DESCRIPTIONS.values())))
-    tt, jax = version("pjrt-plugin-tt"), version("jax")
-    yield from torch_xla_found(version("torch"), version("torch_xla"), tt, jax)
-    yield from jax_found(jax, version("jaxlib"))
+    needs_torch = not any(map(here.has, DESCRIPTIONS.values()))
+    yield package("torch", torch, OLDEST_TORCH, "dynamo", needed=needs_torch)
+    yield from torch_xla(torch, xla, tt, jax)
+    yield package("jax", jax, OLDEST_JAX, "jax")
 
 
-def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResult]:
-    """Check that torch is installed and new enough; it may be missing if it is not ``needed``."""
-    if torch is None and not needed:
-        yield CheckResult("torch", OK, "not installed: the dynamo layer is not there")
-    elif torch is None or _numbers(torch) < OLDEST_TORCH:
-        what = f"{torch} is too old" if torch else "not installed"
-        yield CheckResult("torch", PROBLEM, what, "install torch 2.9 or later")
-    else:
-        yield CheckResult("torch", OK, torch)
+def package(
+    name: str, installed: str | None, oldest: str, layer: str, *, needed: bool = False
+) -> CheckResult:
+    """Check that a package is new enough; it may be missing if it is not ``needed``."""
+    if installed is None and not needed:
+        return CheckResult(name, OK, f"not installed: the {layer} layer is not there")
+    if installed is not None and _numbers(installed) >= _numbers(oldest):
+        return CheckResult(name, OK, installed)
+    what = f"{installed} is too old" if installed else "not installed"
+    return CheckResult(name, PROBLEM, what, f"install {name} {oldest} or later")
 
 
-def jax_found(jax: str | None, jaxlib: str | None) -> Iterator[CheckResult]:
-    """Check that JAX is installed, complete, and new enough."""
-    if jax is None:
-        yield CheckResult("jax", OK, "not installed: the jax layer is not there")
-    elif _numbers(jax, 3) < OLDEST_JAX:
-        yield CheckResult("jax", PROBLEM, f"{jax} is too old", "install jax 0.7.1 or later")
-    elif jaxlib is None:
-        what = f"{jax} is installed without jaxlib"
-        yield CheckResult("jax", PROBLEM, what, f"install jaxlib {jax}")
-    else:
-        yield CheckResult("jax", OK, f"{jax}, jaxlib {jaxlib}")
-
-
-def torch_xla_found(
+def torch_xla(
     torch: str | None, xla: str | None, tt: str | None, jax: str | None = None
 ) -> Iterator[CheckResult]:
     """Check torch_xla and the TT plugin; torch_xla's binary fits only one version of torch."""
     if xla is None:
         yield CheckResult("torch_xla", OK, "not installed: the xla layer is not there")
-        if tt is not None and jax is not None:
-            yield CheckResult("tt plugin", OK, f"pjrt-plugin-tt {tt}, for jax")
-        elif tt is not None:
-            yield CheckResult(
-                "tt plugin",
-                NOTE,
-                f"pjrt-plugin-tt {tt} is installed without torch_xla",
-                "enter tt-xla's environment: source venv/activate",
-            )
-        return
     # tt-xla's fork (2.9.0+git...) is built for the torch that tt-xla pins.
-    if tt is None and torch is not None and minor(torch) != minor(xla):
-        yield CheckResult(
-            "torch_xla",
-            PROBLEM,
-            f"{xla} was built for torch {minor(xla)}, and torch is {torch}",
-            f"install torch {minor(xla)}, or torch_xla {minor(torch)}",
-        )
+    elif tt is None and torch is not None and minor(torch) != minor(xla):
+        what = f"{xla} was built for torch {minor(xla)}, and torch is {torch}"
+        step = f"install torch {minor(xla)}, or torch_xla {minor(torch)}"
+        yield CheckResult("torch_xla", PROBLEM, what, step)
     else:
         yield CheckResult("torch_xla", OK, xla)
-    if tt is not None:
+    if tt is not None and xla is None and jax is None:
+        what = f"pjrt-plugin-tt {tt} is installed without torch_xla"
+        yield CheckResult(
+            "tt plugin", NOTE, what, "enter tt-xla's environment: source venv/activate"
+        )
+    elif tt is not None:
         yield CheckResult("tt plugin", OK, f"pjrt-plugin-tt {tt}")
 
 
 def devices(here: Machine) -> Iterator[CheckResult]:
     """Report the devices that fixtures would compile for."""
-    found = []
+    profiles = []
     for asked in ("tt", "xla", "cuda", "cpu"):
         try:
-            found.append(choose(asked, None, here).profile)
+            profiles.append(device.choose(asked, None, here).profile)
         except DeviceError:
             continue
-    chosen = choose("auto", None, here)
-    yield CheckResult("devices", OK, f"{', '.join(found)}; auto takes {chosen.profile}")
+    chosen = device.choose("auto", None, here)
+    yield CheckResult("devices", OK, f"{', '.join(profiles)}; auto takes {chosen.profile}")
     missing = here.tt()
     if here.tt_hardware() and missing:
-        yield CheckResult(
-            "tt",
-            NOTE,
-            f"there is a TT device, and not {', '.join(missing)}",
-            "in the tt-xla checkout: source venv/activate",
-        )
+        what = f"there is a TT device, and not {', '.join(missing)}"
+        yield CheckResult("tt", NOTE, what, "in the tt-xla checkout: source venv/activate")
     if chosen.kind == "tt" and chosen.arch == "unknown":
-        yield CheckResult(
-            "tt",
-            NOTE,
-            "the model of the TT card is not known, so the profile is tt-unknown",
-            "name it with --graph-budget-profile=tt-n150, or by the suite's own --arch",
-        )
+        what = "the model of the TT card is not known, so the profile is tt-unknown"
+        yield CheckResult("tt", NOTE, what, "name it with --graph-budget-profile=tt-n150")
 
 
-@dataclass(frozen=True, slots=True)
-class BadVariable:
+class BadVariable(NamedTuple):
     """A variable of the environment that changes what can be seen, unless it is ``harmless``."""
 
     name: str
-    harmless: tuple[str, ...]
     about: str
     state: str
     what: str
-    do: str
+    do: str = "unset it"
+    harmless: tuple[str, ...] = ("", "0", "f", "false", "n", "no", "off")
 
 
-_OFF: Final = ("", "0", "f", "false", "n", "no", "off")
 _DYNAMO_OFF: Final = "Dynamo compiles nothing"
+_NO_JIT: Final = "jax.jit compiles nothing, and each operation is a program"
+_NO_HEADERS: Final = "the TT plugin prints no headers, so tt graphs are counted through xla"
+_PRECOMPILED: Final = "the graphs of precompiled packages cannot be counted"
+_CACHED: Final = "programs that JAX finds there are loaded and not counted"
+_NO_REPORTS: Final = "torch_xla's reports are not read on standard error: places are less exact"
 VARIABLES: Final = (
-    BadVariable("TORCHDYNAMO_DISABLE", _OFF, "dynamo", PROBLEM, _DYNAMO_OFF, "unset it"),
-    BadVariable("TORCH_COMPILE_DISABLE", _OFF, "dynamo", PROBLEM, _DYNAMO_OFF, "unset it"),
+    BadVariable("TORCHDYNAMO_DISABLE", "dynamo", PROBLEM, _DYNAMO_OFF),
+    BadVariable("TORCH_COMPILE_DISABLE", "dynamo", PROBLEM, _DYNAMO_OFF),
+    BadVariable("TORCH_CACHING_PRECOMPILE", "dynamo", PROBLEM, _PRECOMPILED),
+    BadVariable("JAX_DISABLE_JIT", "jax", PROBLEM, _NO_JIT),
+    BadVariable("JAX_COMPILATION_CACHE_DIR", "jax", NOTE, _CACHED, "unset it for the gate", ("",)),
+    BadVariable("TTXLA_LOGGER_LEVEL", "tt", NOTE, _NO_HEADERS, harmless=("DEBUG", "VERBOSE")),
     BadVariable(
-        *("TORCH_CACHING_PRECOMPILE", _OFF, "dynamo", PROBLEM),
-        "the graphs of precompiled packages cannot be counted",
-        "unset it",
-    ),
-    BadVariable(
-        *("JAX_DISABLE_JIT", _OFF, "jax", PROBLEM),
-        "jax.jit compiles nothing, and each operation is a program",
-        "unset it",
-    ),
-    BadVariable(
-        *("JAX_COMPILATION_CACHE_DIR", ("",), "jax", NOTE),
-        "programs that JAX finds there are loaded and not counted",
-        "unset it for the gate, or leave the directory empty at each run",
-    ),
-    BadVariable(
-        *("TTXLA_LOGGER_LEVEL", ("DEBUG", "VERBOSE"), "tt", NOTE),
-        "the TT plugin prints no headers, so tt graphs are counted through xla",
-        "unset it, or set it to DEBUG",
-    ),
-    BadVariable(
-        *("PT_XLA_DEBUG_LEVEL", ("", "0"), "xla", NOTE),
-        "torch_xla's reports are not read on standard error: places of graphs are less exact",
-        "unset it, or name a PT_XLA_DEBUG_FILE too",
+        "PT_XLA_DEBUG_LEVEL", "xla", NOTE, _NO_REPORTS, "unset it, or name a PT_XLA_DEBUG_FILE too"
     ),
 )
-SHOWN: Final = ("CI", "JAX_PLATFORMS", "PJRT_DEVICE", "PT_XLA_DEBUG_FILE", "TORCH_LOGS")
-SHOWN_TT: Final = ("TTXLA_LOGGER_FILE", "TT_VISIBLE_DEVICES", TT_DESCRIBED)
+SHOWN: Final = (
+    *("CI", "JAX_PLATFORMS", "PJRT_DEVICE", "PT_XLA_DEBUG_FILE", "TORCH_LOGS"),
+    *("TTXLA_LOGGER_FILE", "TT_VISIBLE_DEVICES", TT_DESCRIBED),
+)
 """Variables that are good to know."""
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Report the variables that change what can be seen."""
-    names = (*(bad.name for bad in VARIABLES), *SHOWN, *SHOWN_TT)
+    names = (*(bad.name for bad in VARIABLES), *SHOWN)
     listed = ", ".join(f"{name}={environ[name]}" for name in names if name in environ)
     yield CheckResult("variables", OK, listed or "none that matters is set")
     for bad in VARIABLES:
@@ -245,11 +200,9 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
         if bad.name == "PT_XLA_DEBUG_LEVEL" and environ.get("PT_XLA_DEBUG_FILE"):
             continue
         yield CheckResult(bad.about, bad.state, f"{bad.name} is {value}: {bad.what}", bad.do)
-    described = environ.get(TT_DESCRIBED)
-    if described and not Path(described).is_file():
-        yield CheckResult(
-            "tt", PROBLEM, f"{TT_DESCRIBED}: there is no {described}", "name a .ttsys"
-        )
+    path = environ.get(TT_DESCRIBED)
+    if path and not Path(path).is_file():
+        yield CheckResult("tt", PROBLEM, f"{TT_DESCRIBED}: there is no {path}", "name a .ttsys")
 
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -284,10 +237,9 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     return {"fault": f"the probe ended with exit code {done.code}: {reason}"}
 
 
-def _numbers(text: str, most: int = 2) -> tuple[int, ...]:
-    """Return the version as numbers: ``(2, 13)`` for ``2.13.0+cpu``."""
-    parts = text.split("+")[0].split(".")[:most]
-    return tuple(int(part) if part.isdigit() else 0 for part in parts)
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the version as numbers: ``(2, 13, 0)`` for ``2.13.0+cpu``."""
+    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])
 
 
 # Tries one layer's observer on a small function, in a separate process, and returns what it saw.

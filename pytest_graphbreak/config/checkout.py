@@ -51,18 +51,18 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     Raises ``CheckoutError`` for a configuration file that is not readable, for a value that is not
     allowed, and for baselines that are in the checkout by name but really elsewhere.
     """
-    root, keys = _configured(start.absolute())
-    given = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
-    if given == root:
-        given = root / "baselines"
-    _refuse_link_out(root, given)
+    root, keys = _find_config(start.absolute())
+    baselines = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
+    if baselines == root:
+        baselines = root / "baselines"
+    _refuse_link_out(root, baselines)
     try:
         ops = percent(str(keys.get("graph_budget_ops", OPS)))
     except ValueError as error:
         raise CheckoutError(f"{root}: {error}") from None
     return Checkout(
         root,
-        given,
+        baselines,
         gate=True,
         strict=_true(keys.get("graph_budget_strict", False)),
         new=_one_of(root, keys, "new", NEW, Rules().new),
@@ -89,16 +89,16 @@ def _one_of(
 
 def _refuse_link_out(root: Path, directory: Path) -> None:
     """Refuse a link: an untrusted checkout must not choose what is read and written elsewhere."""
-    named = Path(os.path.abspath(directory))
+    path = Path(os.path.abspath(directory))
     real = Path(os.path.realpath(directory))
-    if named.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):
+    if path.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):
         raise CheckoutError(
-            f"{named}: a symbolic link leads out of the checkout, to {real}; "
+            f"{path}: a symbolic link leads out of the checkout, to {real}; "
             f"if that is intended, name it: --graph-budget-dir {real}"
         )
 
 
-def _configured(start: Path) -> tuple[Path, Mapping[str, Any]]:
+def _find_config(start: Path) -> tuple[Path, Mapping[str, Any]]:
     for folder in (start, *start.parents):
         for name in NAMES:
             path = folder / name
@@ -123,13 +123,13 @@ def keys_of(path: Path, text: str) -> Mapping[str, Any] | None:
     Raises ``CheckoutError`` for a text that is not in the format of ``path``.
     """
     try:
-        found = next(iter(_sections(path, text)), None)
+        section = next(iter(_sections(path, text)), None)
     except (ValueError, configparser.Error, RecursionError) as error:
         words = str(error).replace("\n", " ")
         raise CheckoutError(f"{path}: cannot be read: {words}") from None
-    if found is None and path.name in ("pytest.ini", ".pytest.ini"):
+    if section is None and path.name in ("pytest.ini", ".pytest.ini"):
         return {}  # these are used even if they are empty
-    return found
+    return section
 
 
 def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
@@ -155,16 +155,16 @@ def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
 def _toml(text: str) -> dict[str, Any]:
     # tomli is a dependency of pytest if Python has no tomllib.
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    found: dict[str, Any] = toml.loads(text)
-    return found
+    document: dict[str, Any] = toml.loads(text)
+    return document
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return a table of a TOML file, empty if there is none."""
-    found = data.get(key, {})
-    if not isinstance(found, dict):
+    table = data.get(key, {})
+    if not isinstance(table, dict):
         raise ValueError(f"{key} is no table")
-    return found
+    return table
 
 
 def _true(value: object) -> bool:

@@ -25,14 +25,14 @@ def versions(files: Iterable[str], root: Path) -> dict[str, str]:
 
     ``root`` is the repository: files in it are the user's own, and belong to no package.
     """
-    found: dict[str, str] = {}
+    versions_by_name: dict[str, str] = {}
     for file in dict.fromkeys(files):
         name = owner(file)
-        if not name or name in found or file.startswith("<") or (root / file).is_file():
+        if not name or name in versions_by_name or file.startswith("<") or (root / file).is_file():
             continue
         if installed := _version(name):
-            found[name] = installed
-    return dict(sorted(found.items()))
+            versions_by_name[name] = installed
+    return dict(sorted(versions_by_name.items()))
 
 
 def files_of(record: Record) -> Iterator[str]:

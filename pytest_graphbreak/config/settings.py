@@ -170,15 +170,24 @@ class _Asked:
         return self._config.getini(f"graph_budget_{name}")
 
     def text(self, name: str) -> str:
-        given = self.option(name)
-        return str(self.ini(name) if given is None else given)
+        option = self.option(name)
+        return str(self.ini(name) if option is None else option)
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         value, key = self.text(name), f"graph_budget_{name}"
         if value not in allowed:
-            said = f"--graph-budget-{name} ({key})" if name in _VALUES else key
-            raise pytest.UsageError(f"{said}: {value!r} is not one of {', '.join(allowed)}")
+            label = f"--graph-budget-{name} ({key})" if name in _VALUES else key
+            raise pytest.UsageError(f"{label}: {value!r} is not one of {', '.join(allowed)}")
         return value
+
+    def report(self) -> Path | None:
+        """Return the path of the report.
+
+        One of the command line is relative to where it was typed, in the ini file to the rootdir.
+        """
+        path, is_typed = self.text("report"), self.option("report") is not None
+        directory = self._config.invocation_params.dir if is_typed else self._config.rootpath
+        return directory / path if path else None
 
     def percent(self, name: str) -> float | None:
         try:
@@ -195,16 +204,14 @@ def from_config(config: pytest.Config) -> Settings:
     asked = _Asked(config)
     writes = {name: bool(asked.option(name)) for name in WRITING}
     gate = config.getoption("graph_budget", default=None)
-    # A relative path on the command line is relative to where it was typed, in the ini file to the
-    # rootdir.
     typed_in, root = config.invocation_params.dir, config.rootpath
-    report, trace = asked.text("report"), asked.option("trace")
+    trace = asked.option("trace")
     settings = Settings(
         root=root,
         directory=root / asked.text("dir"),
         gate=bool(config.getini("graph_budget") if gate is None else gate) or any(writes.values()),
         **writes,
-        report=(root if asked.option("report") is None else typed_in) / report if report else None,
+        report=asked.report(),
         trace=typed_in / trace if trace else None,
         profile=asked.text("profile") or None,
         device=asked.choice("device", DEVICES),
@@ -227,15 +234,15 @@ def from_config(config: pytest.Config) -> Settings:
 
 def _directories(config: pytest.Config) -> tuple[str, ...]:
     """Return the directories of ``graph_budget_infra``; a missing one is an error."""
-    found = []
+    directories = []
     for name in config.getini("graph_budget_infra"):
         directory = config.rootpath / name
         if not directory.is_dir():
             raise pytest.UsageError(
                 f"graph_budget_infra: {name!r} is no directory under {config.rootpath}"
             )
-        found.append(str(directory))
-    return tuple(found)
+        directories.append(str(directory))
+    return tuple(directories)
 
 
 def _refuse_writing_in_ci(settings: Settings) -> None:

@@ -71,9 +71,9 @@ class Typed:
 
     def test(self, nodeid: str, *flags: str) -> str:
         """Return the command for one test."""
-        file, mark, rest = nodeid.partition("::")
+        file, mark, name = nodeid.partition("::")
         path = os.path.join(self.below, file) if self.below else file
-        return self._line(flags, (f"{path}{mark}{rest}",))
+        return self._line(flags, (f"{path}{mark}{name}",))
 
     def rerun(self, *flags: str) -> str:
         """Return the command for the same tests once more."""
@@ -81,17 +81,17 @@ class Typed:
 
     def python(self, script: str) -> str:
         """Return the command that runs a file, if ``start`` is ``python -m pytest``."""
-        return _joined((*self.start[:-2], script))
+        return _join((*self.start[:-2], script))
 
     def graphbreak(self, *words: str) -> str:
         """Return the command line of a ``graphbreak`` command."""
-        return _joined((*self.tool, *words))
+        return _join((*self.tool, *words))
 
-    def _line(self, flags: Iterable[str], rest: Iterable[str]) -> str:
-        return _joined((*self.start, *self.options, *flags, *rest))
+    def _line(self, flags: Iterable[str], selection: Iterable[str]) -> str:
+        return _join((*self.start, *self.options, *flags, *selection))
 
 
-def _joined(words: Iterable[str]) -> str:
+def _join(words: Iterable[str]) -> str:
     from pytest_graphbreak.text.safe import printable
 
     return " ".join(shlex.quote(printable(word)) for word in words)
@@ -104,13 +104,13 @@ def typed(config: pytest.Config) -> Typed:
         return Typed(**sent)
     here = config.invocation_params.dir
     args = [str(arg) for arg in config.invocation_params.args]
-    own = _own_options(config)
+    options = _own_options(config)
     below = os.path.relpath(config.rootpath, here)
     return Typed(
         start=start("pytest", sys.argv[0], sys.orig_argv, here),
         tool=start("graphbreak", sys.argv[0], sys.orig_argv, here),
-        options=tuple(_taken(args, {**_KEPT, **own})),
-        selection=(*_taken(args, _SELECTS), *_positional(config)),
+        options=tuple(_typed_options(args, {**_KEPT, **options})),
+        selection=(*_typed_options(args, _SELECTS), *_positional(config)),
         below="" if below == os.curdir else below,
     )
 
@@ -137,9 +137,9 @@ def start(program: str, script: str, original: Sequence[str], here: Path) -> tup
     is_script = name in ("pytest", "py.test", "graphbreak")
     runner = _runner(len(original) - is_script)
     if is_script and not (program == "pytest" and name == "graphbreak"):
-        wanted = name if program == "pytest" else program
-        path = os.path.join(directory, wanted)
-        return (*runner, wanted if runner else _short(path, wanted, here))
+        script_name = name if program == "pytest" else program
+        path = os.path.join(directory, script_name)
+        return (*runner, script_name if runner else _short(path, script_name, here))
     if runner:
         return (*runner, "python", "-m", _MODULES[program])
     beside = os.path.join(os.path.dirname(sys.executable), program)
@@ -185,29 +185,29 @@ def _own_options(config: pytest.Config) -> dict[str, bool]:
     group. This is not public; if it changes, they are not kept.
     """
     group = getattr(getattr(config, "_parser", None), "_anonymous", None)
-    found: dict[str, bool] = {}
+    takes_value: dict[str, bool] = {}
     for option in getattr(group, "options", ()):
         attributes = option.attrs()
         flag = attributes.get("nargs") == 0 or str(attributes.get("action", "")).startswith(
             ("store_", "count", "append_const")
         )
-        found |= dict.fromkeys(option.names(), not flag)
-    return found
+        takes_value |= dict.fromkeys(option.names(), not flag)
+    return takes_value
 
 
-def _taken(args: Sequence[str], wanted: Mapping[str, bool]) -> Iterator[str]:
-    """Yield the options of ``wanted`` that were typed, each with its value."""
-    rest = iter(args)
-    for arg in rest:
+def _typed_options(args: Sequence[str], options: Mapping[str, bool]) -> Iterator[str]:
+    """Yield the options of ``options`` that were typed, each with its value."""
+    remaining = iter(args)
+    for arg in remaining:
         name, equals, _ = arg.partition("=")
-        if name in wanted:
+        if name in options:
             yield arg
-            if wanted[name] and not equals:
-                yield from ([value] if (value := next(rest, None)) is not None else ())
-        elif len(arg) > 2 and arg[0] == "-" != arg[1] and wanted.get(arg[:2]):
+            if options[name] and not equals:
+                yield from ([value] if (value := next(remaining, None)) is not None else ())
+        elif len(arg) > 2 and arg[0] == "-" != arg[1] and options.get(arg[:2]):
             yield arg  # -pNAME, -n4
 
 
 def _positional(config: pytest.Config) -> tuple[str, ...]:
-    given = config.args_source is type(config).ArgsSource.ARGS
-    return tuple(config.args) if given else ()
+    is_typed = config.args_source is type(config).ArgsSource.ARGS
+    return tuple(config.args) if is_typed else ()

@@ -168,7 +168,7 @@ def _add_reworded(sides: Sides) -> None:
         known = recorded.get(key(item))
         now = made_by(item.layer, sides.versions)
         if known is None or not same_minor(
-            now, made_by(item.layer, sides.before.places_with["breaks"])
+            now, made_by(item.layer, sides.before.places_with.get("breaks", {}))
         ):
             continue
         if item.layer in sides.judged and _is_reworded(known, item):

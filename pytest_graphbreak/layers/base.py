@@ -53,9 +53,9 @@ def within(
     events: Sequence[T], first: int, excluded: Iterable[tuple[int, int]], until: int
 ) -> Iterator[T]:
     """Yield the events from ``first`` on, without those in the ``excluded`` stretches."""
-    for left, back in excluded:
-        yield from events[first:left]
-        first = back
+    for start, end in excluded:
+        yield from events[first:start]
+        first = end
     yield from events[first:until]
 
 
@@ -178,17 +178,17 @@ def unloaded() -> tuple[str, ...]:
 
 @cache
 def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
-    found: list[Observer] = []
+    loaded: list[Observer] = []
     faults = []
     for layer in DESCRIPTIONS.values():
         try:
-            found.append(load(layer.observer)())
+            loaded.append(load(layer.observer)())
         except Exception as fault:
             words = f"{type(fault).__name__}: {fault}"
             faults.append(
                 f"the {layer.name} layer cannot be loaded ({words}): reinstall pytest-graphbreak"
             )
-    return tuple(found), tuple(faults)
+    return tuple(loaded), tuple(faults)
 
 
 # Notifies a listener when something was compiled: a child process reports it at once.

@@ -198,23 +198,16 @@ class LatePatch:
     """A patch of a module that may be imported only while a window is open.
 
     ``failed`` is called if the function, or what a patch needs, does not exist: whoever imports the
-    module must not be told. ``of_torch`` is that of ``Patch``.
+    module must not be told. Torch is not imported for it.
     """
 
     def __init__(
-        self,
-        module: str,
-        chain: str,
-        hook: Hook,
-        failed: Callable[[Exception], None],
-        *,
-        of_torch: bool = True,
+        self, module: str, chain: str, hook: Hook, failed: Callable[[Exception], None]
     ) -> None:
         self._module = module
         self._chain = chain
         self._hook = hook
         self._failed = failed
-        self._of_torch = of_torch
         self._patch: Patch | None = None
         self._imports = ImportWatch([module], self._install)
 
@@ -234,7 +227,7 @@ class LatePatch:
         self._imports.detach()
         try:
             owner, attribute = locate(sys.modules[self._module], self._chain)
-            self._patch = Patch(owner, attribute, self._hook, of_torch=self._of_torch)
+            self._patch = Patch(owner, attribute, self._hook, of_torch=False)
         except Exception as fault:
             self._failed(fault)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final
 
-from pytest_graphbreak.model.places import parsed
+from pytest_graphbreak.model.places import parse_source
 from pytest_graphbreak.model.stacks import Line
 
 Source = Callable[[str], list[str]]
@@ -53,21 +53,21 @@ def setter(
 def _name(subject: str, is_global: bool) -> str:
     """Return the attribute or the global that an expression ends in; empty for a local."""
     try:
-        found = ast.parse(subject, mode="eval").body
+        node = ast.parse(subject, mode="eval").body
     except (SyntaxError, ValueError):
         return ""
-    while isinstance(found, ast.Subscript):
-        found = found.value
-    if isinstance(found, ast.Attribute):
-        return found.attr
-    return found.id if isinstance(found, ast.Name) and is_global else ""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) and is_global else ""
 
 
 @lru_cache(8)
 def _tree(text: str) -> ast.Module:
     """Return the syntax tree of a file; an empty one if it cannot be parsed."""
     try:
-        return parsed(text)
+        return parse_source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 
@@ -133,4 +133,4 @@ def _targets(node: ast.AST) -> frozenset[str]:
         targets = node.targets
     elif isinstance(node, ast.AnnAssign):
         targets = [node.target]
-    return frozenset(one.id for one in targets if isinstance(one, ast.Name))
+    return frozenset(target.id for target in targets if isinstance(target, ast.Name))

@@ -62,12 +62,12 @@ class Snapshot:
 
     values: dict[Key, Any] = field(default_factory=dict)
 
-    def adopt(self, other: Snapshot, keys: Iterable[Key]) -> None:
-        """Take over some settings from ``other``."""
+    def adopt(self, taken: Snapshot, keys: Iterable[Key]) -> None:
+        """Take over some settings from ``taken``."""
         for key in keys:
             self.values.pop(key, None)
-            if key in other.values:
-                self.values[key] = other.values[key]
+            if key in taken.values:
+                self.values[key] = taken.values[key]
 
     def value(self, key: Key) -> Any:
         return self.values[key] if key in self.values else default(key)
@@ -159,10 +159,10 @@ def _same(before: Snapshot, after: Snapshot, key: Key) -> bool:
     return _equal(before.value(key), after.value(key))
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(before: Any, now: Any) -> bool:
     """Return whether two values have one type and are equal; False if they cannot be compared."""
     try:
-        return one is other or (type(one) is type(other) and bool(one == other))
+        return before is now or (type(before) is type(now) and bool(before == now))
     except Exception:
         return False
 

@@ -61,8 +61,8 @@ def build_type(path: Path) -> str | None:
     cache = path / "CMakeCache.txt" if path.is_dir() else path
     if not cache.is_file():
         return None
-    found = _BUILD_TYPE.search(cache.read_text(encoding="utf-8", errors="replace"))
-    return found[1].strip() if found else ""
+    match = _BUILD_TYPE.search(cache.read_text(encoding="utf-8", errors="replace"))
+    return match[1].strip() if match else ""
 
 
 def _gaps(reading: Reading) -> Iterator[str]:

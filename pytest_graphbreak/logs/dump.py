@@ -97,24 +97,24 @@ def _graphs(holder: Path) -> list[_DumpedGraph]:
     A graph has one file for each stage. A named graph (``resnet_g0``) keeps its name for all
     stages; a graph without a name begins with a stage that the previous one already has.
     """
-    found: list[_DumpedGraph] = []
+    graphs: list[_DumpedGraph] = []
     current: dict[str, _DumpedGraph] = {}
-    named = [(parsed, path) for path in holder.glob("*.mlir") if (parsed := _parsed(path))]
-    for (_, _, graph, stage), path in sorted(named):
-        known = current.get(graph)
-        if known is None or stage in known.files:
-            known = current[graph] = _DumpedGraph()
-            found.append(known)
-        known.files[stage] = path
-    return found
+    parsed_files = [(parsed, path) for path in holder.glob("*.mlir") if (parsed := _parsed(path))]
+    for (_, _, graph, stage), path in sorted(parsed_files):
+        dumped = current.get(graph)
+        if dumped is None or stage in dumped.files:
+            dumped = current[graph] = _DumpedGraph()
+            graphs.append(dumped)
+        dumped.files[stage] = path
+    return graphs
 
 
 def _parsed(path: Path) -> tuple[int, int, str, str] | None:
     """Return time, stage number, graph and stage from the name of a file, or None for others."""
-    if found := _FILE.fullmatch(path.name):
+    if match := _FILE.fullmatch(path.name):
         for stage in _STAGES:
-            if f"{found[1]}_".startswith(f"{stage}_"):
-                return int(found[2]), programs.ORDER[stage], found[1][len(stage) + 1 :], stage
+            if f"{match[1]}_".startswith(f"{stage}_"):
+                return int(match[2]), programs.ORDER[stage], match[1][len(stage) + 1 :], stage
     return None
 
 

@@ -65,13 +65,13 @@ class Origins:
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
-    def made(self, made: LoggedGraph) -> None:
+    def take(self, logged: LoggedGraph) -> None:
         """Note that Dynamo made an FX graph: the next device graph comes from it."""
         self.dynamo = True
-        state = self._rank(made.rank)
-        change = made.graph.reason if made.graph.cause == "recompile" else ""
-        state.made = made
-        state.fx = FxGraph(made.graph.name, where=made.graph.where, change=change)
+        state = self._rank(logged.rank)
+        change = logged.graph.reason if logged.graph.cause == "recompile" else ""
+        state.made = logged
+        state.fx = FxGraph(logged.graph.name, where=logged.graph.where, change=change)
 
     def exported(self, rank: str) -> None:
         """Note that a program was exported outside Dynamo."""
@@ -80,9 +80,9 @@ class Origins:
     def compilation(self, rank: str, report: CompileReport) -> None:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._rank(rank)
-        made = state.made or state.lowered
+        logged = state.made or state.lowered
         lowers = explain.lowers(report)
-        relowered = lowers and made is not None and state.made is None
+        relowered = lowers and logged is not None and state.made is None
         if relowered and not explain.in_backward(report):
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
         event = xlalog.event(report, state.fx)
@@ -94,10 +94,10 @@ class Origins:
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))
         state.origin, state.kind = TORCH_XLA, graph.cause
         if lowers and (graph.cause == "backward" or not relowered):
-            state.origin = EXPORT if made is not None and made.export else DYNAMO
+            state.origin = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
-                state.kind = made.graph.cause if made is not None else "entry"
-            state.lowered, state.made = made, None
+                state.kind = logged.graph.cause if logged is not None else "entry"
+            state.lowered, state.made = logged, None
         self._counts_xla[state.origin, state.kind] += 1
         if len(self._graphs) < KEPT:
             self._graphs.append(graph)
@@ -112,10 +112,10 @@ class Origins:
             program.origin, program.kind = state.origin, state.kind
             program.sources, program.where = graph.sources, graph.where
         elif state.made is not None:
-            made, state.made, state.lowered = state.made, None, state.made
-            program.cause, program.why = "fx", _after(made.graph)
-            program.origin, program.kind = EXPORT if made.export else DYNAMO, made.graph.cause
-            program.sources, program.where = (made.graph.name,), made.graph.where
+            logged, state.made, state.lowered = state.made, None, state.made
+            program.cause, program.why = "fx", _after(logged.graph)
+            program.origin, program.kind = EXPORT if logged.export else DYNAMO, logged.graph.cause
+            program.sources, program.where = (logged.graph.name,), logged.graph.where
         elif state.exported:
             program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
         elif self.dynamo:

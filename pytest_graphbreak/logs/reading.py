@@ -85,8 +85,8 @@ class Reading:
     @property
     def is_certain(self) -> bool:
         """Whether the number of device graphs was counted and nothing contradicts it."""
-        whole = not (self.unsure_copies or self.damaged or self.programs.headless)
-        return bool(self.headers) and whole
+        is_whole = not (self.unsure_copies or self.damaged or self.programs.headless)
+        return bool(self.headers) and is_whole
 
     @property
     def graphs(self) -> int:
@@ -209,8 +209,8 @@ class _Reader(Watcher):
         if record.where.endswith("symbolic_shapes.py"):
             if not record.id:
                 self._origins.exported(record.rank)
-        elif made := self._dynamo.take(record):
-            self._origins.made(made)
+        elif logged := self._dynamo.take(record):
+            self._origins.take(logged)
         if "tracing" in self._dynamo.seen:
             self._origins.dynamo = True
 
@@ -258,10 +258,10 @@ def _graph(program: Program, several: bool) -> Graph:
 
 def _guessed(guesses: dict[str, Guess]) -> list[Graph]:
     """Return the graphs of a log without headers, each with a name and its progress."""
-    found = []
+    graphs = []
     for rank, guess in guesses.items():
         for number, item in enumerate(guess.found, 1):
-            found.append(
+            graphs.append(
                 Graph(
                     "tt",
                     item.name or f"graph {number}",
@@ -270,4 +270,4 @@ def _guessed(guesses: dict[str, Guess]) -> list[Graph]:
                     reason="" if item.complete else f"stopped after {item.stages} stages",
                 )
             )
-    return found
+    return graphs

@@ -98,13 +98,13 @@ ALL: Final = (
     VerdictKind("none"),
 )
 """All verdicts, the most urgent first."""
-VERDICTS: Final = tuple(one.name for one in ALL)
-BY_VERDICT: Final = {one.name: one for one in ALL}
-FAILING: Final = tuple(one.name for one in ALL if one.fails)
+VERDICTS: Final = tuple(verdict.name for verdict in ALL)
+BY_VERDICT: Final = {verdict.name: verdict for verdict in ALL}
+FAILING: Final = tuple(verdict.name for verdict in ALL if verdict.fails)
 """Verdicts that fail a gated test."""
-STRICT: Final = tuple(one.name for one in ALL if one.strict)
+STRICT: Final = tuple(verdict.name for verdict in ALL if verdict.strict)
 """Verdicts that fail a gated test under ``graph_budget_strict``."""
-MEANINGS: Final = tuple(one.name for one in ALL if one.by_change)
+MEANINGS: Final = tuple(verdict.name for verdict in ALL if verdict.by_change)
 """The verdicts that a changed number can lead to."""
 
 
@@ -192,15 +192,15 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
         """Return the items of the record that this difference is about."""
         if self.kind not in LISTS:
             return ()
-        known: Sequence[Item] = getattr(record, LISTS[self.kind])
-        return tuple(known[number] for number in self.items)
+        items: Sequence[Item] = getattr(record, LISTS[self.kind])
+        return tuple(items[number] for number in self.items)
 
 
 def check_differences(changes: Sequence[Difference], record: Record) -> None:
     """Raise ``BadValue`` if an index refers to no change or to no item of the record."""
     for number, change in enumerate(changes):
-        known = len(getattr(record, LISTS[change.kind])) if change.kind in LISTS else 0
-        if any(item >= known for item in change.items):
+        length = len(getattr(record, LISTS[change.kind])) if change.kind in LISTS else 0
+        if any(item >= length for item in change.items):
             raise BadValue("names an item that is not in the test", f"changes[{number}].items")
         if change.parent is not None and change.parent >= number:
             raise BadValue("names no change before this one", f"changes[{number}].with")

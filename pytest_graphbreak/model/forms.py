@@ -82,8 +82,8 @@ class Data(Struct, frozen=True):
     """Base of the data that is passed between processes as a dict of exact builtin types."""
 
     def to_dict(self) -> Plain:
-        found: Plain = msgspec.to_builtins(self)
-        return found
+        data: Plain = msgspec.to_builtins(self)
+        return data
 
     @classmethod
     def from_dict(cls: type[Own], data: Mapping[str, Any]) -> Own:
@@ -117,7 +117,7 @@ def read(form: type[Form], data: object) -> Form:
     try:
         return msgspec.convert(data, form)
     except (msgspec.ValidationError, UnicodeError):
-        shorter = _shortened(data, inspect.type_info(form))
+        shorter = _shorten(data, inspect.type_info(form))
     try:
         return msgspec.convert(shorter, form)
     except msgspec.ValidationError as fault:
@@ -141,24 +141,24 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _shortened(value: Any, form: inspect.Type) -> Any:
+def _shorten(value: Any, form: inspect.Type) -> Any:
     """Return a value with each text cut to the maximum length of its type. Names are never cut."""
     match form, value:
         case inspect.Metadata(type=inner), _:
-            return _shortened(value, inner)
+            return _shorten(value, inner)
         case inspect.UnionType(types=types), _:
-            for one in types:
-                value = _shortened(value, one)
+            for member in types:
+                value = _shorten(value, member)
         case inspect.StrType(min_length=None, max_length=int(most)), str() if len(value) > most:
             return value[: most - len(_CUT)] + _CUT
         case inspect.VarTupleType(item_type=inner), list() | tuple():
-            return [_shortened(item, inner) for item in value]
+            return [_shorten(item, inner) for item in value]
         case inspect.DictType(key_type=key, value_type=inner), dict():
-            return {_shortened(name, key): _shortened(item, inner) for name, item in value.items()}
+            return {_shorten(name, key): _shorten(item, inner) for name, item in value.items()}
         case inspect.StructType(fields=fields), dict():
-            known = {field.encode_name: field.type for field in fields}
+            kinds = {field.encode_name: field.type for field in fields}
             return {
-                name: _shortened(item, known[name]) for name, item in value.items() if name in known
+                name: _shorten(item, kinds[name]) for name, item in value.items() if name in kinds
             }
     return value
 

@@ -50,15 +50,15 @@ def _test_form() -> Any:
     at = [field.name for field in record].index("frames")
     keys = [*map(_key, record[:at]), ("ops", _OPS, {}), *map(_key, record[at:])]
     keys.insert([name for name, *_ in keys].index("settings"), ("note", _NOTE, None))
-    own = list(map(_key, structs.fields(TestReport)))
-    at = [name for name, *_ in own].index("record")
-    own[at:at] = keys
-    return msgspec.defstruct("Test", [key for key in own if key[0] not in _LOCAL])
+    test = list(map(_key, structs.fields(TestReport)))
+    at = [name for name, *_ in test].index("record")
+    test[at:at] = keys
+    return msgspec.defstruct("Test", [key for key in test if key[0] not in _LOCAL])
 
 
 def _key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
-    given = {"default": field.default, "default_factory": field.default_factory}
-    return field.name, field.type, msgspec.field(**given)
+    default = {"default": field.default, "default_factory": field.default_factory}
+    return field.name, field.type, msgspec.field(**default)
 
 
 @cache
@@ -85,15 +85,15 @@ def report_of(data: object, name: str = "") -> RunReport:
     """
     source: Any = decode if isinstance(data, bytes) else read
     try:
-        found = source(form(), data)
+        report = source(form(), data)
     except BadValue:
         source(_Version, data).check()
         raise
-    _Version(found.version).check()
-    _check_profile(found.environment.profile)
+    _Version(report.version).check()
+    _check_profile(report.environment.profile)
     seen: dict[Any, Any] = {}
     tests = []
-    for at, item in enumerate(found.tests):
+    for at, item in enumerate(report.tests):
         test = _test(item)
         try:
             test.check()
@@ -101,7 +101,7 @@ def report_of(data: object, name: str = "") -> RunReport:
             raise BadValue(fault.message, f"tests[{at}].{fault.place}") from None
         _share(test.record, seen)
         tests.append(test)
-    return RunReport(found.environment, tuple(tests), found.session, name)
+    return RunReport(report.environment, tuple(tests), report.session, name)
 
 
 def _check_profile(profile: str | None) -> None:
@@ -150,21 +150,21 @@ def report_json(report: RunReport) -> Plain:
 
 def entry_json(test: TestReport) -> Plain:
     """Return a test as it is in the report."""
-    found: Plain = {}
+    entry: Plain = {}
     for name in TestReport.__struct_fields__:
         if name == "record":
-            found |= _record_json(test.record)
+            entry |= _record_json(test.record)
         else:
-            found[name] = msgspec.to_builtins(getattr(test, name))
+            entry[name] = msgspec.to_builtins(getattr(test, name))
     if test.baseline is not None:
-        found["baseline"] = _baseline_json(found["baseline"])
+        entry["baseline"] = _baseline_json(entry["baseline"])
     if not test.steps:
-        del found["steps"]
+        del entry["steps"]
     if test.cap is not None:
-        del found["cap"]["by"]
-    for change in found["changes"] or ():
+        del entry["cap"]["by"]
+    for change in entry["changes"] or ():
         _change_json(change)
-    return found
+    return entry
 
 
 _PLAIN: Final = Difference("graph")
@@ -183,9 +183,9 @@ _EAGER: Final = ("layer", "reason", "count", "where")
 
 
 def _record_json(record: Record) -> Plain:
-    plain = record.to_dict()
+    entry = record.to_dict()
     for name in LISTS.values():
-        for item in plain[name]:
+        for item in entry[name]:
             for key in ("where", "guard", "origin", "disabled", "raised"):
                 if key in item and not any(item[key].values()):
                     item[key] = {}
@@ -194,31 +194,31 @@ def _record_json(record: Record) -> Plain:
                     del item[key]
             if item.get("raised", item) == {}:
                 del item["raised"]
-    for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
+    for item, graph in zip(entry["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]
     for name in ("graphs", "recompiles"):
-        plain[name] = {layer: count for layer, count in plain[name].items() if count}
-    plain["breaks"] = [_first(item, *_BREAK) for item in plain["breaks"]]
-    plain["eager"] = [_first(item, *_EAGER) for item in plain["eager"]]
-    plain |= {"ops": record.ops, "note": record.note}
-    return {name: plain[name] for name in _test_form().__struct_fields__ if name in plain}
+        entry[name] = {layer: count for layer, count in entry[name].items() if count}
+    entry["breaks"] = [_first(item, *_BREAK) for item in entry["breaks"]]
+    entry["eager"] = [_first(item, *_EAGER) for item in entry["eager"]]
+    entry |= {"ops": record.ops, "note": record.note}
+    return {name: entry[name] for name in _test_form().__struct_fields__ if name in entry}
 
 
-def _baseline_json(plain: Plain) -> Plain:
+def _baseline_json(entry: Plain) -> Plain:
     """Remove the layer from places of Dynamo, which is the default, and empty optional keys."""
     for name in ("breaks", "eager"):
-        for place in plain[name]:
+        for place in entry[name]:
             if place["layer"] == PLACES_LAYER:
                 del place["layer"]
-        plain[name] = [_first(place, "layer", "reason", "id") for place in plain[name]]
-    for cause in plain["causes"]:
+        entry[name] = [_first(place, "layer", "reason", "id") for place in entry[name]]
+    for cause in entry["causes"]:
         for key in ("guard", "called"):
             if not cause[key]:
                 del cause[key]
-    if not plain["lines"]:
-        del plain["lines"]
-    return _first(plain, "profile", *COMPILERS, "graphs", "recompiles", "ops")
+    if not entry["lines"]:
+        del entry["lines"]
+    return _first(entry, "profile", *COMPILERS, "graphs", "recompiles", "ops")
 
 
 def _first(item: Plain, *keys: str) -> Plain:

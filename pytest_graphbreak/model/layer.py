@@ -31,9 +31,9 @@ def minors(versions: Mapping[str, str | None], names: Iterable[str]) -> dict[str
     return {name: short for name in names if (short := minor(versions.get(name)))}
 
 
-def same_minor(one: str | None, other: str | None) -> bool:
+def same_minor(version: str | None, another: str | None) -> bool:
     """Return whether two versions share major and minor; an unknown version equals no other."""
-    return bool(one and other) and minor(one) == minor(other)
+    return bool(version and another) and minor(version) == minor(another)
 
 
 @dataclass(frozen=True, slots=True)

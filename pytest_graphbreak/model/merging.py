@@ -32,13 +32,13 @@ def record_of(
 
     ``lists`` are lists of a ``Record`` by name, each as any iterable.
     """
-    given: dict[str, Any] = {name: tuple(items) for name, items in lists.items()}
+    fields: dict[str, Any] = {name: tuple(items) for name, items in lists.items()}
     record = Record(
         layers=(layer,),
         graphs={layer: graphs},
         recompiles={layer: recompiles},
         frames=frames,
-        **given,
+        **fields,
     )
     return merge([record])
 
@@ -53,7 +53,7 @@ def merge(records: Sequence[Record]) -> Record:
         return (item for record in records for item in getattr(record, name))
 
     def counts(name: str) -> dict[str, int]:
-        return _known(getattr(record, name) for record in records)
+        return _sums(getattr(record, name) for record in records)
 
     layers = {*every("layers")}
     return Record(
@@ -84,15 +84,15 @@ def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
     """Return one item for each place, in order of first appearance, with counts added up."""
     seen: dict[tuple[str, ...], Placed] = {}
     for item in items:
-        known = seen.get(item.key)
-        seen[item.key] = item if known is None else _together(known, item)
+        before = seen.get(item.key)
+        seen[item.key] = item if before is None else _together(before, item)
     return tuple(seen.values())
 
 
 def total_seconds(items: Iterable[Break | Eager | Recompile | Graph]) -> float | None:
     """Return the total seconds of items, or None if none is known."""
-    known = [item.seconds for item in items if item.seconds is not None]
-    return sum(known) if known else None
+    seconds = [item.seconds for item in items if item.seconds is not None]
+    return sum(seconds) if seconds else None
 
 
 def rounded(seconds: float | None) -> float | None:
@@ -100,32 +100,32 @@ def rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def _together(one: Placed, other: Placed) -> Placed:
+def _together(first: Placed, second: Placed) -> Placed:
     """Merge two items of one place; the process is dropped if they come from different ones."""
-    process = one.process if one.process == other.process else None
-    both = replace(one, count=one.count + other.count, process=process)
-    if isinstance(both, Break) and isinstance(other, Break):
-        both = replace(both, also=_further(both, other))
-    if not isinstance(both, LineRuns) and not isinstance(other, LineRuns):
-        owner = both.owner if both.owner == other.owner else None
-        return replace(both, seconds=total_seconds((one, other)), owner=owner)
-    if isinstance(both, LineRuns) and isinstance(other, LineRuns):
-        ops = None if both.ops is None or other.ops is None else both.ops + other.ops
+    process = first.process if first.process == second.process else None
+    both = replace(first, count=first.count + second.count, process=process)
+    if isinstance(both, Break) and isinstance(second, Break):
+        both = replace(both, also=_further(both, second))
+    if not isinstance(both, LineRuns) and not isinstance(second, LineRuns):
+        owner = both.owner if both.owner == second.owner else None
+        return replace(both, seconds=total_seconds((first, second)), owner=owner)
+    if isinstance(both, LineRuns) and isinstance(second, LineRuns):
+        ops = None if both.ops is None or second.ops is None else both.ops + second.ops
         return replace(both, ops=ops)
     return both
 
 
-def _further(one: Break, other: Break) -> tuple[BreakReason, ...]:
+def _further(first: Break, second: Break) -> tuple[BreakReason, ...]:
     """Return the reasons of two breaks at one place that are not the reason of the first."""
-    found = {reason.reason: reason for reason in (*one.reasons, *other.reasons)}
-    return tuple(found.values())[1:]
+    reasons = {reason.reason: reason for reason in (*first.reasons, *second.reasons)}
+    return tuple(reasons.values())[1:]
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     return {layer: number for layer, number in counts.items() if number > 0}
 
 
-def _known(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums by layer; zeros are kept, since they show that a layer was counted."""
     total: dict[str, int] = {}
     for count in counts:
@@ -162,17 +162,17 @@ def since(after: Record, before: Record | None) -> Record:
 
 
 def _later_graphs(after: Record, before: Record) -> tuple[Graph, ...]:
-    found = []
+    graphs = []
     for layer in LAYERS:
-        known = sum(graph.layer == layer for graph in before.graph_list)
-        found += [graph for graph in after.graph_list if graph.layer == layer][known:]
-    return tuple(found)
+        count = sum(graph.layer == layer for graph in before.graph_list)
+        graphs += [graph for graph in after.graph_list if graph.layer == layer][count:]
+    return tuple(graphs)
 
 
 def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, ...]:
-    known = {item.key: item.count for item in before}
-    left = [replace(item, count=item.count - known.get(item.key, 0)) for item in after]
-    return tuple(item for item in left if item.count > 0)
+    counts = {item.key: item.count for item in before}
+    later = [replace(item, count=item.count - counts.get(item.key, 0)) for item in after]
+    return tuple(item for item in later if item.count > 0)
 
 
 def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
@@ -181,9 +181,9 @@ def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int
 
 
 def _later_runs(after: Sequence[LineRuns], before: Sequence[LineRuns]) -> tuple[LineRuns, ...]:
-    known = {item.key: item.ops for item in before}
+    operations = {item.key: item.ops for item in before}
     return tuple(
-        item if item.ops is None else replace(item, ops=item.ops - (known.get(item.key) or 0))
+        item if item.ops is None else replace(item, ops=item.ops - (operations.get(item.key) or 0))
         for item in _later(after, before)
     )
 
@@ -216,9 +216,9 @@ def numbered(names: Iterable[str], records: Sequence[Record]) -> list[str]:
     groups: dict[str, list[int]] = defaultdict(list)
     for position, name in enumerate(names):
         groups[name].append(position)
-    found = [""] * len(records)
+    unique = [""] * len(records)
     for name, positions in groups.items():
         positions.sort(key=lambda at: json.dumps(records[at].to_dict(), sort_keys=True))
         for number, position in enumerate(positions, 1):
-            found[position] = name if number == 1 else f"{name} {number}"
-    return found
+            unique[position] = name if number == 1 else f"{name} {number}"
+    return unique

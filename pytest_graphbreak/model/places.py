@@ -143,19 +143,19 @@ class Places:
 
     def is_written(self, filename: str) -> bool:
         """Return the same as ``is_user``, but also true for test infrastructure."""
-        known = self._written.get(filename)
-        if known is None:
-            known = self._written[filename] = _is_user(filename)
-        return known
+        written = self._written.get(filename)
+        if written is None:
+            written = self._written[filename] = _is_user(filename)
+        return written
 
     def defined(self, file: str, function: str) -> Frame | None:
         """Return the place of the ``def`` of a function, given its qualified name."""
-        scope = self._named(file, function)
+        scope = self._scope_of(file, function)
         return self.frame(file, scope.line, scope.name) if scope else None
 
-    def _named(self, file: str, function: str) -> _Scope | None:
-        scopes = self._parsed(file, self.lines(file))
-        return next((one for one in scopes if one.qualname == function), None)
+    def _scope_of(self, file: str, function: str) -> _Scope | None:
+        scopes = self._scopes_of(file, self.lines(file))
+        return next((scope for scope in scopes if scope.qualname == function), None)
 
     def lines(self, file: str) -> list[str]:
         """Return the current lines of a file, or nothing if it has no text.
@@ -168,15 +168,15 @@ class Places:
         except Exception:  # a custom loader may raise anything
             return []
 
-    def whole(self, end: str, line: int, code: str, known: str) -> str:
+    def whole(self, end: str, line: int, code: str, guess: str) -> str:
         """Return the file whose path ends with ``end`` and that has this line, or an empty string.
 
-        Candidates are ``known`` and the files of imported modules.
+        Candidates are ``guess`` and the files of imported modules.
         """
         if os.path.isabs(end):
             return end
         imported = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
-        files = (file for file in (known, *imported) if type(file) is str and file.endswith(end))
+        files = (file for file in (guess, *imported) if type(file) is str and file.endswith(end))
         return next((file for file in files if linecache.getline(file, line).strip() == code), "")
 
     def pass_over(self, infra: Sequence[str]) -> None:
@@ -190,20 +190,20 @@ class Places:
     def _is_infra(self, filename: str) -> bool:
         if not self.infra:
             return False
-        known = self._passed.get(filename)
-        if known is None:
-            inside = tuple(_directories(self.infra))
+        is_infra = self._passed.get(filename)
+        if is_infra is None:
+            directories = tuple(_directories(self.infra))
             paths = (os.path.abspath(filename), os.path.realpath(filename))
-            known = any(f"{_posix(path)}/".startswith(inside) for path in paths)
-            self._passed[filename] = known
-        return known
+            is_infra = any(f"{_posix(path)}/".startswith(directories) for path in paths)
+            self._passed[filename] = is_infra
+        return is_infra
 
     def _name(self, filename: str) -> str:
         path = _posix(os.path.abspath(filename))
         real = _posix(os.path.realpath(filename))
         for candidate in (path, real):
-            if found := _SITE.match(candidate):
-                return _without_hashes(candidate[found.end() :])
+            if match := _SITE.match(candidate):
+                return _without_hashes(candidate[match.end() :])
         for candidate in (path, real):
             for directory in self._roots:
                 if candidate.startswith(directory):
@@ -216,15 +216,15 @@ class Places:
         """Return the innermost scope of that name around a line; without a name, any function."""
         if not lines or name == "<module>":
             return None
-        scopes = self._parsed(filename, lines, name.startswith("<"))
-        around = [scope for scope in scopes if scope.first <= line <= scope.last]
+        scopes = self._scopes_of(filename, lines, name.startswith("<"))
+        enclosing = [scope for scope in scopes if scope.first <= line <= scope.last]
         if name:
-            around = [scope for scope in around if name in (scope.name, scope.qualname)]
+            enclosing = [scope for scope in enclosing if name in (scope.name, scope.qualname)]
         else:
-            around = [scope for scope in around if not scope.name.startswith("<")]
-        return max(around, key=lambda scope: (scope.first, -scope.last), default=None)
+            enclosing = [scope for scope in enclosing if not scope.name.startswith("<")]
+        return max(enclosing, key=lambda scope: (scope.first, -scope.last), default=None)
 
-    def _parsed(
+    def _scopes_of(
         self, filename: str, lines: list[str], expressions: bool = False
     ) -> tuple[_Scope, ...]:
         """Return the scopes of a file that has these lines."""
@@ -246,8 +246,8 @@ def function_name(name: str) -> str:
 
     Source: ``TORCH_DYNAMO_RESUME_IN_PREFIX`` of torch/_dynamo/resume_execution.py.
     """
-    while found := _RESUME.fullmatch(name):
-        name = found[1]
+    while match := _RESUME.fullmatch(name):
+        name = match[1]
     return name
 
 
@@ -258,8 +258,8 @@ def is_resume(name: str) -> bool:
 
 def _pseudo(filename: str) -> str:
     """Return the name of a pseudo-file, or an empty string for a file."""
-    if found := re.fullmatch(r"<ipython-input-(\d+)-[0-9a-f]+>", filename):
-        return f"<ipython-input-{found[1]}>"
+    if match := re.fullmatch(r"<ipython-input-(\d+)-[0-9a-f]+>", filename):
+        return f"<ipython-input-{match[1]}>"
     if re.search(r"[/\\]ipykernel_\d+[/\\]\d+\.py$", filename):
         return "<notebook>"
     if filename.startswith("<"):
@@ -284,13 +284,13 @@ def _posix(path: str) -> str:
 
 def _directories(paths: Iterable[str]) -> list[str]:
     """Return absolute directories, with and without links resolved, each ending in ``/``."""
-    found = []
+    directories = []
     for path in paths:
         for absolute in (os.path.abspath(path), os.path.realpath(path)):
             directory = _posix(absolute).rstrip("/") + "/"
-            if directory not in found:
-                found.append(directory)
-    return found
+            if directory not in directories:
+                directories.append(directory)
+    return directories
 
 
 def _package_parent(path: str) -> str:
@@ -315,8 +315,8 @@ def _is_user(filename: str) -> bool:
     if _pseudo(filename):
         return True
     path = _posix(os.path.abspath(filename))
-    if found := _SITE.match(path):
-        return path[found.end() :].split("/")[0].removesuffix(".py") not in LIBRARIES
+    if match := _SITE.match(path):
+        return path[match.end() :].split("/")[0].removesuffix(".py") not in LIBRARIES
     return not path.startswith(tuple(_machinery()))
 
 
@@ -336,13 +336,13 @@ def _machinery() -> Iterator[str]:
             yield from _directories([os.path.dirname(file)])
 
 
-def parsed(text: str) -> ast.Module:
+def parse_source(text: str) -> ast.Module:
     """Return the tree of a source text; strings have an underscore for the backslash of an escape.
 
     Python warns of ``"\\d"`` whenever it parses it, and filters of warnings belong to the program.
     Lines and columns stay. Raises what ``ast.parse`` raises.
     """
-    return ast.parse(_ESCAPE.sub(lambda found: found[0] if found[1] else "_", text))
+    return ast.parse(_ESCAPE.sub(lambda match: match[0] if match[1] else "_", text))
 
 
 def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
@@ -352,28 +352,28 @@ def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
     expressions, which takes a look at every expression of the file.
     """
     try:
-        tree = parsed("".join(lines))
+        tree = parse_source("".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    found: list[_Scope] = []
+    scopes: list[_Scope] = []
     # An explicit stack is used, since generated sources nest deeper than Python recurses.
     todo: list[tuple[ast.AST, str]] = [(tree, "")]
     while todo:
         node, prefix = todo.pop()
         if not (expressions or isinstance(node, _BLOCKS)):
             continue
-        outside, name, inside = _parts(node)
-        todo.extend((child, prefix) for child in outside)
+        outer, name, inner = _parts(node)
+        todo.extend((child, prefix) for child in outer)
         if not name:
             continue
         assert isinstance(node, (ast.stmt, ast.expr))
         starts = [node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))]
         qualname = prefix + name
         last = node.end_lineno or node.lineno
-        found.append(_Scope(name, qualname, min(starts), last, node.lineno))
+        scopes.append(_Scope(name, qualname, min(starts), last, node.lineno))
         below = ".<locals>." if isinstance(node, _FUNCTIONS) else "."
-        todo.extend((child, qualname + below) for child in inside)
-    return tuple(found)
+        todo.extend((child, qualname + below) for child in inner)
+    return tuple(scopes)
 
 
 def _parts(node: ast.AST) -> tuple[Iterable[ast.AST], str, Iterable[ast.AST]]:
@@ -387,6 +387,6 @@ def _parts(node: ast.AST) -> tuple[Iterable[ast.AST], str, Iterable[ast.AST]]:
     if isinstance(node, ast.GeneratorExp):
         # The first iterable is evaluated in the outer scope, and so is a lambda in it.
         first = node.generators[0]
-        inside = [child for child in ast.iter_child_nodes(node) if child is not first]
-        return [first.iter], "<genexpr>", [*inside, first.target, *first.ifs]
+        children = [child for child in ast.iter_child_nodes(node) if child is not first]
+        return [first.iter], "<genexpr>", [*children, first.target, *first.ifs]
     return ast.iter_child_nodes(node), "", ()

@@ -320,12 +320,12 @@ class Record(Data, frozen=True):
         A graph that was compiled again holds what the first one holds, and is left out. Only layers
         of which every graph is known are included, since a partial sum is meaningless.
         """
-        known = {layer: [g for g in self.graph_list if g.layer == layer] for layer in self.graphs}
+        graphs = {layer: [g for g in self.graph_list if g.layer == layer] for layer in self.graphs}
         return {
-            layer: sum(graph.ops or 0 for graph in known[layer] if not graph.is_repeat)
+            layer: sum(graph.ops or 0 for graph in graphs[layer] if not graph.is_repeat)
             for layer in LAYERS
-            if self.graphs.get(layer) == len(known.get(layer, ()))
-            and any(graph.ops is not None for graph in known[layer])
+            if self.graphs.get(layer) == len(graphs.get(layer, ()))
+            and any(graph.ops is not None for graph in graphs[layer])
         }
 
     @property
@@ -347,8 +347,8 @@ class Record(Data, frozen=True):
 
         If only some are known, they tell nothing about the rest.
         """
-        known = sum(graph.layer == layer for graph in self.graph_list)
-        return known == self.graphs.get(layer, 0)
+        count = sum(graph.layer == layer for graph in self.graph_list)
+        return count == self.graphs.get(layer, 0)
 
     @property
     def active(self) -> bool:

@@ -1,8 +1,8 @@
-"""The JSON Schemas of the files that are written, derived from the code.
+"""The JSON Schemas of the files that are written, derive from the code.
 
     python -m pytest_graphbreak.model.schemas
 
-writes them into the package. The schemas of the report and of a baseline file are derived
+writes them into the package. The schemas of the report and of a baseline file are derive
 completely: from ``model.report``, where the text below a field is its description, and from
 ``BASELINE``, which is loaded by name and not imported
 at the top.
@@ -65,33 +65,33 @@ _READING: Final = {
 
 def schema(name: str) -> Plain:
     """Return the schema of ``report`` or ``baseline``, for the existing layers."""
-    found: Plain = json.loads(derived(name))
-    return found
+    data: Plain = json.loads(derive(name))
+    return data
 
 
-def derived(name: str) -> str:
-    """Return the derived text of a schema file."""
+def derive(name: str) -> str:
+    """Return the derive text of a schema file."""
     if name == "report":
         return f"{_text(report())}\n"
     return f"{_text(import_module(BASELINE).schema())}\n"
 
 
 def report() -> Plain:
-    """Return the schema of the report, derived from its types."""
-    (_, found) = msgspec.json.schema_components([form()])
+    """Return the schema of the report, derive from its types."""
+    (_, schemas) = msgspec.json.schema_components([form()])
     classes = {name: cls for module in _DATA for name, cls in vars(module).items()}
-    said = _said()
-    for name, schema in found.items():
+    descriptions = _descriptions()
+    for name, schema in schemas.items():
         for cls in (Record, TestReport) if name == "Test" else (classes.get(name),):
-            _describe(schema, cls, said)
-    definitions = {name: _written(one) for name, one in found.items()}
-    whole = definitions.pop("Report")
-    return {**REPORT, **whole, "$defs": {**LISTS, "where": WHERE, **definitions}}
+            _describe(schema, cls, descriptions)
+    definitions = {name: _as_written(schema) for name, schema in schemas.items()}
+    report_schema = definitions.pop("Report")
+    return {**REPORT, **report_schema, "$defs": {**LISTS, "where": WHERE, **definitions}}
 
 
-def _said() -> dict[tuple[str, str], str]:
+def _descriptions() -> dict[tuple[str, str], str]:
     """Return the text below each field in the source, by class and field."""
-    found = {}
+    descriptions = {}
     for node in (node for module in _DATA for node in ast.parse(inspect.getsource(module)).body):
         for pair in pairwise(getattr(node, "body", ())):
             match node, *pair:
@@ -100,41 +100,43 @@ def _said() -> dict[tuple[str, str], str]:
                     ast.AnnAssign(target=ast.Name(key)),
                     ast.Expr(ast.Constant(str(text))),
                 ):
-                    found[name, key] = " ".join(text.split())
-    return found
+                    descriptions[name, key] = " ".join(text.split())
+    return descriptions
 
 
-def _describe(schema: Plain, cls: Any, said: Mapping[tuple[str, str], str]) -> None:
+def _describe(schema: Plain, cls: Any, descriptions: Mapping[tuple[str, str], str]) -> None:
     """Add the descriptions of the fields of a class, and of its bases, to its schema."""
     for field in msgspec.structs.fields(cls) if cls else ():
-        found = (said.get((base.__name__, field.name)) for base in cls.__mro__)
-        if text := next(filter(None, found), ""):
+        texts = (descriptions.get((base.__name__, field.name)) for base in cls.__mro__)
+        if text := next(filter(None, texts), ""):
             key = schema["properties"][field.encode_name]
             schema["properties"][field.encode_name] = {"description": text, **key}
 
 
-def _written(said: Any) -> Any:
+def _as_written(schema: Any) -> Any:
     """Return the schema for written data: without defaults and bounds, which are for reading."""
-    if isinstance(said, list):
-        return [_written(one) for one in said]
-    if not isinstance(said, dict):
-        return said
-    if "is" in said or "$ref" in said:
-        reference = {"$ref": f"#/$defs/{said['is']}"} if "is" in said else {"$ref": said["$ref"]}
-        return {**_about(said), **reference}
-    if "properties" not in said:
-        kept = {key: _written(one) for key, one in said.items() if key not in _READING}
-        return {key: one for key, one in kept.items() if one != {}}
-    keys = {key: one for key, one in said["properties"].items() if "local" not in one}
+    if isinstance(schema, list):
+        return [_as_written(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "is" in schema or "$ref" in schema:
+        reference = (
+            {"$ref": f"#/$defs/{schema['is']}"} if "is" in schema else {"$ref": schema["$ref"]}
+        )
+        return {**_about(schema), **reference}
+    if "properties" not in schema:
+        parts = {key: _as_written(part) for key, part in schema.items() if key not in _READING}
+        return {key: part for key, part in parts.items() if part != {}}
+    keys = {key: part for key, part in schema["properties"].items() if "local" not in part}
     return {
         "type": "object",
-        "properties": {key: _written(one) for key, one in keys.items()},
-        "required": [key for key, one in keys.items() if "optional" not in one],
+        "properties": {key: _as_written(part) for key, part in keys.items()},
+        "required": [key for key, part in keys.items() if "optional" not in part],
     }
 
 
-def _about(said: Plain) -> Plain:
-    return {"description": said["description"]} if "description" in said else {}
+def _about(schema: Plain) -> Plain:
+    return {"description": schema["description"]} if "description" in schema else {}
 
 
 def _text(value: Any, indent: str = "", before: int = 0) -> str:
@@ -155,7 +157,7 @@ def _text(value: Any, indent: str = "", before: int = 0) -> str:
 
 def main() -> None:
     for path in HOME.glob("*.json"):
-        path.write_text(derived(path.stem), encoding="utf-8")
+        path.write_text(derive(path.stem), encoding="utf-8")
 
 
 if __name__ == "__main__":

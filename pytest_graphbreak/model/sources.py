@@ -36,11 +36,11 @@ _DEEPEST: Final = 32
 class Sources(Places):
     """Names places of a log, with their source lines if the files are found here."""
 
-    def __init__(self, places: Places, more: Iterable[Path] = ()) -> None:
-        """Set the user's directories: the root of ``places`` and ``more``."""
+    def __init__(self, places: Places, directories: Iterable[Path] = ()) -> None:
+        """Set the user's directories: the root of ``places`` and ``directories``."""
         super().__init__(places.root)
         self.infra = places.infra
-        self._folders = [str(places.root), *map(str, more)]
+        self._folders = [str(places.root), *map(str, directories)]
         self._below = [os.path.join(os.path.realpath(folder), "") for folder in self._folders]
         self._installed = [os.path.join(directory, "") for directory in _packages()]
         self.find = lru_cache(_FILES)(self._find)
@@ -57,17 +57,17 @@ class Sources(Places):
         here = self.find(file)
         return [] if here is None else super().lines(here)
 
-    def whole(self, end: str, line: int, code: str, known: str) -> str:
-        """Return ``known`` if it ends with ``end``, else a file found here, or an empty string."""
-        return known if known.endswith(end) else self.find(end) or ""
+    def whole(self, end: str, line: int, code: str, guess: str) -> str:
+        """Return ``guess`` if it ends with ``end``, else a file found here, or an empty string."""
+        return guess if guess.endswith(end) else self.find(end) or ""
 
     def _find(self, file: str) -> str | None:
         """Return the path of the file on this machine, or None."""
         if not file.endswith(".py") or "\0" in file or len(file) > _LONGEST:
             return None
         candidates = [file] if os.path.isabs(file) else []
-        if found := _SITE.match(file):
-            tail = file[found.end() :]
+        if match := _SITE.match(file):
+            tail = file[match.end() :]
             candidates += [
                 os.path.join(place, tail) for place in (*self._folders, *self._installed)
             ]

@@ -88,13 +88,13 @@ def users(lines: Iterable[Line], places: Places) -> tuple[Frame, ...]:
 
     If the rest of a function was being compiled, that function is one frame and not two.
     """
-    kept: list[Line] = []
+    distinct: list[Line] = []
     for line in lines:
-        if kept and is_resume(line.name) and function(kept[-1]) == function(line):
-            kept.pop()
-        kept.append(line)
-    user = [line for line in kept if places.is_user(line.file)]
-    frames = [places.frame(*line) for line in user or kept[-1:]]
+        if distinct and is_resume(line.name) and function(distinct[-1]) == function(line):
+            distinct.pop()
+        distinct.append(line)
+    user = [line for line in distinct if places.is_user(line.file)]
+    frames = [places.frame(*line) for line in user or distinct[-1:]]
     # Until Python 3.11, a comprehension is a separate frame at the same line.
     return tuple(frame for i, frame in enumerate(frames) if frame not in frames[i + 1 : i + 2])
 

@@ -74,12 +74,12 @@ def sources(path: str, shown: str | None = None) -> Iterator[ReportFile]:
 
 def read(path: str) -> bytes:
     """Return the contents of a regular file. Raises ``OSError``, also if it is too large."""
-    with _opened(path) as file:
-        return _bounded(file)
+    with _open(path) as file:
+        return _read_bounded(file)
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
+def _open(path: str) -> Iterator[IO[bytes]]:
     # A FIFO would block the open itself until somebody writes to it.
     flags = getattr(os, "O_NONBLOCK", 0)
     with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
@@ -88,7 +88,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _bounded(file: IO[bytes]) -> bytes:
+def _read_bounded(file: IO[bytes]) -> bytes:
     data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
@@ -96,23 +96,23 @@ def _bounded(file: IO[bytes]) -> bytes:
 
 
 def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
-    found: list[str] = []
+    reports: list[str] = []
     seen = 0
     for folder, folders, files in os.walk(path, onerror=_raise):
         folders.sort()
         seen += len(files)
         if seen > MOST_SEEN:
             raise OSError(f"more than {MOST_SEEN:,} files are below it: name the reports")
-        found += [
+        reports += [
             os.path.join(folder, file)
             for file in sorted(files)
             if file.lower().endswith((".json", ".zip"))
         ]
-    if not found:
+    if not reports:
         raise OSError("no *.json and no *.zip is below this directory")
-    if len(found) > MOST_FILES:
+    if len(reports) > MOST_FILES:
         raise OSError(f"more than {MOST_FILES:,} reports are below it: name a part of them")
-    for file in found:
+    for file in reports:
         if os.path.islink(file):  # an unpacked archive may contain one
             raise OSError(f"{os.path.relpath(file, path)} is a symbolic link: name its target")
         yield from sources(file, str(Path(name) / os.path.relpath(file, path)))
@@ -123,7 +123,7 @@ def _raise(error: OSError) -> None:
 
 
 def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
-    with _opened(path) as file:
+    with _open(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
             raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
         _check_list(file)
@@ -136,11 +136,11 @@ def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
             raise OSError("no *.json is in this archive")
         if len(members) > MOST_FILES:
             raise OSError(f"more than {MOST_FILES:,} reports are in it")
-        left = MOST_UNPACKED
+        remaining = MOST_UNPACKED
         for member in members:
-            data = _unpacked(archive, member)
-            left -= len(data)
-            if left < 0:
+            data = _unpack(archive, member)
+            remaining -= len(data)
+            if remaining < 0:
                 raise OSError(f"more than {MOST_UNPACKED // 2**20} MiB are in it")
             yield ReportFile(f"{name}/{member.filename}", lambda data=data: data)  # type: ignore[misc]
 
@@ -151,10 +151,10 @@ def _is_report(member: zipfile.ZipInfo) -> bool:
     return parts[-1].lower().endswith(".json") and parts[0] != "__MACOSX"
 
 
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     try:
         with archive.open(member) as file:
-            return _bounded(file)
+            return _read_bounded(file)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         # RuntimeError: it is encrypted. NotImplementedError: unknown compression.
         raise OSError(f"{member.filename}: cannot be unpacked: {error}") from None
@@ -193,14 +193,14 @@ def load(path: str | os.PathLike[str]) -> RunReport:
     return _load(ReportFile(name, lambda: read(name)), name)
 
 
-def _load(source: ReportFile, given: str) -> RunReport:
+def _load(source: ReportFile, path: str) -> RunReport:
     name = source.name
     try:
         text = source.read()
         if text.count(b",") > MOST_VALUES:
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
         check_keys(text)
-        return replace(parse(name, text), given=given)
+        return replace(parse(name, text), given=path)
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
     except ReportError:
@@ -232,8 +232,8 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
 
 def _of_test(pairs: Iterable[tuple[str, Any]]) -> str:
     """Return the test that the mapping belongs to, for a message, or "" if it names none."""
-    named = [value for key, value in pairs if key == "nodeid" and isinstance(value, str)]
-    return f", of {named[0][:200]}" if named else ""
+    nodeids = [value for key, value in pairs if key == "nodeid" and isinstance(value, str)]
+    return f", of {nodeids[0][:200]}" if nodeids else ""
 
 
 def parse(name: str, data: object) -> RunReport:
@@ -265,13 +265,13 @@ def load_all(
     with uncollected():
         for path in paths:
             try:
-                found, skipped = _load_below(path, shown, faults)
+                loaded, skipped = _load_below(path, shown, faults)
             except OSError as error:
                 faults.append(f"{shown or path}: cannot be read: {reason(error)}")
                 continue
-            reports += found
+            reports += loaded
             for name, fault in skipped.items():
-                if found:
+                if loaded:
                     note(f"{name} is skipped: it is no report of --graph-budget-report")
                 else:
                     faults.append(fault)
@@ -318,7 +318,7 @@ def _is_foreign(source: ReportFile) -> bool:
 
 def by_profile(reports: Iterable[RunReport]) -> Mapping[str, list[RunReport]]:
     """Return reports by profile, both in order of appearance."""
-    found: dict[str, list[RunReport]] = {}
+    by_name: dict[str, list[RunReport]] = {}
     for report in reports:
-        found.setdefault(report.profile, []).append(report)
-    return found
+        by_name.setdefault(report.profile, []).append(report)
+    return by_name

@@ -42,12 +42,14 @@ class Contradiction:
 
     nodeid: str
     profile: str
-    one: str
-    other: str
+    first: str
+    second: str
     difference: str
 
     def __str__(self) -> str:
-        return f"{self.nodeid} on {self.profile}: {self.difference}\n  {self.one}\n  {self.other}"
+        return (
+            f"{self.nodeid} on {self.profile}: {self.difference}\n  {self.first}\n  {self.second}"
+        )
 
 
 @dataclass(slots=True)
@@ -81,8 +83,8 @@ class Union:
     @property
     def partial_files(self) -> list[str]:
         """The files that no run reports as collected completely, nor a function in them."""
-        known = {scope.partition("::")[0] for whole in self.whole.values() for scope in whole}
-        return [file for file in self.files if file not in known]
+        complete = {scope.partition("::")[0] for scopes in self.whole.values() for scope in scopes}
+        return [file for file in self.files if file not in complete]
 
     @property
     def everything(self) -> set[str]:
@@ -137,53 +139,53 @@ def level(test: TestReport) -> int:
 
 def union(reports: Iterable[RunReport]) -> Union:
     """Merge reports. Never raises: contradictions and gaps are in the result."""
-    found = Union()
+    merged = Union()
     shards = by_profile(reports)
     for report in (report for group in shards.values() for report in group):
-        found.incomplete += _incomplete(report)
+        merged.incomplete += _incomplete(report)
         for test in report.tests:
-            _add(found, SeenTest(test.nodeid, report.profile, test, report))
-        whole = found.whole.setdefault(report.profile, set())
-        whole.update(report.session.complete_files, report.session.collected_whole)
-        collected = found.collected.setdefault(report.profile, set())
+            _add(merged, SeenTest(test.nodeid, report.profile, test, report))
+        complete = merged.whole.setdefault(report.profile, set())
+        complete.update(report.session.complete_files, report.session.collected_whole)
+        collected = merged.collected.setdefault(report.profile, set())
         collected.update(test.nodeid for test in report.tests)
         collected.update(report.session.unmeasured, report.session.deselected_tests)
         shard = report.session.shard
         if shard is not None:
-            found.shards.setdefault(report.profile, set()).add((shard.group, shard.of))
-    found.unmeasured = list(dict.fromkeys(_unmeasured(found, shards)))
-    return found
+            merged.shards.setdefault(report.profile, set()).add((shard.group, shard.of))
+    merged.unmeasured = list(dict.fromkeys(_unmeasured_tests(merged, shards)))
+    return merged
 
 
-def _add(found: Union, new: SeenTest) -> None:
+def _add(merged: Union, new: SeenTest) -> None:
     key = (new.profile, new.nodeid)
-    old = found.seen.get(key)
+    old = merged.seen.get(key)
     if old is None or new.level > old.level:
-        found.seen[key] = new
+        merged.seen[key] = new
     elif new.level == old.level == MEASURED:
         difference = differ(old.test.record, new.test.record)
         if difference:
-            found.contradictions.append(
+            merged.contradictions.append(
                 Contradiction(new.nodeid, new.profile, old.report.name, new.report.name, difference)
             )
         elif len(new.test.record.layers) > len(old.test.record.layers):
             # torch_xla was imported in only one of the jobs, which therefore saw more.
-            found.seen[key] = new
+            merged.seen[key] = new
 
 
-def differ(one: Record, other: Record) -> str:
+def differ(first: Record, second: Record) -> str:
     """Return how two records of one test differ, on the layers that both observed, or ""."""
     for layer in LAYERS:
-        if layer in one.layers and layer in other.layers:
-            for what, left, right in (
-                ("graphs", one.graphs, other.graphs),
-                ("recompiles", one.recompiles, other.recompiles),
+        if layer in first.layers and layer in second.layers:
+            for what, before, after in (
+                ("graphs", first.graphs, second.graphs),
+                ("recompiles", first.recompiles, second.recompiles),
             ):
-                if left.get(layer, 0) != right.get(layer, 0):
-                    return f"{left.get(layer, 0)} or {right.get(layer, 0)} {layer} {what}"
+                if before.get(layer, 0) != after.get(layer, 0):
+                    return f"{before.get(layer, 0)} or {after.get(layer, 0)} {layer} {what}"
     for word, here, there in (
-        ("breaks", one.breaks, other.breaks),
-        ("code outside the compiler", one.eager, other.eager),
+        ("breaks", first.breaks, second.breaks),
+        ("code outside the compiler", first.eager, second.eager),
     ):
         if {place_of(item.where) for item in here} != {place_of(item.where) for item in there}:
             return f"{word} in other places"
@@ -209,13 +211,15 @@ def _incomplete(report: RunReport) -> Iterator[str]:
         )
 
 
-def _unmeasured(found: Union, shards: Mapping[str, list[RunReport]]) -> Iterator[tuple[str, str]]:
+def _unmeasured_tests(
+    merged: Union, shards: Mapping[str, list[RunReport]]
+) -> Iterator[tuple[str, str]]:
     for profile, reports in shards.items():
         for report in reports:
             for nodeid in report.session.unmeasured:
-                seen = found.seen.get((profile, nodeid))
+                seen = merged.seen.get((profile, nodeid))
                 if seen is None or seen.level == UNMEASURED:
                     yield profile, nodeid
-    for (profile, nodeid), seen in found.seen.items():
+    for (profile, nodeid), seen in merged.seen.items():
         if seen.test.outcome == "crashed":
             yield profile, nodeid

@@ -42,18 +42,18 @@ class CheckoutLines(SourceLines):
         self._places = places(settings.root)
 
     def defined(self, function: Frame) -> Frame:
-        found = self._places.defined(str(self._root / function.file), function.function)
-        return function if found is None else found
+        definition = self._places.defined(str(self._root / function.file), function.function)
+        return function if definition is None else definition
 
     def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
         if self._baseline is None:
             return "", ()
         commit, hunks = changed_since(self._root, self._baseline)
         before = _Committed(self._root, commit)
-        wanted = [frame.file for frame in near] + [*map(self._places.file, self._files)]
+        paths = [frame.file for frame in near] + [*map(self._places.file, self._files)]
         lines = [
             line
-            for file in dict.fromkeys(wanted)
+            for file in dict.fromkeys(paths)
             for hunk in hunks.get(file, ())
             for line in hunk.lines(str(self._root / file), before, self._places)
         ]
@@ -83,12 +83,12 @@ class CheckoutLines(SourceLines):
     @cached_property
     def _files(self) -> tuple[str, ...]:
         """The file of the test, and those of the project's modules from which it takes names."""
-        modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
-        own = (one for one in modules if getattr(one, "__file__", None) == self._test)
-        values = [value for module in own for value in [*vars(module).values()]]
-        named = (sys.modules.get(getattr(value, "__module__", None) or "") for value in values)
-        taken = (one for one in (*named, *values) if isinstance(one, ModuleType))
-        files = (str(getattr(one, "__file__", None) or "") for one in taken)
+        loaded = [module for module in [*sys.modules.values()] if isinstance(module, ModuleType)]
+        tests = (module for module in loaded if getattr(module, "__file__", None) == self._test)
+        values = [value for module in tests for value in [*vars(module).values()]]
+        origins = (sys.modules.get(getattr(value, "__module__", None) or "") for value in values)
+        used = (module for module in (*origins, *values) if isinstance(module, ModuleType))
+        files = (str(getattr(module, "__file__", None) or "") for module in used)
         return tuple(dict.fromkeys((self._test, *filter(self._places.is_written, files))))
 
 
@@ -154,15 +154,17 @@ class _Committed(Places):
 
 def read(diff: str) -> dict[str, tuple[Hunk, ...]]:
     """Return the hunks of each file of a diff without context."""
-    found: dict[str, tuple[Hunk, ...]] = {}
+    hunks: dict[str, tuple[Hunk, ...]] = {}
     file, skipped = "", 0
     for line in diff.split("\n"):
         if skipped and line[:1] in ("-", "+"):
             skipped -= 1
         elif hunk := _HUNK.match(line):
-            old, gone, new, came = (1 if one is None else int(one) for one in hunk.groups())
-            found[file] = (*found.get(file, ()), Hunk(old, gone, new, came))
+            old, gone, new, came = (
+                1 if number is None else int(number) for number in hunk.groups()
+            )
+            hunks[file] = (*hunks.get(file, ()), Hunk(old, gone, new, came))
             skipped = gone + came
         elif (name := _FILE.fullmatch(line)) and name[1] != "/dev/null":
             file = name[1]
-    return found
+    return hunks

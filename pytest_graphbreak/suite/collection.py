@@ -71,12 +71,12 @@ class Collector:
         self.collected.scopes = collected_whole(self._config, names, empty)
         yield
         self.collected.nodeids = [canonical(item) for item in items]
-        kept = set(self.collected.nodeids)
-        self.collected.left = [name for name in names if name not in kept]
+        selected = set(self.collected.nodeids)
+        self.collected.left = [name for name in names if name not in selected]
         after = Counter(file_of(name) for name in self.collected.nodeids)
         if not self._partial:
-            whole = [file for file, count in before.items() if after[file] == count]
-            self.collected.whole = sorted([*whole, *empty])
+            complete = [file for file, count in before.items() if after[file] == count]
+            self.collected.whole = sorted([*complete, *empty])
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self.collected.deselected += len(items)
@@ -119,7 +119,7 @@ def collected_whole(
     """
     if config.getoption("lf", default=False):
         return []
-    asked = [_asked(config, str(arg)) for arg in config.args if "::" in str(arg)]
+    asked = [_typed_nodeid(config, str(arg)) for arg in config.args if "::" in str(arg)]
     narrowed = {file_of(name) for name in asked}
     collected = (*map(file_of, nodeids), *empty)
     files = {name: None for name in collected if name not in narrowed}
@@ -129,16 +129,16 @@ def collected_whole(
         *(
             name
             for name in functions
-            if any(name == one or name.startswith(f"{one}::") for one in asked)
+            if any(name == prefix or name.startswith(f"{prefix}::") for prefix in asked)
         ),
     ]
 
 
-def _asked(config: pytest.Config, arg: str) -> str:
+def _typed_nodeid(config: pytest.Config, arg: str) -> str:
     """Return a node id of the command line, relative to the rootdir like those of pytest."""
-    file, _, rest = arg.partition("::")
+    file, _, test = arg.partition("::")
     path = os.path.abspath(config.invocation_params.dir / file)
-    return f"{Path(os.path.relpath(path, config.rootpath)).as_posix()}::{rest}"
+    return f"{Path(os.path.relpath(path, config.rootpath)).as_posix()}::{test}"
 
 
 def is_asked_whole(config: pytest.Config, file: str) -> bool:

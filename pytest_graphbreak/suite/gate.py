@@ -58,9 +58,9 @@ class Gate:
         """
         from pytest_graphbreak.config.device import profile_name
 
-        found = profile_name(self.settings.profile, self.device)
+        name = profile_name(self.settings.profile, self.device)
         # Counts of another backend are not silently compared with those of the default one.
-        return "-".join((found, *self.settings.backend[:1]))
+        return "-".join((name, *self.settings.backend[:1]))
 
     @cached_property
     def baselines(self) -> Baselines:

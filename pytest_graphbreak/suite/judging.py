@@ -51,7 +51,7 @@ def judge(
         record,
         expected,
         cap,
-        ungated=_ungated(mark, entry),
+        ungated=_reason_not_judged(mark, entry),
         excused=("new",) if is_xfail(item) else (),
         versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
@@ -70,7 +70,7 @@ def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
     return f"{fault}, so it cannot be judged" if fault else ""
 
 
-def _ungated(mark: GraphBudgetMark, entry: Entry | None) -> str | None:
+def _reason_not_judged(mark: GraphBudgetMark, entry: Entry | None) -> str | None:
     """Return why the test is not judged, or None if it is."""
     if not mark.gate:
         return mark.reason or "marked graph_budget(gate=False)"

@@ -65,7 +65,7 @@ class Leaks:
         self._imports.attach()
         self._before = self._take()
         if self._before is not None:
-            self._unusual = self._tried({}, unusual, self._before)
+            self._unusual = self._try({}, unusual, self._before)
 
     def end(self) -> None:
         """End the call, also if it never started."""
@@ -75,7 +75,7 @@ class Leaks:
         self._imports = None
         if self._before is not None and (after := self._take()) is not None:
             self._after = after
-            self._changed = self._tried([], differing, self._before, after)
+            self._changed = self._try([], differing, self._before, after)
 
     @contextmanager
     def fixture(self) -> Iterator[None]:
@@ -107,23 +107,23 @@ class Leaks:
         try:
             now = take()
             others = {*differing(after, now)} - {*deleted(now)}
-            left = [key for key in changed if key not in others]
-            settings = changes(before, now, left)
+            leaked = [key for key in changed if key not in others]
+            settings = changes(before, now, leaked)
         except SettingsError as fault:
             return Left(notes=(f"{self._test}: {fault}",))
-        return self._put_back(before, dict(zip(left, settings, strict=True)))
+        return self._put_back(before, dict(zip(leaked, settings, strict=True)))
 
-    def _put_back(self, before: Snapshot, left: dict[Key, Setting]) -> Left:
-        if not left:
+    def _put_back(self, before: Snapshot, leaked: dict[Key, Setting]) -> Left:
+        if not leaked:
             return Left()
         words = "put back after it" if self._puts_back else "it stays, since tests are not isolated"
-        for key in left if self._puts_back else ():
+        for key in leaked if self._puts_back else ():
             try:
                 put_back(before, key)
             except SettingsError as fault:
-                self._stuck[key] = f"{self._test} left {left[key]}: {fault}"
+                self._stuck[key] = f"{self._test} left {leaked[key]}: {fault}"
                 words = str(fault)
-        settings = sorted(left.values(), key=lambda setting: setting.name)
+        settings = sorted(leaked.values(), key=lambda setting: setting.name)
         note = f"{self._test} left {', '.join(map(str, settings))}; {words}"
         return Left({setting.name: setting.after for setting in settings}, (note,))
 
@@ -139,14 +139,14 @@ class Leaks:
         if before is None or self._before is None or (after := self._take()) is None:
             return
         try:
-            self._before.adopt(after, self._tried([], differing, before, after))
+            self._before.adopt(after, self._try([], differing, before, after))
         except Exception as fault:
             self._faults.append(f"torch's settings: {type(fault).__name__}: {fault}")
 
     def _take(self) -> Snapshot | None:
-        return self._tried(None, take)
+        return self._try(None, take)
 
-    def _tried(self, otherwise: _T, function: Callable[..., _T], *args: Snapshot) -> _T:
+    def _try(self, otherwise: _T, function: Callable[..., _T], *args: Snapshot) -> _T:
         """Return what the function returns; if it fails, note the fault."""
         try:
             return function(*args)

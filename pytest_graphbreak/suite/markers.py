@@ -36,8 +36,8 @@ def is_capped(item: pytest.Item) -> bool:
 
 def is_counted(item: pytest.Item) -> bool:
     """Return whether graphs of a test are counted without any option."""
-    wanted = {"compile_model", "graph_budget"}
-    return is_capped(item) or not wanted.isdisjoint(getattr(item, "fixturenames", ()))
+    fixtures = {"compile_model", "graph_budget"}
+    return is_capped(item) or not fixtures.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def marked_cap(item: pytest.Item) -> Cap | None:

@@ -16,7 +16,13 @@ import pytest
 from pytest_graphbreak.suite import reports
 from pytest_graphbreak.suite import reports as entries
 from pytest_graphbreak.suite.gate import Gate
-from pytest_graphbreak.suite.markers import canonical, is_isolated, marked_budget, marked_cap
+from pytest_graphbreak.suite.markers import (
+    GraphBudgetMark,
+    canonical,
+    is_isolated,
+    marked_budget,
+    marked_cap,
+)
 from pytest_graphbreak.suite.reports import (
     ENTRY,
     FAILED_SUBTEST,
@@ -26,6 +32,7 @@ from pytest_graphbreak.suite.reports import (
 )
 
 if TYPE_CHECKING:
+    from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.suite.leaks import Leaks
@@ -120,9 +127,9 @@ class Phases:
         if call.when != "teardown":
             return
         if self._leaks is not None:
-            left = self._leaks.settle()
-            if left.notes:
-                entries.add_left(item.stash[ENTRY], left.settings, left.notes)
+            leaked = self._leaks.settle()
+            if leaked.notes:
+                entries.add_left(item.stash[ENTRY], leaked.settings, leaked.notes)
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
@@ -154,13 +161,20 @@ class Phases:
             entries.not_judged(entry, record)
             entry["failed_by"] = "test"
             return result
+        self._judge(item, record, cap, mark)
+        return result
+
+    def _judge(
+        self, item: pytest.Item, record: Record, cap: Cap | None, mark: GraphBudgetMark
+    ) -> None:
+        """Put the verdict into the entry. Raises ``GraphBudgetFailure`` to fail the test."""
         from pytest_graphbreak.suite.judging import judge
 
+        entry = item.stash[ENTRY]
         judged = judge(self._gate, item, record, cap, mark, entry["fixtures"])
         entry.update(record=judged.case.record.to_dict(), **judged.to_dict())
         if judged.fails:
             raise GraphBudgetFailure(judged.message, pytrace=False)
-        return result
 
     def end(self) -> None:
         """Close what an interrupted test left open."""

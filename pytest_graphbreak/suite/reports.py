@@ -38,8 +38,8 @@ TRACE: Final[pytest.StashKey[Trace]] = pytest.StashKey()
 def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
     """Return the dict of this attempt; only the set-up part of an earlier one is kept."""
     before = item.stash.get(ENTRY, None) or {}
-    kept = {key: before[key] for key in ("setup",) if key in before}
-    entry = item.stash[ENTRY] = {"nodeid": nodeid} | kept
+    setup = {key: before[key] for key in ("setup",) if key in before}
+    entry = item.stash[ENTRY] = {"nodeid": nodeid} | setup
     return entry
 
 
@@ -81,12 +81,12 @@ PROPERTIES: Final = ("graphs", "recompiles", "breaks")
 
 def set_properties(item: pytest.Item, record: Record) -> None:
     """Set the properties of the test, replacing those of an earlier attempt."""
-    kept = [(name, value) for name, value in item.user_properties if name not in PROPERTIES]
+    properties = [(name, value) for name, value in item.user_properties if name not in PROPERTIES]
     if record.active:
         layer = record.headline
         values = record.graphs.get(layer, 0), record.recompiles.get(layer, 0), len(record.breaks)
-        kept += zip(PROPERTIES, values, strict=True)
-    item.user_properties[:] = kept
+        properties += zip(PROPERTIES, values, strict=True)
+    item.user_properties[:] = properties
 
 
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
@@ -112,28 +112,38 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     if call.when == "call" and item.stash.get(RUNNING, False):
         item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
         return
-    over = call.when == "call" or (call.when == "setup" and not report.passed)
-    if over and (trace := item.stash.get(TRACE, None)) is not None:
+    has_ended = call.when == "call" or (call.when == "setup" and not report.passed)
+    if has_ended and (trace := item.stash.get(TRACE, None)) is not None:
         trace.settle(failed=report.failed)
     entry = item.stash[ENTRY]
-    typed = item.config.stash[GATE].settings.typed
-    if call.when == "setup" and report.failed and "verdict" in entry and not block:
-        _add_section(report, entry, call, typed, item)
-    if call.when == "call" and report.failed:
-        ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
-        entry["failed_by"] = "gate" if ours else "test"
-        if ours:
-            report.sections[:] = _without_trace(report.sections)
-        elif "verdict" in entry and not block:  # the text of a block says it
-            # A unittest class holds back its failure until here.
-            entry.update(verdict="none", message=None)
-            _add_section(report, entry, call, typed, item)
+    if report.failed and call.when in ("setup", "call"):
+        _attribute(item, call, report, has_text=bool(block))
     if block and report.failed:
         entry.update(block, failed_by="gate")
     if item.config.getoption("tbstyle", default="auto") == "line":
         report.graphbreak_line = True  # type: ignore[attr-defined]
     # A copy, since the dict still grows: the tear-down adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
+
+
+def _attribute(
+    item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport, *, has_text: bool
+) -> None:
+    """State who failed a phase, and add what was observed of a test that failed by itself.
+
+    ``has_text`` is true where the failure of a block says it already.
+    """
+    entry = item.stash[ENTRY]
+    if call.when == "call":
+        ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
+        entry["failed_by"] = "gate" if ours else "test"
+        if ours:
+            report.sections[:] = _without_trace(report.sections)
+            return
+    if "verdict" in entry and not has_text:
+        if call.when == "call":  # a unittest class holds back its failure until here
+            entry.update(verdict="none", message=None)
+        _add_section(report, entry, call, item.config.stash[GATE].settings.typed, item)
 
 
 def colour(report: pytest.TestReport) -> None:
@@ -150,9 +160,9 @@ def colour(report: pytest.TestReport) -> None:
     if report.when == "call" and data.get("failed_by") == "gate" and not data.get("block"):
         from pytest_graphbreak.report.failure import FailureText
 
-        whole = hasattr(report, "graphbreak_line")
+        is_line = hasattr(report, "graphbreak_line")
         lines = unpacked(data["lines"])
-        report.longrepr = FailureText(lines, report.location, line=whole)  # type: ignore[assignment]
+        report.longrepr = FailureText(lines, report.location, line=is_line)  # type: ignore[assignment]
 
 
 def _block(call: pytest.CallInfo[Any]) -> Plain:
@@ -170,9 +180,9 @@ def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]
     colours the level of each.
     """
     return [
-        (name, kept)
+        (name, shown)
         for name, text in sections
-        if (kept := _of_interest(text) if "log" in name else text) or not text
+        if (shown := _of_interest(text) if "log" in name else text) or not text
     ]
 
 

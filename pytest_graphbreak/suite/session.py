@@ -109,8 +109,8 @@ class Session:
         from pytest_graphbreak.advice.triage import triage
 
         typed = self.settings.typed
-        if found := triage("", str(report.longrepr)):
-            lines = found.lines(typed.test(nodeid), typed.graphbreak())
+        if failure := triage("", str(report.longrepr)):
+            lines = failure.lines(typed.test(nodeid), typed.graphbreak())
             report.sections.append(("graph budget", "\n".join(lines)))
 
     @pytest.hookimpl(optionalhook=True)
@@ -146,7 +146,7 @@ class Session:
         files = (file for test in outcome.tests for file in owners.files_of(test.record))
         packages = owners.versions(files, self.settings.root)
         outcome.environment = replace(outcome.environment, packages=packages)
-        outcome.unmeasured = self._unmeasured()
+        outcome.unmeasured = self._unmeasured_tests()
         if self.settings.gate and exitstatus in WRITABLE:
             self._settle_baselines()
         code = self._exit_code(exitstatus)
@@ -173,7 +173,7 @@ class Session:
             profile=self.gate.profile,
         )
 
-    def _unmeasured(self) -> list[str]:
+    def _unmeasured_tests(self) -> list[str]:
         """Return the tests that ran, or should have run, and were not measured."""
         seen = self.tallies.items()
         crashed = [nodeid for nodeid, tally in seen if tally.outcome in (None, "crashed")]
@@ -209,7 +209,7 @@ class Session:
             if settings.writes:
                 outcome.changes = update(
                     settings.directory,
-                    list(self._measured()),
+                    list(self._measurements()),
                     mode="record" if settings.record and not settings.update else "update",
                     prune=outcome.stale if settings.prune else None,
                 )
@@ -224,7 +224,7 @@ class Session:
         except BaselineError as error:
             outcome.faults.append(str(error))
 
-    def _measured(self) -> Iterator[Measured]:
+    def _measurements(self) -> Iterator[Measured]:
         """Yield the records to write: of tests that passed and could be observed."""
         from pytest_graphbreak.judging.measured import measured
 
@@ -319,14 +319,16 @@ def _causes(data: Plain) -> list[Hashable]:
     """
     if data.get("failed_by") != "gate" or data.get("block"):
         return []
-    changes = (one for one in data["changes"] if one["with"] is None and not one["total"])
+    changes = (
+        change for change in data["changes"] if change["with"] is None and not change["total"]
+    )
     return list(dict.fromkeys(map(_cause, changes)))
 
 
 def _cause(change: Plain) -> Hashable:
     place = tuple(map(change["where"].get, ("file", "function", "code")))
-    more = change["after"] > (change["before"] or 0)
-    return more, place if any(place) else (change["kind"], change["reason"])
+    grew = change["after"] > (change["before"] or 0)
+    return grew, place if any(place) else (change["kind"], change["reason"])
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:

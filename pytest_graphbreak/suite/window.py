@@ -57,13 +57,13 @@ class TestWindow:
             yield
             return
         self._is_excluding = True
-        other = Measurement(self._root)
+        measurement = Measurement(self._root)
         try:
             with self._measurement.excluded():
                 yield
         finally:
             self._is_excluding = False
-            self.around.update(other.close().graphs)
+            self.around.update(measurement.close().graphs)
 
     def close(self) -> Record:
         """Stop measuring; closing again returns the same record."""

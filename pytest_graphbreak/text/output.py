@@ -84,10 +84,10 @@ def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> Tex
 
 def listed(word: str, items: Iterable[str], most: int) -> Iterator[TextLine]:
     """Yield a line for each item after a label; items beyond ``most`` are counted."""
-    found = list(items)
-    yield from (labelled(word, item) for item in found[:most])
-    if len(found) > most:
-        yield labelled(word, f"... and {len(found) - most:,} more")
+    texts = list(items)
+    yield from (labelled(word, text) for text in texts[:most])
+    if len(texts) > most:
+        yield labelled(word, f"... and {len(texts) - most:,} more")
 
 
 SIGNS: Final[dict[str, Kind]] = {

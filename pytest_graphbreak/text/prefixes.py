@@ -40,14 +40,14 @@ def rank(before: str) -> str:
 
     ``before`` is the text of the line before its prefix.
     """
-    named = _RANK.search(before[-BEFORE:])
-    return next(filter(None, named.groups())) if named else ""
+    match = _RANK.search(before[-BEFORE:])
+    return next(filter(None, match.groups())) if match else ""
 
 
 def thread(before: str) -> str:
     """Return the thread in a loguru preamble, given up to where the file name begins."""
-    named = _THREAD.search(before[-64:])
-    return text(named[1]) if named else ""
+    match = _THREAD.search(before[-64:])
+    return text(match[1]) if match else ""
 
 
 def text(raw: str) -> str:

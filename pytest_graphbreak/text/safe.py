@@ -68,8 +68,8 @@ def markdown(text: str) -> str:
     GitHub does not turn text into mentions or emoji. Links are recognised there, so their
     beginnings are escaped. The rest is unchanged, since people also search these files.
     """
-    shown = _INLINE.sub(lambda found: f"&#{ord(found[0])};", printable(text))
-    return f"<code>{_LINK.sub(lambda found: f'{found[1]}&#{ord(found[2])};', shown)}</code>"
+    shown = _INLINE.sub(lambda match: f"&#{ord(match[0])};", printable(text))
+    return f"<code>{_LINK.sub(lambda match: f'{match[1]}&#{ord(match[2])};', shown)}</code>"
 
 
 def preformatted(text: str) -> str:

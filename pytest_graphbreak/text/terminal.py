@@ -152,19 +152,19 @@ def _hang(line: TextLine, width: int) -> int:
 def _filled(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
     room = width - min(hang, max(4, line.indent))
-    said = _PASTED.sub(lambda found: _joined(found[0], room), line.text.rstrip())
-    words = f"{line.head}{said}"
+    prepared = _PASTED.sub(lambda match: _joined(match[0], room), line.text.rstrip())
+    words = f"{line.head}{prepared}"
     if max(map(len, words.split()), default=0) + hang > width:
         hang = min(hang, max(4, line.indent))
-    column, *more = said.split("   ")
+    column, *others = prepared.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    kept = (_joined(part, width - hang) for part in more)
+    columns = (_joined(part, width - hang) for part in others)
     lead = before.rstrip() or before
-    text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *kept))
+    text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *columns))
     parts = wrap(text, width, rest=" " * hang)
-    first, *rest = [part.replace("\0", " ") for part in parts]
+    first, *rows = [part.replace("\0", " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
-    return [Row(first[:at], first[at:]), *(Row(text=part) for part in rest)]
+    return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
 
 
 def _joined(text: str, room: int) -> str:
@@ -199,8 +199,8 @@ def _continued(line: TextLine, width: int) -> list[Row]:
             continue
         if start or indent.strip():
             end(f"{start} \\" if start else "")
-        start, *rest = _pieces(word, width - hang - 2)
-        for piece in rest:
+        start, *pieces = _pieces(word, width - hang - 2)
+        for piece in pieces:
             end(f"{start}\\")
             indent, start = "", piece
     rows.append(Row(indent, "", start))
@@ -241,10 +241,10 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
-    first, *more = row
+    first, *cells = row
     if first:
         yield from wrap(first, width)
-    for cell in filter(None, more):
+    for cell in filter(None, cells):
         yield from (f"    {part}" for part in wrap(cell, width - 4))
 
 

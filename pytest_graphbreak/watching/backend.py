@@ -57,5 +57,5 @@ class Backend:
         if asked is not None and not (isinstance(asked, str) and asked in self._instead_of):
             return kwargs
         # These are options of the replaced backend, which another one does not know.
-        kept = {key: value for key, value in kwargs.items() if key not in _INDUCTORS_OWN}
-        return {**kept, "backend": self.name}
+        options = {key: value for key, value in kwargs.items() if key not in _INDUCTORS_OWN}
+        return {**options, "backend": self.name}

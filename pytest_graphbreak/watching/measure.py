@@ -35,7 +35,7 @@ def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) ->
     """
     for layer, count in graphs.items():
         compiler = DESCRIPTIONS[layer].compiler
-        if count and layer not in observed and not _installed(compiler):
+        if count and layer not in observed and not _is_installed(compiler):
             return (
                 f"the baseline has {count} {layer} {noun(count, 'graph')}, and {compiler} is not "
                 "installed in this Python"
@@ -48,7 +48,7 @@ def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
     missing = compilers(cap.layers)
     if cap.every is not None or not missing or any(layer in observed for layer in cap.layers):
         return ""
-    if any(map(_installed, missing)):
+    if any(map(_is_installed, missing)):
         return ""
     names = ", ".join(f"{layer}={count}" for layer, count in cap.layers.items())
     are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
@@ -56,7 +56,7 @@ def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
 
 
 @cache
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     """Return whether a module can be found. Cached: searching ``sys.path`` is slow."""
     try:
         return importlib.util.find_spec(name) is not None
@@ -73,9 +73,9 @@ def isolate(key: str) -> None:
 @contextmanager
 def keeping_history() -> Iterator[None]:
     """Let windows that open inside know what was compiled before them. Nothing is counted."""
-    with ExitStack() as left:
+    with ExitStack() as stack:
         for observer in observers():
-            left.enter_context(observer.keep_history())
+            stack.enter_context(observer.keep_history())
         yield
 
 
@@ -112,21 +112,21 @@ class Measurement:
     """A window over all layers. Close it with ``close``; leaving the context closes it too."""
 
     def __init__(self, root: Path) -> None:
-        named = places(root)
+        user_places = places(root)
         self.spans = during.Spans()
-        self._children = Following(named)
+        self._children = Following(user_places)
         self._windows: dict[str, Window] = {}
         self._record: Record | None = None
         for observer in observers():
-            self._windows[observer.layer] = observer.open(named)
+            self._windows[observer.layer] = observer.open(user_places)
         during.enter(self)
 
     def peek(self) -> Record:
         """Return what was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        own = self.spans.named(self._own())
-        return _whole(own, self._children.peek())
+        record_here = self.spans.named(self._own())
+        return _whole(record_here, self._children.peek())
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -143,10 +143,10 @@ class Measurement:
     @contextmanager
     def excluded(self) -> Iterator[None]:
         """Exclude from this window what is done inside, and forget what that compiles."""
-        with ExitStack() as left:
-            left.enter_context(self._children.excluded())
+        with ExitStack() as stack:
+            stack.enter_context(self._children.excluded())
             for window in self._windows.values():
-                left.enter_context(window.excluded())
+                stack.enter_context(window.excluded())
             yield
 
     def close(self) -> Record:
@@ -155,8 +155,8 @@ class Measurement:
             # Last opened, first closed: so nested patches are removed in order.
             during.leave(self)
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            own = self.spans.named(_record(seen))
-            self._record = _whole(own, self._children.close())
+            record_here = self.spans.named(_record(seen))
+            self._record = _whole(record_here, self._children.close())
         return self._record
 
     def __enter__(self) -> Measurement:
@@ -180,9 +180,9 @@ def _record(seen: Mapping[str, Record | None]) -> Record:
     return record
 
 
-def _whole(own: Record, children: Sequence[Record]) -> Record:
+def _whole(record_here: Record, children: Sequence[Record]) -> Record:
     """Return the record of the window: this process's, and those of its children."""
-    record = merge((own, *children)) if children else own
+    record = merge((record_here, *children)) if children else record_here
     for observer in observers():
         record = observer.completed(record)
     return record
@@ -190,7 +190,7 @@ def _whole(own: Record, children: Sequence[Record]) -> Record:
 
 def _missing() -> str:
     """Return why no layer can be observed; empty if one can."""
-    if any(all(map(_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
+    if any(all(map(_is_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""
     names = dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values())
     if len(names) == 1:

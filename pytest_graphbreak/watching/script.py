@@ -66,7 +66,7 @@ class UserProgram:
         if self.is_module:
             runpy.run_module(self.name, run_name="__main__", alter_sys=True)
             return
-        code = _compiled(self.name)
+        code = _compile(self.name)
         if code is None:
             runpy.run_path(self.name, run_name="__main__")
             return
@@ -81,7 +81,7 @@ class UserProgram:
         exec(code, vars(module))
 
 
-def _compiled(path: str) -> CodeType | None:
+def _compile(path: str) -> CodeType | None:
     """Return the code of a script; None for a directory or an archive, which runpy can run."""
     if os.path.isdir(path):
         return None
@@ -157,12 +157,12 @@ def kept_log(path: str) -> Iterator[None]:
     os.dup2(log, 2)
     sys.stderr = os.fdopen(os.dup(saved), "w", 1, before.encoding, before.errors)
     # It is not closed at the end: handlers of torch write to it until the process ends.
-    kept = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
+    stream = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
     unset = "TORCH_LOGS" not in os.environ
     if unset:
         os.environ["TORCH_LOGS"] = TORCH_LOGS
     terminal = sys.stderr
-    torch = ImportWatch(["torch"], lambda: _redirect(terminal, kept))
+    torch = ImportWatch(["torch"], lambda: _redirect(terminal, stream))
     torch.attach()
     try:
         yield

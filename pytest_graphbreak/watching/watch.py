@@ -50,10 +50,10 @@ class BudgetExceeded(AssertionError):
         return lines
 
 
-def exceeded(found: Judgement) -> BudgetExceeded:
+def exceeded(judgement: Judgement) -> BudgetExceeded:
     """Return the error of a block that fails by this judgement."""
-    entry = {"record": found.case.record.to_dict(), **found.to_dict(), "block": True}
-    return BudgetExceeded(found.message or "", entry)
+    entry = {"record": judgement.case.record.to_dict(), **judgement.to_dict(), "block": True}
+    return BudgetExceeded(judgement.message or "", entry)
 
 
 class _Counts(ABC):
@@ -169,9 +169,9 @@ class _Block(AbstractContextManager[Seen]):
             return
         # Nobody would read a note, since a block that passes says nothing: these are errors.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
-        found = judged(record, self._cap, self._typed)
-        if found.fails:
-            raise exceeded(found)
+        judgement = judged(record, self._cap, self._typed)
+        if judgement.fails:
+            raise exceeded(judgement)
 
 
 def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
@@ -318,7 +318,7 @@ class Steps(AbstractContextManager["Steps"]):
         __tracebackhide__ = True
         record = self._measurement.peek()
         step, number = since(record, before), len(self.counts) + 1
-        known = self.counts[-1] if number > self._warm + 1 else None
+        last = self.counts[-1] if number > self._warm + 1 else None
         between = since(before, self._settled) if self._settled is not None else None
         counts = StepCounts(step.graphs, step.executions, step.reads)
         self.counts.append(counts)
@@ -331,18 +331,18 @@ class Steps(AbstractContextManager["Steps"]):
         if between is not None:
             self._judge(between, Cap(every=0, by=_WARM), f"before step {number}")
         self._judge(step, Cap(every=0, by=_WARM), f"step {number}")
-        if known is not None:
-            limits = Cap(executions=known.executions, reads=known.reads, by=_BEFORE)
+        if last is not None:
+            limits = Cap(executions=last.executions, reads=last.reads, by=_BEFORE)
             self._judge(step, limits, f"step {number}")
-            _less(number, known.executions, step)
+            _less(number, last.executions, step)
 
     def _judge(self, record: Record, cap: Cap, which: str) -> None:
         __tracebackhide__ = True
-        found = judged(record, cap, self._typed)
-        if found.fails:
-            first, *rest = found.lines
-            lines = [dataclasses.replace(first, text=f"{which}: {first.text}"), *rest]
-            raise exceeded(dataclasses.replace(found, lines=lines))
+        judgement = judged(record, cap, self._typed)
+        if judgement.fails:
+            first, *others = judgement.lines
+            lines = [dataclasses.replace(first, text=f"{which}: {first.text}"), *others]
+            raise exceeded(dataclasses.replace(judgement, lines=lines))
 
 
 class BlockBudget:

@@ -85,13 +85,13 @@ class Channel:
 
     def last(self) -> Status | None:
         """Return what was sent last; None if nothing was."""
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         for file in self._files:
             with contextlib.suppress(OSError, ValueError):
-                found.append(json.loads(os.pread(file, os.fstat(file).st_size, 0)))
-        if not found:
+                messages.append(json.loads(os.pread(file, os.fstat(file).st_size, 0)))
+        if not messages:
             return None
-        data = max(found, key=lambda one: int(one["number"]))
+        data = max(messages, key=lambda message: int(message["number"]))
         return Status.from_dict(data["status"])
 
     def close(self) -> None:
@@ -211,11 +211,11 @@ def watch(pid: int, before: set[signal.Signals]) -> int:
 
 def _next() -> tuple[int, bool]:
     """Return the next signal, and whether a process sent it to this one."""
-    wanted = {*_PASSED, signal.SIGCHLD}
+    signals = {*_PASSED, signal.SIGCHLD}
     if not hasattr(signal, "sigwaitinfo"):  # macOS does not say who sent it
-        number = signal.sigwait(wanted)
+        number = signal.sigwait(signals)
         return number, number not in (signal.SIGINT, signal.SIGQUIT)
-    about = signal.sigwaitinfo(wanted)
+    about = signal.sigwaitinfo(signals)
     return about.si_signo, about.si_code <= 0  # above 0: sent by the kernel, to the whole group
 
 

@@ -310,7 +310,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, data: bytes, line: int, message:
 
 
 def test_an_error_that_names_no_place_is_reported_without_one() -> None:
-    error = tree._explained(yaml.YAMLError("odd\nmore"), "a: 1")
+    error = tree._yaml_error(yaml.YAMLError("odd\nmore"), "a: 1")
     assert str(error).startswith("not valid YAML: odd; correct it")
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.config.device import system
+from pytest_graphbreak.config.descriptor import system
 from tests.examples import examples
 
 pytestmark = pytest.mark.pure

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.baseline import read, tree
+from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.config import git
 from pytest_graphbreak.layers.dynamo import log as dynamo
+from pytest_graphbreak.layers.dynamo import log_text
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import forms, report, sources
 from pytest_graphbreak.report import frame, html, markdown
@@ -35,13 +36,13 @@ MIB = 2**20
         ("any other text of a report | {} characters", forms.LONGEST_TEXT),
         ("; {} of a failure's message", report.LONGEST_MESSAGE),
         ("a count in a report | {} |", forms.MOST_COUNT),
-        ("a baseline file | {} MiB", read.LARGEST // MIB),
+        ("a baseline file | {} MiB", files.LARGEST // MIB),
         ("and {} levels of nesting", tree.DEEPEST),
         ("a call of git | {} seconds", git.SLOWEST),
         ("read once, in parts of at most {} MiB", lines.LONGEST // MIB),
         ("recompiles of a log | {} of each", dynamo.KEPT),
         ("recompiles of a log | {} of each", programs.KEPT),
-        ("a reason in a log | {} characters kept", dynamo.LONGEST),
+        ("a reason in a log | {} characters kept", log_text.LONGEST),
         ("kept, {} printed", safe.SHOWN),
         ("graphs of one test on a page | {} of a layer", html.MOST_GRAPHS),
         ("a comment on a pull request | {} characters", markdown.COMMENT),

@@ -129,7 +129,7 @@ def test_a_graph_that_was_cut_elsewhere_is_of_no_fx_graph(
 ) -> None:
     origins = Origins(Sources(Places(tmp_path)))
     graph = Graph("dynamo", "0/0", "entry", where=Frame("net.py", "Decoder.forward", 3))
-    origins.made(LoggedGraph("", graph, False))
+    origins.take(LoggedGraph("", graph, False))
     origins.program(Program(1))
     cut = Program(2)
     origins.program(cut)

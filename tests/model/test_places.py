@@ -15,7 +15,7 @@ from types import CodeType
 
 import pytest
 
-from pytest_graphbreak.model.places import Places, function_name, is_resume, parsed
+from pytest_graphbreak.model.places import Places, function_name, is_resume, parse_source
 from pytest_graphbreak.model.record import Frame
 
 pytestmark = pytest.mark.pure
@@ -364,7 +364,7 @@ def test_a_source_with_an_unknown_escape_warns_nobody(places: Places, write: Wri
 def test_parsed_source_warns_nobody(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tree = parsed(text)
+        tree = parse_source(text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = ast.parse(text)
@@ -380,4 +380,4 @@ def _shape(tree: ast.AST) -> list[tuple[object, ...]]:
 
 def test_source_that_is_no_python() -> None:
     with pytest.raises(SyntaxError):
-        parsed("def (")
+        parse_source("def (")

@@ -32,7 +32,7 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.schemas import HOME, derived, schema
+from pytest_graphbreak.model.schemas import HOME, derive, schema
 from tests.baseline.test_read import FULL, REFUSED
 from tests.baseline.test_text import make, measurement
 from tests.examples import examples
@@ -327,9 +327,7 @@ def test_unknown_keys_are_let_through() -> None:
 
 @pytest.mark.parametrize("path", sorted(HOME.glob("*.json")), ids=lambda path: path.stem)
 def test_the_files_have_the_lists_of_the_code(path: Path) -> None:
-    assert path.read_text("utf-8") == derived(path.stem), (
-        "python -m pytest_graphbreak.model.schemas"
-    )
+    assert path.read_text("utf-8") == derive(path.stem), "python -m pytest_graphbreak.model.schemas"
 
 
 def test_the_schema_knows_the_words_of_the_code() -> None:

@@ -92,8 +92,8 @@ class _Family:
             self._followed, self._had_path = True, _PATH in os.environ
         os.environ[VARIABLE] = self._about()
         _strip_path()
-        rest = os.environ.get(_PATH)
-        os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
+        path = os.environ.get(_PATH)
+        os.environ[_PATH] = f"{_SITE}{os.pathsep}{path}" if path else _SITE
 
     def _unfollow(self) -> None:
         """Put the environment back as it was, or as an enclosing ``kept`` needs it."""
@@ -141,8 +141,8 @@ class _Family:
     def _about(self) -> str:
         """Return what a child finds in its environment unless the test took it away."""
         assert self._places is not None
-        named = self._places
-        return About(self._spool, str(named.root), self._pid, named.infra).dump()
+        places = self._places
+        return About(self._spool, str(places.root), self._pid, places.infra).dump()
 
     def spawned(self, about: About, places: Places) -> None:
         """Set up a process that was spawned: it belongs to the test whose spool ``about`` names."""
@@ -159,9 +159,9 @@ FAMILY = _Family()
 def begin(about: str) -> None:
     """Report what is compiled here to the test that started this process."""
     test = About.load(about)
-    named = places(Path(test.root))
-    named.pass_over(test.infra)
-    FAMILY.spawned(test, named)
+    test_places = places(Path(test.root))
+    test_places.pass_over(test.infra)
+    FAMILY.spawned(test, test_places)
 
 
 def kept(places: Places) -> contextlib.AbstractContextManager[None]:

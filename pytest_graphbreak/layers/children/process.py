@@ -94,9 +94,9 @@ class Child(Listener):
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child itself must not fail from this
             record = self._seen(final)
-            known = self._silent or self._written is not None
+            reported = self._silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
-            if not (record.active or ran or known) or not is_alive(self._about.owner):
+            if not (record.active or ran or reported) or not is_alive(self._about.owner):
                 return
             if record == self._written and not final:
                 return
@@ -141,9 +141,9 @@ def _worker() -> Any:
 def _worker_name(process: Any) -> str:
     """Return the name that somebody gave, or the default one without its number."""
     name, kind = str(process.name), type(process).__name__
-    for own in (kind, kind.replace("Process", "PoolWorker")):
-        if re.fullmatch(rf"{re.escape(own)}-[\d:]+", name):
-            return own
+    for default in (kind, kind.replace("Process", "PoolWorker")):
+        if re.fullmatch(rf"{re.escape(default)}-[\d:]+", name):
+            return default
     return name
 
 

@@ -95,17 +95,17 @@ _POLL: Final = 0.01
 def wait_for_threads(before: Collection[threading.Thread]) -> None:
     """Wait until all threads that are not in ``before`` have ended, or have nothing to do."""
     drained = False
-    while left := list(_threads_left(before)):
+    while running := list(_threads_left(before)):
         queues = _queues()
-        if own := [thread for thread in left if thread not in queues]:
-            for thread in own:
+        if busy := [thread for thread in running if thread not in queues]:
+            for thread in busy:
                 _join(thread)
             drained = False  # they may have given work to a pool
         elif drained:
             return
         else:
             pools: dict[int, list[threading.Thread]] = {}
-            for thread in left:
+            for thread in running:
                 pools.setdefault(id(queues[thread]), []).append(thread)
             for workers in pools.values():
                 _drain(workers)
@@ -120,8 +120,10 @@ def _join(thread: threading.Thread) -> None:
 
 
 def _threads_left(before: Collection[threading.Thread]) -> Iterator[threading.Thread]:
-    known = {threading.current_thread(), *before}
-    return (one for one in threading.enumerate() if one not in known and not one.daemon)
+    ignored = {threading.current_thread(), *before}
+    return (
+        thread for thread in threading.enumerate() if thread not in ignored and not thread.daemon
+    )
 
 
 def _queues() -> Any:
@@ -156,7 +158,7 @@ def _drain(workers: list[threading.Thread]) -> None:
     for _ in workers:
         queue.put(stop)
     try:
-        while any(one.is_alive() and one not in stop.here for one in workers):
+        while any(worker.is_alive() and worker not in stop.here for worker in workers):
             workers[0].join(_POLL)
     finally:
         stop.go()

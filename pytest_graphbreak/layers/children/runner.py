@@ -107,8 +107,8 @@ class CommandResult:
 
     def last(self, most: int) -> list[str]:
         """Return the last lines that it printed, errors last."""
-        said = [*self.out.splitlines(), *self.err.splitlines()]
-        return [line for line in said if line.strip()][-most:]
+        lines = [*self.out.splitlines(), *self.err.splitlines()]
+        return [line for line in lines if line.strip()][-most:]
 
 
 class Runner:
@@ -139,12 +139,12 @@ class Runner:
         """
         temporary = self.directory / "tmp"
         temporary.mkdir(exist_ok=True)
-        given = dict(os.environ if environ is None else environ)
-        given |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
-        program = shutil.which(command[0], path=given.get("PATH"))
+        variables = dict(os.environ if environ is None else environ)
+        variables |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
+        program = shutil.which(command[0], path=variables.get("PATH"))
         if program is None:
             return CommandResult(127, err=f"{command[0]}: there is no such program")
-        return self._run([program, *command[1:]], given, cwd=str(cwd or Path.cwd()))
+        return self._run([program, *command[1:]], variables, cwd=str(cwd or Path.cwd()))
 
     def call(
         self,
@@ -165,14 +165,14 @@ class Runner:
         call.write_text(json.dumps(asked), encoding="utf-8")
         answer.unlink(missing_ok=True)
         command = [*_python(), str(call)]
-        given = environment() if environ is None else dict(environ)
-        more = {"call": str(call), "fork": fork, "remove": list(remove)}
-        ended = self._run(command, given, **more)
+        variables = environment() if environ is None else dict(environ)
+        options = {"call": str(call), "fork": fork, "remove": list(remove)}
+        ended = self._run(command, variables, **options)
         if ended.code is None or not answer.is_file():
             return ended
         return replace(ended, answer=json.loads(answer.read_text(encoding="utf-8")))
 
-    def _run(self, command: list[str], environ: dict[str, str], **more: Any) -> CommandResult:
+    def _run(self, command: list[str], environ: dict[str, str], **options: Any) -> CommandResult:
         self.out.write_bytes(b"")
         order = {
             "command": command,
@@ -184,7 +184,7 @@ class Runner:
             "timeout": self.timeout,
             "directory": str(self.directory),
         }
-        code = self.exit_code(order | more)
+        code = self.exit_code(order | options)
         return CommandResult(code, tail(self.out), tail(Path(f"{self.out}.err")))
 
     def exit_code(self, order: Order) -> int | None:
@@ -221,8 +221,8 @@ class Runner:
 
     def status(self) -> str:
         """Return the last line that the command has printed so far."""
-        said = tail(self.out, 4096).strip().rpartition("\n")[2]
-        return said.strip()
+        line = tail(self.out, 4096).strip().rpartition("\n")[2]
+        return line.strip()
 
     def close(self) -> None:
         """End the server."""
@@ -243,11 +243,11 @@ def tail(path: Path, most: int = _TAIL) -> str:
 def runner(timeout: float) -> Iterator[Runner]:
     """Return a runner whose directory is removed afterwards, however the block ends."""
     with scratch() as directory:
-        found = Runner(directory, timeout)
+        process = Runner(directory, timeout)
         try:
-            yield found
+            yield process
         finally:
-            found.close()
+            process.close()
 
 
 def serve() -> subprocess.Popen[str]:

@@ -174,9 +174,9 @@ def answer(call: str) -> int:
     with open(call, encoding="utf-8") as file:
         asked = json.load(file)
     module, _, function = asked["function"].partition(":")
-    found = getattr(importlib.import_module(module), function)(asked["argument"])
+    result = getattr(importlib.import_module(module), function)(asked["argument"])
     with open(asked["answer"], "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        json.dump(result, file)
     return 0
 
 

@@ -102,17 +102,17 @@ def fresh() -> str:
 @cache
 def _machine() -> str:
     """Return a name of the place where process ids mean the same: this boot, this container."""
-    known = [_text(Path("/proc/sys/kernel/random/boot_id")), platform.node()]
+    identity = [_text(Path("/proc/sys/kernel/random/boot_id")), platform.node()]
     with contextlib.suppress(OSError):
-        known.append(os.readlink("/proc/self/ns/pid"))
-    return hashlib.sha256("\n".join(known).encode("utf-8", "replace")).hexdigest()[:8]
+        identity.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(identity).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def _clear(folder: str) -> None:
     """Remove the spools of runs that were killed: none of their processes lives."""
     for entry in os.scandir(folder):
-        found = _SPOOL.fullmatch(entry.name)
-        if found is None or found[2] != _machine() or is_alive(int(found[1])):
+        match = _SPOOL.fullmatch(entry.name)
+        if match is None or match[2] != _machine() or is_alive(int(match[1])):
             continue
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():

@@ -77,7 +77,7 @@ class CudaGraphObserver(HookedObserver):
         )
 
     def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:
-        return LatePatch(module, chain, hook, failed, of_torch=False)
+        return LatePatch(module, chain, hook, failed)
 
     def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True

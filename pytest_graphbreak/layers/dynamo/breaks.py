@@ -84,9 +84,9 @@ class BreakSensors:
             message, stack, raised, disabled = attempt.pending
         elif fault is not None:
             root = self._root(fault)
-            said, root_stack, raised, disabled = _said(root)
+            root_message, root_stack, raised, disabled = _said(root)
             stack = root_stack or stack
-            message = message if root is fault else said
+            message = message if root is fault else root_message
             self._note(fault)
         self.broke(attempt, message, stack, raised, disabled)
 
@@ -206,13 +206,13 @@ def _raised_first(fault: Any) -> Any:
 
 def _raised(trace: TracebackType | None) -> Line:
     """Return the innermost line of a traceback that does more than make the exception."""
-    found = NO_CODE
+    line = NO_CODE
     for frame, number in walk_tb(trace):
         code = frame.f_code
         if not code.co_filename.endswith(MAKES):
             name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
-            found = Line(code.co_filename, number, name)
-    return found
+            line = Line(code.co_filename, number, name)
+    return line
 
 
 _REFUSING: Final = {"check_inlineable": ("func", "fn"), "call_function": ("self", "value")}

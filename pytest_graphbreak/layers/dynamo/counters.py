@@ -67,8 +67,10 @@ class Ledger:
 
     def _was_at(self, box: Any, value: int) -> bool:
         """Return whether the counter has the value again at which it was left before."""
-        left = _LEFT.get(id(box))
-        return value in self._left or (left is not None and left[0]() is box and value in left[1])
+        entry = _LEFT.get(id(box))
+        return value in self._left or (
+            entry is not None and entry[0]() is box and value in entry[1]
+        )
 
     def counted(self, since: tuple[int, int], graphs: int) -> bool:
         """Return whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
@@ -99,8 +101,8 @@ CacheCounts = tuple[tuple[int, int], ...]
 def cache_counts(counters: dict[str, Any] | None) -> CacheCounts:
     """Return the values of the counters of the caches."""
     # counters is a defaultdict: indexing it would leave an entry behind.
-    known: dict[str, Any] = counters or {}
-    boxes = [(dict.get(known, name) or {}, prefix) for name, prefix in _CACHES]
+    boxes_by_name: dict[str, Any] = counters or {}
+    boxes = [(dict.get(boxes_by_name, name) or {}, prefix) for name, prefix in _CACHES]
     return tuple(
         (
             box.get(f"{prefix}cache_hit", 0),

@@ -281,7 +281,7 @@ def _with_bodies(gm: Any) -> Iterator[Any]:
         yield module.graph
         names = {node.target for node in module.graph.nodes if node.op == "get_attr"}
         bodies = (getattr(module, name, None) for name in names if "." not in name)
-        todo += [one for one in bodies if hasattr(one, "graph")]
+        todo += [body for body in bodies if hasattr(body, "graph")]
 
 
 def say(fault: BaseException) -> str:
@@ -312,9 +312,9 @@ _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
 def in_capture(frame: FrameType | None) -> bool:
     """Return whether torch was compiling when Dynamo's hook, whose frame is given, was called."""
     nearest = True
-    for one in outwards(frame):
-        file = one.f_code.co_filename
-        if _CAPTURE.search(file) and one.f_code.co_name != _RUNS_CAPTURED:
+    for outer in outwards(frame):
+        file = outer.f_code.co_filename
+        if _CAPTURE.search(file) and outer.f_code.co_name != _RUNS_CAPTURED:
             return True
         if nearest and _TORCH.search(file) and not _FRAME_HOOK.search(file):
             if _SYMBOLIC_SIZES.search(file):

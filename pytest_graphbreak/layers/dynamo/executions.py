@@ -42,8 +42,8 @@ Counted = dict[tuple[int, Key], int]
 class _Compiled:
     """A function that a backend returned, with its calls by place."""
 
-    def __init__(self, scope: dict[str, Any], name: str, made: Made | None) -> None:
-        self.made = made
+    def __init__(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
+        self.made = graph
         self.calls: dict[Key, int] = {}
         self._scope = scope
         self._name = name
@@ -75,10 +75,10 @@ class GraphRuns:
             for hook in hooks:
                 self.installed(hook.scope, hook.name, None)
 
-    def installed(self, scope: dict[str, Any], name: str, made: Made | None) -> None:
+    def installed(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
         """Handle something that Dynamo put into the globals of a function that it compiled."""
         if name.startswith(_NAME) and name in scope:
-            compiled = _Compiled(scope, name, made)
+            compiled = _Compiled(scope, name, graph)
             compiled.attach(self._called)
             self._compiled.append(compiled)
 
@@ -97,11 +97,11 @@ class GraphRuns:
         calls[key] = calls.get(key, 0) + 1
 
     def _is_torchs(self, code: CodeType) -> bool:
-        known = self._codes.get(id(code))
-        if known is None:
+        entry = self._codes.get(id(code))
+        if entry is None:
             # The code object is kept, so that its id stays its own.
-            known = self._codes[id(code)] = (code, "/torch/" in code.co_filename)
-        return known[1]
+            entry = self._codes[id(code)] = (code, "/torch/" in code.co_filename)
+        return entry[1]
 
     def counted(self) -> Counted:
         """Return all calls up to now."""
@@ -114,13 +114,13 @@ class GraphRuns:
     def runs(self, counted: Mapping[tuple[int, Key], int], places: Places) -> Iterator[LineRuns]:
         """Yield what these calls ran, with the lines that called."""
         for (number, (code, instruction, _)), count in counted.items():
-            made = self._compiled[number].made
-            times = count * (made.parts if made is not None else 1)
+            graph = self._compiled[number].made
+            times = count * (graph.parts if graph is not None else 1)
             where = NOWHERE
-            if known := self._codes.get(code):
-                where = places.frame(*line_of(known[0], instruction))
-            ops = None if made is None or made.whole_ops is None else made.whole_ops * count
-            name = made.attempt.id if made is not None else ""
+            if entry := self._codes.get(code):
+                where = places.frame(*line_of(entry[0], instruction))
+            ops = None if graph is None or graph.whole_ops is None else graph.whole_ops * count
+            name = graph.attempt.id if graph is not None else ""
             yield LineRuns(LAYER, "call", name, times, ops, where)
 
 

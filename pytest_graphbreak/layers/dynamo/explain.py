@@ -57,16 +57,16 @@ def functions(calls: Calls, places: Places) -> dict[str, int]:
     The keys are ``file::qualified.name``, the most operations first; only the user's functions, and
     not the wrapper of a decorator.
     """
-    found: Counter[str] = Counter()
-    known: dict[tuple[str, str, str], str] = {}
+    counts: Counter[str] = Counter()
+    names: dict[tuple[str, str, str], str] = {}
     for stack, number in calls:
         lines: list[tuple[str, str, str]] = _STACK_FRAME.findall(stack)
         for line in lines:
-            if line not in known:
-                known[line] = _function_name(*line, places)
-        for name in {known[line] for line in lines} - {""}:
-            found[name] += number
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
+            if line not in names:
+                names[line] = _function_name(*line, places)
+        for name in {names[line] for line in lines} - {""}:
+            counts[name] += number
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
 
 
 def _function_name(file: str, line: str, name: str, places: Places) -> str:
@@ -157,14 +157,14 @@ class EventReader:
         subject = messages.subject(guard)
         is_global = any(f"G['{subject}']" in text for text in (attempt.guards or ())[:1])
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
-        found = origins.setter(subject, is_global, attempt.written, callers, self._places.lines)
-        return self._places.frame(*found) if found else NOWHERE
+        place = origins.setter(subject, is_global, attempt.written, callers, self._places.lines)
+        return self._places.frame(*place) if place else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:
         """Return the user's line that the failed guard comes from, if Dynamo says it."""
         lines = messages.guard_lines(attempt.guards or ())
-        whole = [line._replace(file=self._whole(line, attempt)) for line in lines]
-        stack = self._stack([line for line in whole if self._places.is_user(line.file)])
+        full_lines = [line._replace(file=self._whole(line, attempt)) for line in lines]
+        stack = self._stack([line for line in full_lines if self._places.is_user(line.file)])
         return stack[-1] if stack else NOWHERE
 
     def _whole(self, line: Line, attempt: Attempt) -> str:
@@ -222,8 +222,8 @@ class EventReader:
         """Return why there is this graph, and the evidence."""
         attempt = event.attempt
         if event.part:
-            whole = self._name(attempt, event.number - event.part)
-            return "bucket", messages.buckets(whole, event.parts)
+            first = self._name(attempt, event.number - event.part)
+            return "bucket", messages.buckets(first, event.parts)
         if event.number:
             return "recompile", _SPECIALIZED
         if attempt.guards is not None:
@@ -274,13 +274,13 @@ class _Window(EventReader):
 
     def record(self, errors: Sequence[str]) -> Record:
         events = self._events
-        made = [event for event in events if isinstance(event, Made)]
+        graphs = [event for event in events if isinstance(event, Made)]
         missed = sum(event.graphs for event in events if isinstance(event, Missed))
-        spent = self._spent(made)
+        spent = self._spent(graphs)
         recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
         return record_of(
             LAYER,
-            graphs=len(made) + missed,
+            graphs=len(graphs) + missed,
             recompiles=len(recompiles),
             frames=Frames(
                 len(self._attempts),
@@ -291,25 +291,25 @@ class _Window(EventReader):
                 for event in events
                 if isinstance(event, Broke)
             ),
-            eager=(found for event in events if (found := self.eager(event)) is not None),
+            eager=(eager for event in events if (eager := self.eager(event)) is not None),
             recompile_list=map(self.recompile, recompiles),
-            graph_list=map(self.graph, made),
+            graph_list=map(self.graph, graphs),
             errors=(*errors, *self._errors(missed)),
             notes=self._notes(),
         )
 
-    def _spent(self, made: Sequence[Made]) -> dict[int, float]:
+    def _spent(self, graphs: Sequence[Made]) -> dict[int, float]:
         """Return the seconds of the graphs after each break, by the ``id()`` of its event."""
-        found: dict[int, float] = {}
-        for event in made:
+        spent: dict[int, float] = {}
+        for event in graphs:
             took, broke = seconds(event), self.follows(event)
             if broke is not None and took is not None:
-                found[id(broke)] = round(found.get(id(broke), 0.0) + took, 3)
-        return found
+                spent[id(broke)] = round(spent.get(id(broke), 0.0) + took, 3)
+        return spent
 
     def _notes(self) -> list[str]:
         """Return the notes on errors that the test saw."""
-        found = []
+        notes = []
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
@@ -319,26 +319,26 @@ class _Window(EventReader):
             what = "fullgraph=True" if attempt.fullgraph else "dynamo"
             what = "torch.export" if attempt.export else what
             why = messages.error(fault.kind, fault.message)
-            found.append(
+            notes.append(
                 f"{what}: {fault.kind} was raised to the test for {where.function} "
                 f"({where.file}:{where.line}): {why}"
             )
-        return found
+        return notes
 
     def _errors(self, missed: int) -> list[str]:
-        found = [event.error for event in self._events if isinstance(event, NotObserved)]
+        errors = [event.error for event in self._events if isinstance(event, NotObserved)]
         if missed:
-            found.append(
+            errors.append(
                 f"dynamo: Dynamo counted {missed} graph{'s' * (missed > 1)} that the observer did "
                 "not see (torch._dynamo.utils.counters['stats']['unique_graphs'])"
             )
         for event in self._events:
             if isinstance(event, Made) and event.after_break and not event.attempt.broke:
                 name = self.graph_name(event)
-                found.append(
+                errors.append(
                     f"dynamo: graph {name} ends at a graph break that the observer did not see"
                 )
-        return found
+        return errors
 
 
 def _recompiled(guard: str, value: str) -> str:
@@ -372,7 +372,7 @@ def _why_eager(attempt: Attempt) -> str:
         if limit := messages.limit(fault.kind, fault.message):
             return limit
         return attempt.why_broke or messages.error(fault.kind, fault.message)
-    if attempt.outcome != "skipped" or any(said in attempt.skip for said in _NOTHING_TO_DO):
+    if attempt.outcome != "skipped" or any(words in attempt.skip for words in _NOTHING_TO_DO):
         return ""
     return attempt.why_broke or (messages.reason(attempt.skip).text if attempt.skip else "")
 

@@ -37,16 +37,16 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     frame's local variables.
     """
     text = text_of(guard)
-    found = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
-    found = found or _VALUE.match(text) or _IDENTITY.match(text)
-    if found is None:
+    match = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
+    match = match or _VALUE.match(text) or _IDENTITY.match(text)
+    if match is None:
         return ""
-    source = _LOCAL.sub(r"\1", found[1].strip())
+    source = _LOCAL.sub(r"\1", match[1].strip())
     value = _look_up(source, values)
-    if found.re not in (_VALUE, _IDENTITY):
+    if match.re not in (_VALUE, _IDENTITY):
         return _of_tensor(source, value, text)
     shown = _member(value)
-    if type(value) in _PLAIN and found.re is _VALUE:
+    if type(value) in _PLAIN and match.re is _VALUE:
         shown = repr(value)
     return f"{source} is {shown} now" if shown and len(shown) <= _LONGEST else ""
 
@@ -74,43 +74,43 @@ def signature(values: Mapping[str, Any]) -> Signature:
     takes ``*args`` and ``**kwargs``.
     """
     torch = sys.modules["torch"]
-    found: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
+    signature: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
     for name, value in _each(values):
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             with plain_tensors():
-                found[name] = (str(value.dtype), *map(str, value.shape))
+                signature[name] = (str(value.dtype), *map(str, value.shape))
         elif type(value) in _PLAIN:
-            found[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
+            signature[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
         else:
-            found |= _of_object(name, value)
-    return found
+            signature |= _of_object(name, value)
+    return signature
 
 
 def _of_object(name: str, value: Any) -> dict[str, tuple[Any, ...]]:
     """Return the plain attributes of an object, and of a module its identity and shapes."""
     if member := _member(value):
         return {name: (member,)}
-    found: dict[str, tuple[Any, ...]] = {}
-    for attribute, held in islice(_instance(value).items(), _WIDEST):
-        if type(held) in _PLAIN:
-            plain = held[:_LONGEST] if type(held) is str else held
-            found[f"{name}.{attribute}"] = (type(held), plain)
-        elif member := _member(held):
-            found[f"{name}.{attribute}"] = (member,)
+    signature: dict[str, tuple[Any, ...]] = {}
+    for attribute, member_value in islice(_instance(value).items(), _WIDEST):
+        if type(member_value) in _PLAIN:
+            shortened = member_value[:_LONGEST] if type(member_value) is str else member_value
+            signature[f"{name}.{attribute}"] = (type(member_value), shortened)
+        elif member := _member(member_value):
+            signature[f"{name}.{attribute}"] = (member,)
     if issubclass(type(value), sys.modules["torch"].nn.Module):
-        found[f"{name}{_IS}"] = (id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
-    return found
+        signature[f"{name}{_IS}"] = (id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
+    return signature
 
 
 def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of the parameters of a module and of all modules in it."""
     torch = sys.modules["torch"]
-    held = _instance(module)
-    for value in dict.values(held.get("_parameters") or {}):
+    attributes = _instance(module)
+    for value in dict.values(attributes.get("_parameters") or {}):
         if type(value) is torch.nn.Parameter:
             with plain_tensors():
                 yield tuple(map(int, value.shape))
-    for inner in dict.values(held.get("_modules") or {}):
+    for inner in dict.values(attributes.get("_modules") or {}):
         yield from _shapes(inner) if inner is not None else ()
 
 
@@ -147,26 +147,26 @@ def _each(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def closest(
     guards: Sequence[str],
-    known: Mapping[str, Signature],
+    signatures: Mapping[str, Signature],
     now: Signature,
     reported: Collection[str] = (),
 ) -> list[str]:
     """Sort the guards that failed, one for each time a function was compiled, the closest first.
 
     Each names what did not fit that time, so the closest names what had to be the same for this
-    call to fit: for an engine with many sizes, the guard of the size that is called now. ``known``
-    has the signatures by compile id. Those that an earlier recompile ``reported`` come last: a
+    call to fit: for an engine with many sizes, the guard of the size that is called now.
+    ``signatures`` are by compile id. Those that an earlier recompile ``reported`` come last: a
     value that was set once does not change again. Guards that are as close keep their order.
     """
     return sorted(
         guards,
-        key=lambda guard: (text_of(guard) in reported, _distance(known.get(_id(guard)), now)),
+        key=lambda guard: (text_of(guard) in reported, _distance(signatures.get(_id(guard)), now)),
     )
 
 
-def version_of(guard: str, known: Mapping[str, Signature]) -> Signature | None:
+def version_of(guard: str, signatures: Mapping[str, Signature]) -> Signature | None:
     """Return the values of the call for which the version was compiled that a guard is of."""
-    return known.get(_id(guard))
+    return signatures.get(_id(guard))
 
 
 def text_of(guard: str) -> str:
@@ -175,8 +175,8 @@ def text_of(guard: str) -> str:
 
 
 def _id(guard: str) -> str:
-    found = _PREFIX.match(guard.strip())
-    return found[0].strip().rstrip(":") if found else ""
+    match = _PREFIX.match(guard.strip())
+    return match[0].strip().rstrip(":") if match else ""
 
 
 def _distance(then: Signature | None, now: Signature) -> int:
@@ -186,10 +186,10 @@ def _distance(then: Signature | None, now: Signature) -> int:
     return sum(_difference(then.get(name, ()), now.get(name, ())) for name in {*then, *now})
 
 
-def _difference(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
-    if len(one) != len(other):
-        return max(len(one), len(other))
-    return sum(a != b for a, b in zip(one, other, strict=True))
+def _difference(then: tuple[Any, ...], now: tuple[Any, ...]) -> int:
+    if len(then) != len(now):
+        return max(len(then), len(now))
+    return sum(a != b for a, b in zip(then, now, strict=True))
 
 
 def _of_tensor(source: str, value: Any, text: str) -> str:

@@ -89,12 +89,12 @@ def _callbacks() -> Iterator[None]:
     """Keep the user's ``on_compile_start`` and ``on_compile_end`` registered."""
     handler = getattr(names.part("callback"), "callback_handler", None)
     lists = [getattr(handler, name, None) for name in ("start_callbacks", "end_callbacks")]
-    kept = [(found, list(found)) for found in lists if isinstance(found, list)]
+    saved = [(callbacks, list(callbacks)) for callbacks in lists if isinstance(callbacks, list)]
     try:
         yield
     finally:
-        for found, before in kept:
-            found[:] = before
+        for callbacks, before in saved:
+            callbacks[:] = before
 
 
 @contextmanager

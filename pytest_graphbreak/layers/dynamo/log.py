@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo import messages
-from pytest_graphbreak.layers.dynamo.events import MAKES, NO_CODE, Broke, Made
+from pytest_graphbreak.layers.dynamo import log_text, messages
+from pytest_graphbreak.layers.dynamo.events import Broke, Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, of_torch, seconds
 from pytest_graphbreak.layers.dynamo.log_records import (
     Guards,
@@ -44,11 +44,6 @@ from pytest_graphbreak.model.stacks import Line
 KEPT: Final = 5_000
 """The most graphs, recompiles and places that are kept one by one. All are counted."""
 
-LONGEST: Final = 4_000
-"""The longest reason, in characters: thousands are kept, and each may fill a log's line."""
-
-_HINTS: Final = 20
-
 _EXPORT: Final = "dynamo_normalization_capturing_compiler"
 """The compiler function of strict torch.export (torch/_dynamo/eval_frame.py)."""
 
@@ -60,15 +55,6 @@ _STARTED: Final = re.compile(
 _BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d{1,9}) buckets")
 """The line before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
 _DONE: Final = "Step 2: done compiler function"
-_BROKE: Final = re.compile(
-    r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d{1,9})\n"
-    r"(?:Graph Break )?Reason: ((?s:.*))"
-)
-_TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
-_UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?s:.*))", re.M)
-_RAISED: Final = re.compile(
-    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
-)
 _RECOMPILED: Final = re.compile(
     r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d{1,9})\n((?s:.*))"
 )
@@ -132,17 +118,17 @@ class Dynamo:
         elif record.artifact.startswith("recompiles"):
             self.seen.add("recompiles")
             self._recompile(process, record)
-        elif found := _STARTED.match(record.text):
-            self._start(process, record, found)
-        elif found := _BUCKETS.match(record.text):
+        elif match := _STARTED.match(record.text):
+            self._start(process, record, match)
+        elif match := _BUCKETS.match(record.text):
             if attempt := process.attempts.get(record.id):
-                attempt.buckets = int(found[1])
+                attempt.buckets = int(match[1])
         elif record.text.startswith(_DONE):
             return self._graph(process, record)
-        elif found := _LIMIT.search(record.text):
-            self._limit(process, record.id, found)
-        elif found := _REFUSED.match(record.text):
-            self._refused(process, record, found)
+        elif match := _LIMIT.search(record.text):
+            self._limit(process, record.id, match)
+        elif match := _REFUSED.match(record.text):
+            self._refused(process, record, match)
         elif _IN_LOOP in record.text[:100]:
             self._leave(process.attempts.get(record.id))
         return None
@@ -162,17 +148,17 @@ class Dynamo:
 
     def _process(self, record: Torch) -> Process:
         key = (record.rank, record.pid)
-        known = self._processes.get(key)
-        if known is None:
+        process = self._processes.get(key)
+        if process is None:
             label = f"rank {record.rank}" if record.rank else f"process {record.pid}"
-            known = self._processes[key] = Process(label)
-        return known
+            process = self._processes[key] = Process(label)
+        return process
 
     # Frames
 
-    def _start(self, process: Process, record: Torch, found: re.Match[str]) -> None:
+    def _start(self, process: Process, record: Torch, match: re.Match[str]) -> None:
         """Handle a frame that is compiled or traced: one attempt logs both, and traces retries."""
-        verb, name, file, line = found.groups()
+        verb, name, file, line = match.groups()
         self.seen.add(verb)
         begun = process.attempts.get(record.id)
         if verb == "tracing" and begun is not None and (record.attempt or not begun.traced):
@@ -182,7 +168,7 @@ class Dynamo:
             process.begin()
         elif len(process.attempts) >= KEPT:
             process.forget()
-        above = stacks.read(record.text[found.end() :])
+        above = stacks.read(record.text[match.end() :])
         code = Line(file, int(line), name)
         if not process.attempts:
             process.whole = torch_calls(above)
@@ -214,24 +200,24 @@ class Dynamo:
         self.compiled += not attempt.graphs
         graphs = []
         for part in range(parts):
-            made = Made(attempt, attempt.graphs, part=part, parts=parts)
-            self._spent(process, made)
-            graphs.append(replace(self._explain.graph(made), process=label))
+            event = Made(attempt, attempt.graphs, part=part, parts=parts)
+            self._spent(process, event)
+            graphs.append(replace(self._explain.graph(event), process=label))
             attempt.graphs += 1
         self.graphs += parts
         self._graphs += graphs[: KEPT - len(self._graphs)]
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
 
-    def _spent(self, process: Process, made: Made) -> None:
+    def _spent(self, process: Process, event: Made) -> None:
         """Add the time of a graph to the break that it follows, and to its recompile."""
-        took, parent = seconds(made), made.attempt.parent
+        took, parent = seconds(event), event.attempt.parent
         if took is None:
             return
-        again = self._recompiles.get(key := (process.label, made.attempt.id))
+        again = self._recompiles.get(key := (process.label, event.attempt.id))
         if again is not None:
             self._recompiles[key] = replace(again, seconds=round((again.seconds or 0.0) + took, 3))
-        if isinstance(parent, LoggedAttempt) and self._explain.follows(made):
+        if isinstance(parent, LoggedAttempt) and self._explain.follows(event):
             broke = self._breaks.get(parent.broke_at)
             if broke is not None:
                 spent = round((broke.seconds or 0.0) + took, 3)
@@ -241,14 +227,14 @@ class Dynamo:
 
     def _break(self, process: Process, record: Torch) -> None:
         attempt = process.attempts.get(record.id)
-        message, traced, place = _read_break(record.text)
-        why = _shortened(messages.reason(message))
+        message, traced, place = log_text.read_break(record.text)
+        why = log_text.shorten(messages.reason(message))
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
-            whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            raised = _raised_in(record.text)
-            event = Broke(attempt, "", tuple(stack), whole, why, raised)
+            is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
+            raised = log_text.raising_line(record.text)
+            event = Broke(attempt, "", tuple(stack), is_whole, why, raised)
             item = self._explain.graph_break(event)
         else:
             owner = (attempt.owner if attempt else "") or None
@@ -284,39 +270,39 @@ class Dynamo:
         elif len(self._eager) < KEPT:
             self._eager[item.key] = item
 
-    def _refused(self, process: Process, record: Torch, found: re.Match[str]) -> None:
+    def _refused(self, process: Process, record: Torch, match: re.Match[str]) -> None:
         """Handle an error that Dynamo kept to itself, leaving the function to eager.
 
         The record often has no compile id.
         """
-        name, file, line = found.groups()
+        name, file, line = match.groups()
         code = Line(file, int(line), name)
         attempt = process.attempts.get(record.id) or process.at(code)
         if attempt is None:
             attempt = LoggedAttempt.at(process.name(record.id), code)
         self._traced(attempt, record.text)
-        self._leave(attempt, attempt.why_broke or _raised(record.text))
+        self._leave(attempt, attempt.why_broke or log_text.last_exception(record.text))
 
     def _traced(self, attempt: LoggedAttempt, text: str) -> None:
         """Add the line of torch that raised it to the break whose traceback is logged."""
         broke = self._breaks.get(attempt.broke_at)
-        why = messages.reason(_unsupported(text)[0])
-        if broke is not None and _shortened(why).text == broke.reason:
-            self._breaks[broke.key] = replace(broke, raised=of_torch(_raised_in(text)))
+        why = messages.reason(log_text.first_unsupported(text)[0])
+        if broke is not None and log_text.shorten(why).text == broke.reason:
+            self._breaks[broke.key] = replace(broke, raised=of_torch(log_text.raising_line(text)))
 
     # Recompiles
 
     def _recompile(self, process: Process, record: Torch) -> None:
-        found = _RECOMPILED.match(record.text)
-        if found is None:
+        match = _RECOMPILED.match(record.text)
+        if match is None:
             return
-        name, file, line, rest = found.groups()
+        name, file, line, failed = match.groups()
         announced = process.guards.get(record.id)
         if announced is not None:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin()
-        guards = tuple(guard[:LONGEST] for guard in _GUARD.findall(rest)[:1])
+        guards = tuple(guard[: log_text.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)
@@ -337,9 +323,9 @@ class Dynamo:
         if key in self._recompiles or len(self._recompiles) < KEPT:
             self._recompiles[key] = self._explain.recompile(attempt)
 
-    def _limit(self, process: Process, id: str, found: re.Match[str]) -> None:
+    def _limit(self, process: Process, id: str, match: re.Match[str]) -> None:
         """Handle a recompile limit: the recompile that was announced did not happen."""
-        what, limit, name, file, line = found.groups()
+        what, limit, name, file, line = match.groups()
         if process.guards.pop(id, None):
             self.recompiles -= 1
             self._recompiles.pop((process.label, process.name(id)), None)
@@ -365,52 +351,6 @@ def _script(above: Sequence[Line]) -> str:
     """Return the file that was run: a stack's outermost module that is not `graphbreak run`."""
     modules = (line.file for line in above if line.name == "<module>")
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
-
-
-def _shortened(why: messages.Reason) -> messages.Reason:
-    """Return what is kept of a reason."""
-    return messages.Reason(
-        why.text[:LONGEST],
-        why.id,
-        why.explanation[:LONGEST],
-        tuple(hint[:LONGEST] for hint in why.hints[:_HINTS]),
-    )
-
-
-def _raised(text: str) -> str:
-    """Return the last exception of a traceback, in words."""
-    raised = _RAISED.findall(text)
-    if not raised:
-        return ""
-    kind, message = raised[-1][0], raised[-1][1][:LONGEST]
-    return messages.reason(message).text if kind == "Unsupported" else messages.error(kind, message)
-
-
-def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | None]:
-    """Return the message, the stack and the line of a graph break's record."""
-    found = _BROKE.match(text)
-    if found is not None:
-        file, line, rest = found.groups()
-        message, *after = _TRACEBACK.split(rest)
-        return message, stacks.read(after[-1]) if after else (), (file, int(line))
-    message, after_message = _unsupported(text)
-    traced = stacks.read(after_message) or stacks.read(text.split("Traceback (most")[0])
-    return message or text.split("\n")[0], traced, traced[-1][:2] if traced else None
-
-
-def _unsupported(text: str) -> tuple[str, str]:
-    """Return the message of the first exception of Dynamo in a text, and what follows it."""
-    raised = _UNSUPPORTED.search(text)
-    message, _, after = (raised[1] if raised else "").partition("\n\nfrom user code:")
-    return message, after
-
-
-def _raised_in(text: str) -> Line:
-    """Return the line of torch that raised the first exception of Dynamo, if that is logged."""
-    before, found, _ = text.partition("\ntorch._dynamo.exc.")
-    lines = stacks.read(before.rpartition("Traceback (most recent call last):\n")[2])
-    inside = [line for line in lines if not line.file.endswith(MAKES)]
-    return inside[-1] if found and inside else NO_CODE
 
 
 def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:

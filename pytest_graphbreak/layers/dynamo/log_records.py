@@ -85,10 +85,10 @@ class Process:
 
     def forget(self) -> None:
         """Drop the older half: a log has no end, and attempts mostly refer to late ones."""
-        kept = list(self.attempts.items())[len(self.attempts) // 2 :]
+        younger = list(self.attempts.items())[len(self.attempts) // 2 :]
         self.attempts.clear()
         self._functions.clear()
-        for id, attempt in kept:
+        for id, attempt in younger:
             attempt.parent = None  # or it would keep the whole past alive
             self.add(id, attempt)
 
@@ -128,8 +128,8 @@ def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttem
     for frame in reversed(above):
         if frame.file.endswith(_EVAL_FRAME):
             break
-        if known := process.latest(frame):
-            return known
+        if caller := process.latest(frame):
+            return caller
     if process.whole or not torch_calls(above):
         return None
     return process.broken

@@ -79,10 +79,10 @@ def guard(texts: tuple[str, ...]) -> str:
 
 def subject(guard: str) -> str:
     """Return what a guard is about, as an expression of the function; empty if it is none."""
-    found = _SUBJECT.match(guard)
-    if found is None:
+    match = _SUBJECT.match(guard)
+    if match is None:
         return ""
-    parts = found.groupdict()
+    parts = match.groupdict()
     attribute, property = parts.pop("attribute"), parts.pop("property")
     text = next(filter(None, parts.values()))
     attribute = "requires_grad" if property == "requires_grad" else attribute
@@ -108,17 +108,17 @@ def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
         return stack
     parts = text.split("  # ")[1:]
     for number, part in enumerate(parts[1:], 1):
-        if found := _PLACE.match(part):  # a comment in the line itself may come before it
+        if place := _PLACE.match(part):  # a comment in the line itself may come before it
             code = "  # ".join(parts[:number]).strip()
-            return (Line(found[1], int(found[2]), found[3], code),)
+            return (Line(place[1], int(place[2]), place[3], code),)
     return ()
 
 
 def error(kind: str, message: str) -> str:
     """Return an exception of Dynamo or a backend, in one line."""
-    found = re.match(r"backend='?(.*?)'? raised:\s*(.+)", message)
-    if found:
-        return f"{kind}: the backend {found[1]} raised {plain(found[2])}"
+    match = re.match(r"backend='?(.*?)'? raised:\s*(.+)", message)
+    if match:
+        return f"{kind}: the backend {match[1]} raised {plain(match[2])}"
     layout = _LAYOUT.search(message)
     if layout is not None:
         return _laid_out(message, layout.start()).text
@@ -137,8 +137,8 @@ def stopped(kind: str, message: str) -> str:
         why = reason(message).text
     else:
         why = error(kind, message)
-    found = re.search(r"Could not (?:guard|extract).*", why)  # what comes before is advice
-    why = found[0] if found else why
+    condition = re.search(r"Could not (?:guard|extract).*", why)  # what comes before is advice
+    why = condition[0] if condition else why
     why = re.split(r"\((?:unhinted|Size-like symbols): ", why, maxsplit=1)[0].rstrip()
     return f"{why} (it stops torch.export)"
 
@@ -186,7 +186,7 @@ def _laid_out(message: str, start: int) -> Reason:
     head = [line for line in message[:start].split("\n") if line.strip()]
     while head and head[-1].lstrip().startswith("Higher Order Operator: "):
         head.pop()
-    found = _ID.search(message)
+    id = _ID.search(message)
     fields = [field for field in _FIELD.split(message[start:]) if field]
     explanation = ""
     hints = []
@@ -200,7 +200,7 @@ def _laid_out(message: str, start: int) -> Reason:
             hints.append(text)
     return Reason(
         plain(head[-1]) if head else "",
-        f"GB{found[1]}" if found else None,
+        f"GB{id[1]}" if id else None,
         explanation,
         tuple(hints),
     )
@@ -217,9 +217,9 @@ def _free(message: str) -> Reason:
     text = re.sub(r"(inline in skipfiles: \S+).*", r"\1", text)
     text = re.sub(r" \(\) \{\}$", "", plain(text))
     text, _, hint = text.partition("; to enable, ")
-    first, *rest = _SENTENCE.split(text, maxsplit=1)
-    return Reason(first.rstrip(".: "), None, "".join(rest), (hint,) if hint else ())
+    first, *explanation = _SENTENCE.split(text, maxsplit=1)
+    return Reason(first.rstrip(".: "), None, "".join(explanation), (hint,) if hint else ())
 
 
-def _module(found: re.Match[str]) -> str:
-    return f"[{found[1]}]" if found[1].isdigit() else f".{found[1]}"
+def _module(match: re.Match[str]) -> str:
+    return f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}"

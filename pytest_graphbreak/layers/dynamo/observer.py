@@ -216,8 +216,8 @@ class DynamoWindow(OneWindow):
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            own = list(within(events, self._first, self._excluded, until))
-            self._last_read = (until, self._read(own))
+            seen = list(within(events, self._first, self._excluded, until))
+            self._last_read = (until, self._read(seen))
         return self._with_runs(self._last_read[1])
 
     def _with_runs(self, record: Record) -> Record:
@@ -240,12 +240,12 @@ class DynamoWindow(OneWindow):
             errors[:0] = not_isolated
             not_isolated = ()
         try:
-            said = stances.notes(events, self._stance, self._places)
-            return explained(events, self._places, errors).noted(*not_isolated, *said)
+            notes = stances.notes(events, self._stance, self._places)
+            return explained(events, self._places, errors).noted(*not_isolated, *notes)
         except Exception as fault:
-            made = sum(isinstance(event, Made) for event in events)
+            graphs = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
-            return record_of("dynamo", graphs=made, errors=(*errors, error))
+            return record_of("dynamo", graphs=graphs, errors=(*errors, error))
 
 
 class _Busy(Exception):

@@ -32,21 +32,21 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
     ``Pipeline.unet``.
     """
     compiled = outermost = _plain(values.get("self"))
-    inside = True
-    for one in stacks.outwards(frame):
-        file = one.f_code.co_filename
+    in_compiled = True
+    for outer in stacks.outwards(frame):
+        file = outer.f_code.co_filename
         if file.endswith(stacks.RUNNERS):
             break
         if file.endswith(EVAL_FRAME):
-            inside = False
+            in_compiled = False
         elif file.endswith(_MODULE):
-            module = _plain(one.f_locals.get("self"))
+            module = _plain(outer.f_locals.get("self"))
             outermost = outermost if module is None else module
-            compiled = outermost if inside else compiled
+            compiled = outermost if in_compiled else compiled
     if outermost is None:
         return ""
-    held = "" if compiled is outermost else _holder(outermost, compiled)
-    return f"{type(outermost).__name__}{held}"
+    attribute = "" if compiled is outermost else _holder(outermost, compiled)
+    return f"{type(outermost).__name__}{attribute}"
 
 
 def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | None:
@@ -62,20 +62,20 @@ def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | Non
     if sys.modules["torch"].nn.Module not in type(module).__mro__:
         return None
     function: Any = getattr(type(module), "forward", None)
-    found = False
+    is_wrapper = False
     while hasattr(function, "__wrapped__"):
-        found = found or getattr(function, "__code__", None) is code
+        is_wrapper = is_wrapper or getattr(function, "__code__", None) is code
         function = function.__wrapped__
-    return getattr(function, "__code__", None) if found else None
+    return getattr(function, "__code__", None) if is_wrapper else None
 
 
 def of_graph(graph: Any) -> str:
     """Return the class of the module that most operators come from; empty without one."""
-    found: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
     for node in graph.graph.nodes:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
-            found[getattr(kind, "__name__", None) or str(kind).rpartition(".")[2]] += 1
-    return next(iter(found.most_common(1)), ("",))[0]
+            kinds[getattr(kind, "__name__", None) or str(kind).rpartition(".")[2]] += 1
+    return next(iter(kinds.most_common(1)), ("",))[0]
 
 
 def logged(stack: Iterable[Line], places: Places) -> str:
@@ -114,8 +114,8 @@ def _plain(value: Any) -> Any:
 
 
 def _children(module: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = object.__getattribute__(module, "__dict__").get("_modules", {})
-    return found
+    modules: Mapping[str, Any] = object.__getattribute__(module, "__dict__").get("_modules", {})
+    return modules
 
 
 def _holder(outermost: Any, part: Any) -> str:
@@ -126,5 +126,7 @@ def _holder(outermost: Any, part: Any) -> str:
             _, module = within.popitem()
             if _plain(module) is part:
                 return f".{name}"
-            within |= {id(one): one for one in _children(module).values() if one is not None}
+            within |= {
+                id(child): child for child in _children(module).values() if child is not None
+            }
     return ""

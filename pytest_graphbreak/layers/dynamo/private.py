@@ -121,8 +121,8 @@ def torch_version() -> str:
 
 def minor(version: str) -> Version:
     """Return ``(2, 9)`` for ``2.9.1+cu128``; an unreadable version counts as the newest."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else LATEST
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else LATEST
 
 
 @functools.cache

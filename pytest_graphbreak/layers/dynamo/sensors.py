@@ -224,17 +224,17 @@ class DynamoSensors:
         above: list[Line] = []
         parent = None
         searching = True
-        for one in outwards(frame):
-            file = one.f_code.co_filename
+        for outer in outwards(frame):
+            file = outer.f_code.co_filename
             if file.endswith(EVAL_FRAME):
                 # A torch.compile wrapper: what called it did not cause this attempt.
                 searching = False
             elif file.endswith(stacks.RUNNERS):
                 break
             elif not file.endswith(_CONVERT_FRAME):
-                above.append(line_at(one))
+                above.append(line_at(outer))
                 if searching:
-                    parent = self._latest.get(first_line(one.f_code))
+                    parent = self._latest.get(first_line(outer.f_code))
                     searching = parent is None
         return tuple(reversed(above)), parent
 
@@ -247,8 +247,8 @@ class DynamoSensors:
                 attempt.fault = Fault(type(fault).__name__, say(fault), traced)
                 self._local.failed = (id(fault), attempt)
             else:
-                made = getattr(result, "guarded_code", result)
-                attempt.outcome = "skipped" if made is None else "compiled"
+                code = getattr(result, "guarded_code", result)
+                attempt.outcome = "skipped" if code is None else "compiled"
                 if attempt.outcome == "skipped" and attempt.unlogged:
                     self._breaks.broke(attempt, *attempt.unlogged)
             attempt.pending = attempt.unlogged = None
@@ -317,12 +317,12 @@ class DynamoSensors:
         after_break = bool(getattr(reason, "graph_break", False))
         for part, shape in enumerate(shapes):
             after = after_break and part == len(shapes) - 1
-            whole = sum(one[0] for one in shapes)
+            ops = sum(shape[0] for shape in shapes)
             late = None if attempt.outcome == "running" else took / len(shapes)
             place = number + part
-            made = Made(attempt, place, *shape, after, part, len(shapes), cached, whole, late)
-            self.events.append(made)
-            self._local.made = made
+            event = Made(attempt, place, *shape, after, part, len(shapes), cached, ops, late)
+            self.events.append(event)
+            self._local.made = event
         attempt.graphs += len(shapes)
         attempt.calls += 1
 
@@ -391,10 +391,10 @@ _CONVERT_FRAME = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 
 
 @functools.lru_cache(maxsize=4)
-def _positions(function: Any, wanted: tuple[str, ...]) -> dict[str, int]:
+def _positions(function: Any, parameters: tuple[str, ...]) -> dict[str, int]:
     """Return the positions of parameters of a function. Raises ``ValueError`` if one is gone."""
     positions = {name: i for i, name in enumerate(inspect.signature(function).parameters)}
-    for name in wanted:
+    for name in parameters:
         if name not in positions:
             raise ValueError(f"it has no parameter {name!r} any more")
     return positions

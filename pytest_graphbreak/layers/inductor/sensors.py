@@ -88,7 +88,7 @@ class InductorSensors:
 
     def _patch(self, name: private.Name, hook: Hook, *, needed: bool = True) -> LatePatch:
         failed = self._failed if needed else _ignore
-        return LatePatch(*name, hook, failed, of_torch=False)
+        return LatePatch(*name, hook, failed)
 
     def forget(self) -> None:
         """Forget the keys that earlier code computed."""

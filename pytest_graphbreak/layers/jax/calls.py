@@ -88,14 +88,14 @@ class JaxCall:
         if code := code_of(self.fun):
             line = first_line(code)
             return None if line.file.startswith(home()) else line
-        found = _SOURCE.fullmatch(self.source)
-        return Line(found[2], int(found[3]), found[1]) if found is not None else None
+        match = _SOURCE.fullmatch(self.source)
+        return Line(match[2], int(match[3]), match[1]) if match is not None else None
 
     @property
     def caller(self) -> Line | None:
         """The line that called JAX, or that called the library that did."""
-        own = (line for line in reversed(self.stack) if not LIBRARIES.search(line.file))
-        return next(own, self.stack[-1] if self.stack else None)
+        outside = (line for line in reversed(self.stack) if not LIBRARIES.search(line.file))
+        return next(outside, self.stack[-1] if self.stack else None)
 
 
 @dataclass(slots=True)
@@ -143,20 +143,20 @@ def call(frame: FrameType | None) -> JaxCall:
         if is_jax(frame):
             of.take(frame)
         frame = frame.f_back
-    found = JaxCall(lines(frame), aot=of.aot, kind=of.kind, moves=of.moves, fun=of.fun)
+    call = JaxCall(lines(frame), aot=of.aot, kind=of.kind, moves=of.moves, fun=of.fun)
     jaxpr = of.impl.get("jaxpr") if of.impl is not None else None
-    found.source = _source(jaxpr)
+    call.source = _source(jaxpr)
     if of.miss is not None:
         if of.fun is None:
-            found.fun = of.miss.get("fun")
-            found.own = _is_own(found.fun, of.direct)
-        found.key = _key(of.params, of.miss, jaxpr)
+            call.fun = of.miss.get("fun")
+            call.own = _is_own(call.fun, of.direct)
+        call.key = _key(of.params, of.miss, jaxpr)
     elif jaxpr is not None:
-        found.own = found.source.rpartition(" at ")[2].startswith(home())
-        found.key = Key(arguments=_named((), jaxpr.in_avals))
+        call.own = call.source.rpartition(" at ")[2].startswith(home())
+        call.key = Key(arguments=_named((), jaxpr.in_avals))
     else:
-        found.key = Key(arguments=_named((), of.avals))
-    return found
+        call.key = Key(arguments=_named((), of.avals))
+    return call
 
 
 def is_jax(frame: FrameType) -> bool:
@@ -217,16 +217,16 @@ def _is_own(fun: Any, direct: bool) -> bool:
         return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
     if not code.co_filename.startswith(home()):
         return False
-    plain = unwrapped(fun)
-    name = str(getattr(plain, "__qualname__", ""))
+    function = unwrapped(fun)
+    name = str(getattr(function, "__qualname__", ""))
     if "<locals>" in name:  # made by checkify of a function, or one of JAX within another
         return direct
     if "<" in name:
         return True
-    there: Any = sys.modules.get(str(getattr(plain, "__module__", "")))
+    there: Any = sys.modules.get(str(getattr(function, "__module__", "")))
     for part in name.split("."):
         there = getattr(there, part, None)
-    return direct or (fun is plain and there is not plain)
+    return direct or (fun is function and there is not function)
 
 
 def unwrapped(fun: Any) -> Any:
@@ -269,10 +269,10 @@ def definition(fun: Any) -> str:
 
 def _source(jaxpr: Any) -> str:
     """Return ``f at /home/me/model.py:12``, as JAX has it."""
-    found = getattr(jaxpr, "debug_info", None)
-    if found is None:  # a ClosedJaxpr of jax 0.7
-        found = getattr(getattr(jaxpr, "jaxpr", None), "debug_info", None)
-    return str(getattr(found, "func_src_info", "") or "")
+    info = getattr(jaxpr, "debug_info", None)
+    if info is None:  # a ClosedJaxpr of jax 0.7
+        info = getattr(getattr(jaxpr, "jaxpr", None), "debug_info", None)
+    return str(getattr(info, "func_src_info", "") or "")
 
 
 def _enclosed(fun: Any, name: str) -> Any:
@@ -287,27 +287,27 @@ def parameters(fun: Any) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a primitive called outside of ``jit``; empty for other functions."""
     if not getattr(fun, "_apply_primitive", False):
         return ()
-    found = _enclosed(fun, "params")
-    return tuple(found.items()) if isinstance(found, dict) else ()
+    params = _enclosed(fun, "params")
+    return tuple(params.items()) if isinstance(params, dict) else ()
 
 
 def _named(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
-    known = [str(name) for name in names]
-    return tuple(zip(known + [""] * (len(values) - len(known)), values, strict=False))
+    labels = [str(name) for name in names]
+    return tuple(zip(labels + [""] * (len(values) - len(labels)), values, strict=False))
 
 
 def _key(params: Any, miss: dict[str, Any], jaxpr: Any) -> Key:
     info = miss.get("jit_info")
-    given = info, miss.get("args", ()), miss.get("kwargs", {})
+    call = info, miss.get("args", ()), miss.get("kwargs", {})
     if params is not None:
-        named = _named(params.arg_names or (), params.in_avals)
+        arguments = _named(params.arg_names or (), params.in_avals)
     else:
-        named = _named((), getattr(jaxpr, "in_avals", ()))
+        arguments = _named((), getattr(jaxpr, "in_avals", ()))
     return Key(
-        arguments=named,
+        arguments=arguments,
         tree=getattr(params, "in_tree", None),
-        statics=tuple(_statics(*given)),
-        shardings=tuple(_shardings(*given)),
+        statics=tuple(_statics(*call)),
+        shardings=tuple(_shardings(*call)),
         options=tuple((name, getattr(info, name, None)) for name in _OPTIONS),
     )
 

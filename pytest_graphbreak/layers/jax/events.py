@@ -111,11 +111,11 @@ class JaxTarget:
 
 def parse_device(text: str) -> JaxTarget:
     """Parse the name of a device. Raises ``ValueError`` if it names none."""
-    found = _NAME.fullmatch(text.strip())
-    if found is None:
+    match = _NAME.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text!r} is not a platform of JAX (tt), or one with a number (cpu:1)")
-    platform = found[1].lower()
-    return JaxTarget(_ALIASES.get(platform, platform), int(found[2]) if found[2] else None)
+    platform = match[1].lower()
+    return JaxTarget(_ALIASES.get(platform, platform), int(match[2]) if match[2] else None)
 
 
 def name_device(text: str) -> Callable[[], None]:
@@ -136,8 +136,8 @@ def name_device(text: str) -> Callable[[], None]:
 
 def is_on_device(program: Executable) -> bool:
     """Return whether a program belongs to the device and not to the host."""
-    if named := os.environ.get(VARIABLE):
-        return parse_device(named).holds(program)
+    if device := os.environ.get(VARIABLE):
+        return parse_device(device).holds(program)
     return JaxTarget("tt" if _has_tt() else program.default).holds(program)
 
 

@@ -94,7 +94,7 @@ class _EventReader:
                 )
             )
         if graph.cause != "eager":
-            self._breaks += [self._break(one, graph.stack) for one in event.callbacks]
+            self._breaks += [self._break(callback, graph.stack) for callback in event.callbacks]
 
     def _graph(self, program: Executable) -> Graph:
         stack = _stack(program.stack, self._places)
@@ -122,12 +122,12 @@ class _EventReader:
         function = f"{program.defined.name} of {where.file}:{where.line}"
         return f"{program.reason} ({function})" if program.reason else function
 
-    def _break(self, found: HostCallback, caller: tuple[Frame, ...]) -> Break:
+    def _break(self, callback: HostCallback, caller: tuple[Frame, ...]) -> Break:
         """Return a break, at the stack that JAX noted while tracing, else at the program's call."""
-        stack = _stack(found.stack, self._places) or caller
+        stack = _stack(callback.stack, self._places) or caller
         return Break(
             self._layer,
-            f"{found.kind}: the compiled program calls Python on the host each time it runs",
+            f"{callback.kind}: the compiled program calls Python on the host each time it runs",
             stack[-1] if stack else NOWHERE,
             stack=stack,
         )
@@ -166,8 +166,8 @@ def _joined(graphs: Sequence[Graph]) -> Iterator[Graph]:
 def _outside(same: Sequence[Graph]) -> str:
     """Return what the operations of one line are, and why the first repeated one was."""
     names = list(dict.fromkeys(graph.name.rpartition("/")[0] for graph in same))
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{more}"
+    others = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{others}"
     again = next((graph for graph in same if graph.reason), None)
     if again is None:
         return reason

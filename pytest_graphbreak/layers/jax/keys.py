@@ -56,10 +56,10 @@ class Key:
     settings: Pairs = ()
 
 
-def reason(key: Key, known: Sequence[Key]) -> str:
+def reason(key: Key, earlier: Sequence[Key]) -> str:
     """Return what differs from the closest program before; of equally close ones, the latest."""
-    found = [(list(differences(before, key)), before) for before in reversed(known)]
-    closest, _ = min(found, key=lambda item: (len(item[0]), _far(item[1], key)))
+    compared = [(list(differences(before, key)), before) for before in reversed(earlier)]
+    closest, _ = min(compared, key=lambda item: (len(item[0]), _far(item[1], key)))
     if not closest:
         return FORGOTTEN
     if len(closest) > MOST:
@@ -120,10 +120,10 @@ def _arguments(before: Pairs, now: Pairs, moved: Container[str]) -> Iterator[str
             yield f"{at}: {_versus(abstract(old), abstract(new), old, new)}"
 
 
-def _versus(old: str, new: str, one: Any, other: Any) -> str:
+def _versus(old: str, new: str, old_value: Any, new_value: Any) -> str:
     if old != new:
         return f"{old} before, {new} now"
-    shards = [getattr(value, "sharding", None) for value in (one, other)]
+    shards = [getattr(value, "sharding", None) for value in (old_value, new_value)]
     if not _same(*shards):
         return f"{old}, {sharding(shards[0])} before, {sharding(shards[1])} now"
     return f"{old}, of another kind than before"
@@ -138,19 +138,23 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
         elif name not in old:
             yield f"{argument} was left out before, is {value(new[name])} now"
         elif not _same(old[name], new[name]):
-            one, other = value(old[name]), value(new[name])
-            if one == other:
-                yield f"{argument}: another {one}, which is not equal"
+            before_text, now_text = value(old[name]), value(new[name])
+            if before_text == now_text:
+                yield f"{argument}: another {before_text}, which is not equal"
             else:
-                yield f"{argument}: {one} before, {other} now"
+                yield f"{argument}: {before_text} before, {now_text} now"
 
 
 def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
     old = dict(before)
     for name, new in now:
         if name in old and not _same(old[name], new):
-            one, other = value(old[name]), value(new)
-            words = f"{one} before, {other} now" if one != other else "another than before"
+            before_text, now_text = value(old[name]), value(new)
+            words = (
+                f"{before_text} before, {now_text} now"
+                if before_text != now_text
+                else "another than before"
+            )
             yield f"{what}{_short(name)}{of}: {words}"
 
 
@@ -158,16 +162,20 @@ def _trees(before: Key, now: Key) -> str:
     """Return how the arguments are nested differently, and by which arrays."""
     old, new = [[name for name, _ in key.arguments] for key in (before, now)]
     gone = [name for name in old if name not in set(new)]
-    more = [name for name in new if name not in set(old)]
+    added = [name for name in new if name not in set(old)]
     words = list(islice(_root(before.tree, now.tree, old), MOST))
-    if more:
-        words.append(f"{_joined(more)} not there before")
+    if added:
+        words.append(f"{_joined(added)} not there before")
     if gone:
         words.append(f"{_joined(gone)} not there now")
     if not words:
-        one, other = _tree(before.tree), _tree(now.tree)
-        which = f"{one} before, {other} now"
-        words = [f"{one}, in which something static is another" if one == other else which]
+        before_text, now_text = _tree(before.tree), _tree(now.tree)
+        which = f"{before_text} before, {now_text} now"
+        words = [
+            f"{before_text}, in which something static is another"
+            if before_text == now_text
+            else which
+        ]
     return f"arguments put together differently: {', '.join(words)}"
 
 
@@ -186,10 +194,11 @@ def _root(before: Any, now: Any, names: Sequence[str]) -> Iterator[str]:
             yield f"{_joined(only)} by keyword only {words}"
     if len(old_parts) == len(new_parts) and old_keys == new_keys:
         at = 0
-        for one, other in zip((*old_parts, *old_values), (*new_parts, *new_values), strict=True):
+        nodes = zip((*old_parts, *old_values), (*new_parts, *new_values), strict=True)
+        for old_node, new_node in nodes:
             name = names[at] if at < len(names) else "an argument"
-            yield from _nodes(one, other, _ARGUMENT.split(name)[0])
-            at += one.num_leaves
+            yield from _nodes(old_node, new_node, _ARGUMENT.split(name)[0])
+            at += old_node.num_leaves
 
 
 def _nodes(before: Any, now: Any, name: str) -> Iterator[str]:
@@ -204,8 +213,8 @@ def _nodes(before: Any, now: Any, name: str) -> Iterator[str]:
         yield f"{_short(name)} is {_kind(old)} with something static that is another"
     else:
         labels = old_keys if old is dict else range(len(old_parts))
-        for label, one, other in zip(labels, old_parts, new_parts, strict=True):
-            yield from _nodes(one, other, f"{name}[{value(label)}]")
+        for label, old_part, new_part in zip(labels, old_parts, new_parts, strict=True):
+            yield from _nodes(old_part, new_part, f"{name}[{value(label)}]")
 
 
 def _parts(tree: Any) -> tuple[Any, Any, Sequence[Any]]:
@@ -219,17 +228,17 @@ def _parts(tree: Any) -> tuple[Any, Any, Sequence[Any]]:
     return None, (), ()
 
 
-def _kind(found: Any) -> str:
-    if found is None:
+def _kind(node_type: Any) -> str:
+    if node_type is None:
         return "an array"
-    name = str(getattr(found, "__name__", found))
-    return "None" if found is type(None) else _short(f"a {name}")
+    name = str(getattr(node_type, "__name__", node_type))
+    return "None" if node_type is type(None) else _short(f"a {name}")
 
 
-def _tree(found: Any) -> str:
+def _tree(tree: Any) -> str:
     """Return a tree as JAX prints it; its static parts may refuse to be printed."""
     try:
-        return _short(str(found))
+        return _short(str(tree))
     except Exception:
         return "a tree of arrays"
 
@@ -243,11 +252,11 @@ def abstract(aval: Any) -> str:
     return f"{words} of weak type" if getattr(aval, "weak_type", False) else words
 
 
-def sharding(found: Any) -> str:
+def sharding(layout: Any) -> str:
     """Return where an array lies, in few words."""
-    if found is None:
+    if layout is None:
         return "on no device of its own"
-    spec, mesh = getattr(found, "spec", None), getattr(found, "mesh", None)
+    spec, mesh = getattr(layout, "spec", None), getattr(layout, "mesh", None)
     if spec is not None and mesh is not None:
         axes = ", ".join(f"{name}={size}" for name, size in dict(mesh.shape).items())
         if not axes:
@@ -255,81 +264,90 @@ def sharding(found: Any) -> str:
         if not any(spec):
             return _short(f"replicated over {axes}")
         return _short(f"sharded {tuple(spec)} over {axes}")
-    devices = getattr(found, "device_set", None)
+    devices = getattr(layout, "device_set", None)
     if devices:
         return f"on {_joined(sorted(map(_device, devices)))}"
-    return _short(str(found))
+    return _short(str(layout))
 
 
 def _device(device: Any) -> str:
     return f"{getattr(device, 'platform', '?')}:{getattr(device, 'id', '?')}"
 
 
-def value(found: Any) -> str:
+def value(constant: Any) -> str:
     """Return a value in few words: only its type if it may run user code or hold an address."""
-    if isinstance(found, Enum):
-        return _short(f"{type(found).__qualname__}.{found._name_}")
-    if found is None or isinstance(found, bool):
-        return str(found)
-    if isinstance(found, _PLAIN):
-        return _plain(found)
-    if type(found).__name__ in _TRACED:
+    if isinstance(constant, Enum):
+        return _short(f"{type(constant).__qualname__}.{constant._name_}")
+    if constant is None or isinstance(constant, bool):
+        return str(constant)
+    if isinstance(constant, _PLAIN):
+        return _plain(constant)
+    if type(constant).__name__ in _TRACED:
         return "function"
-    if type(found).__module__ in ("numpy", "numpy.dtypes") and getattr(found, "ndim", None) == 0:
-        if not hasattr(found, "item"):  # a dtype has ``ndim``, but no value
-            return str(found.name)
-        return _plain(found.item()) if isinstance(found.item(), _PLAIN) else str(found.dtype)
-    if type(found) in (tuple, list):
-        inner = ", ".join(map(value, found[:8])) + (", ..." if len(found) > 8 else "")
-        ends = "()" if isinstance(found, tuple) else "[]"
-        return _short(f"{ends[0]}{inner}{',' if ends == '()' and len(found) == 1 else ''}{ends[1]}")
+    if (
+        type(constant).__module__ in ("numpy", "numpy.dtypes")
+        and getattr(constant, "ndim", None) == 0
+    ):
+        if not hasattr(constant, "item"):  # a dtype has ``ndim``, but no value
+            return str(constant.name)
+        return (
+            _plain(constant.item()) if isinstance(constant.item(), _PLAIN) else str(constant.dtype)
+        )
+    if type(constant) in (tuple, list):
+        inner = ", ".join(map(value, constant[:8])) + (", ..." if len(constant) > 8 else "")
+        ends = "()" if isinstance(constant, tuple) else "[]"
+        return _short(
+            f"{ends[0]}{inner}{',' if ends == '()' and len(constant) == 1 else ''}{ends[1]}"
+        )
     try:
-        name = found.__qualname__
+        name = constant.__qualname__
     except Exception:  # the user's own attributes may raise anything
         name = None
-    return _short(name) if isinstance(name, str) else _short(f"{type(found).__qualname__} object")
+    return (
+        _short(name) if isinstance(name, str) else _short(f"{type(constant).__qualname__} object")
+    )
 
 
 _TRACED: Final = ("ClosedJaxpr", "Jaxpr")
 _PLAIN: Final = (int, float, complex, str, bytes)
 
 
-def _plain(found: Any) -> str:
+def _plain(constant: Any) -> str:
     """Return the start of a value as Python prints it, whatever a subclass makes of that."""
-    plain: Any = next(each for each in _PLAIN if isinstance(found, each))
-    if plain in (str, bytes):
-        found = plain.__getitem__(found, slice(LONGEST))
+    plain_type: Any = next(candidate for candidate in _PLAIN if isinstance(constant, candidate))
+    if plain_type in (str, bytes):
+        constant = plain_type.__getitem__(constant, slice(LONGEST))
     try:
-        return _short(plain.__repr__(found))
+        return _short(plain_type.__repr__(constant))
     except ValueError:  # a number of more digits than Python prints
-        return f"a large {type(found).__qualname__}"
+        return f"a large {type(constant).__qualname__}"
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(before: Any, now: Any) -> bool:
     """Return whether JAX takes two values for one.
 
     Where hashes differ it does not compare, nor do we: a comparison of the user's may compute, and
     compile, whatever it likes.
     """
-    if one is other:
+    if before is now:
         return True
     with suppress(Exception):  # from the user's own hash
-        if hash(one) != hash(other):
+        if hash(before) != hash(now):
             return False
     try:
-        return bool(one == other)
+        return bool(before == now)
     except Exception:  # from the user's own comparison
         return False
 
 
 def _joined(names: Iterable[str]) -> str:
-    found = [_short(name) for name in names]
-    if len(found) > MOST + 1:
-        return f"{', '.join(found[:MOST])} and {len(found) - MOST} more"
-    return ", ".join(found) or "nothing"
+    shortened = [_short(name) for name in names]
+    if len(shortened) > MOST + 1:
+        return f"{', '.join(shortened[:MOST])} and {len(shortened) - MOST} more"
+    return ", ".join(shortened) or "nothing"
 
 
 def _short(text: str) -> str:
     text = _ADDRESS.sub("", " ".join(text.split()))
-    text = "".join(each if each.isprintable() else "?" for each in text[: LONGEST + 1])
+    text = "".join(char if char.isprintable() else "?" for char in text[: LONGEST + 1])
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -57,10 +57,10 @@ class JaxObserver(Observer):
     @contextmanager
     def keep_history(self) -> Iterator[None]:
         """Keep the ledger of functions by keeping the sensors in."""
-        with ExitStack() as left:
+        with ExitStack() as leaving:
             with suppress(Exception):  # a window reports what prevents it
                 SENSORS.acquire()
-                left.callback(SENSORS.release)
+                leaving.callback(SENSORS.release)
             yield
 
     def forget(self) -> None:
@@ -135,18 +135,18 @@ class JaxWindow(OneWindow):
     def _observe(self) -> Record:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
-            own = list(within(SENSORS.events, self._first, self._excluded, until))
+            events = list(within(SENSORS.events, self._first, self._excluded, until))
             errors = [*SENSORS.errors, *self._errors, *(self._not_isolated or ())]
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
             try:
                 seen = explained(
-                    self._observer.layer, own, self._observer.is_here, self._places, errors
+                    self._observer.layer, events, self._observer.is_here, self._places, errors
                 )
             except Exception as fault:
-                made = sum(isinstance(event, Executable) for event in own)
+                programs = sum(isinstance(event, Executable) for event in events)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
-                seen = record_of(self._observer.layer, graphs=made, errors=(*errors, error))
+                seen = record_of(self._observer.layer, graphs=programs, errors=(*errors, error))
             self._last_read = (until, seen)
         return self._last_read[1]
 

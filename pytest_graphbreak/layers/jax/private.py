@@ -113,8 +113,8 @@ def value(name: JaxName) -> Any:
 
 
 def _check_parameters(name: JaxName, function: Any) -> None:
-    found = tuple(inspect.signature(function).parameters)
-    if found[: len(name.parameters)] != name.parameters:
+    parameters = tuple(inspect.signature(function).parameters)
+    if parameters[: len(name.parameters)] != name.parameters:
         raise MissingName(
             f"{name.path} of jax {version()} does not begin with the parameters "
             f"{', '.join(name.parameters)}: {name.purpose}"
@@ -153,8 +153,8 @@ def _setting_names(number: int) -> tuple[str, ...]:
         names = tuple(map(str, config.trace_context_names()))
     except (AttributeError, NotImplementedError):
         code = getattr(config.trace_context, "__code__", None)
-        found = code.co_names if code is not None else ()
-        names = tuple(name for name in found if name != "value")
+        read_names = code.co_names if code is not None else ()
+        names = tuple(name for name in read_names if name != "value")
     names = tuple(_as_typed(name) for name in names)
     return names if len(names) == number else tuple(f"number {n}" for n in range(number))
 

@@ -72,14 +72,14 @@ class FunctionLedger:
             before = self._ahead.get((name, call.caller.file))
             self._ahead[name, call.caller.file] = now
         pairs = zip(before or now, now, strict=False)
-        found = ((at, *pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
-        return next((f"argument {at} is {was} before, {one} now" for at, was, one in found), "")
+        changed = ((at, *pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
+        return next((f"argument {at} is {was} before, {now} now" for at, was, now in changed), "")
 
     def _difference(self, identity: Identity, key: Key) -> str:
         """Return how a program differs from the closest before; empty for an identity's first."""
-        known = self._keys.setdefault(identity, [])
-        why = keys.reason(key, known) if known else ""
-        known.append(key)
+        earlier = self._keys.setdefault(identity, [])
+        why = keys.reason(key, earlier) if earlier else ""
+        earlier.append(key)
         return why
 
     def _identity(self, call: JaxCall) -> Identity:
@@ -125,8 +125,11 @@ def arguments(module: Any) -> tuple[str, ...]:
     """Return the type of each argument of a program, with its sharding if it has one."""
     for operation in module.body.operations:
         if str(operation.attributes["sym_name"]).strip('"') == "main":
-            given = [{each.name: each.attr for each in one} for one in operation.arg_attrs]
-            return tuple(map(_argument, operation.type.inputs, given))
+            attributes = [
+                {attribute.name: attribute.attr for attribute in argument}
+                for argument in operation.arg_attrs
+            ]
+            return tuple(map(_argument, operation.type.inputs, attributes))
     return ()
 
 
@@ -164,7 +167,7 @@ class KeptExecutables:
         """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.Lock()
 
-    def made(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def executable(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what ``backend_compile_and_load`` returns for these arguments."""
         __tracebackhide__ = True
         key = self._key(original, args, kwargs)
@@ -172,13 +175,13 @@ class KeptExecutables:
             if key in self._found:
                 self._found.move_to_end(key)
                 return self._found[key][1]
-        made = original(*args, **kwargs)
+        executable = original(*args, **kwargs)
         if key is not None:
             with self._lock:  # the backend is kept alive, since its id is in the key
-                self._found[key] = args[0], made
+                self._found[key] = args[0], executable
                 if len(self._found) > MOST_KEPT:
                     self._found.popitem(last=False)
-        return made
+        return executable
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""

@@ -85,10 +85,10 @@ def _operations(operation: Any) -> Iterator[Any]:
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:
-                found = inner.operation
-                yield found
-                if len(found.regions):
-                    yield from _operations(found)
+                operation_below = inner.operation
+                yield operation_below
+                if len(operation_below.regions):
+                    yield from _operations(operation_below)
 
 
 def _calls_python(operation: Any) -> bool:
@@ -106,8 +106,8 @@ def callback(location: str) -> HostCallback:
     JAX prints its primitive there, and the user's frames from the innermost outwards.
     """
     location = location[:_LONGEST]
-    found = _PRIMITIVE.search(location)
-    kind = _FUNCTIONS[found[1]] if found is not None else "a callback"
+    primitive = _PRIMITIVE.search(location)
+    kind = _FUNCTIONS[primitive[1]] if primitive is not None else "a callback"
     lines = [Line(file, int(line), name) for name, file, line in _FRAME.findall(location)]
     return HostCallback(kind, tuple(reversed(lines)))
 
@@ -192,9 +192,9 @@ class JaxSensors:
 
     def _check(self, name: JaxName) -> None:
         try:
-            found = private.value(name)
+            event = private.value(name)
             if name is private.EVENT:
-                self._event = found
+                self._event = event
         except MissingName as fault:
             self.errors.append(_unseen(str(fault)))
 
@@ -221,8 +221,8 @@ class JaxSensors:
 
     def _raised(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle that JAX prepares an exception which leaves one of its functions."""
-        error, frame, known = args[0], caller(), self._local.raised
-        if not explain.is_jit_boundary(frame) or (known is not None and known() is error):
+        error, frame, noted = args[0], caller(), self._local.raised
+        if not explain.is_jit_boundary(frame) or (noted is not None and noted() is error):
             return
         if why := explain.stop_reason(error):
             self._local.raised = weakref.ref(error)
@@ -270,7 +270,7 @@ class JaxSensors:
             self._local.compiling[-1] = True
         if self._local.is_aot:  # its text and its costs may be read, with the source lines
             return original(*args, **kwargs)
-        return self.kept.made(original, args, kwargs)
+        return self.kept.executable(original, args, kwargs)
 
     def _heard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a duration that JAX reports to its listeners."""
@@ -285,45 +285,45 @@ class JaxSensors:
         backend, module = values["backend"], values["computation"]
         devices = sorted(int(device.id) for device in values["devices"].flatten())
         platform = str(backend.platform)
-        made = call(caller())
-        made.key = replace(
-            made.key,
+        asked = call(caller())
+        asked.key = replace(
+            asked.key,
             devices=tuple(f"{platform}:{number}" for number in devices),
             settings=private.settings(),
         )
-        program = Executable(_name(made, module), platform, tuple(devices), stack=made.stack)
+        program = Executable(_name(asked, module), platform, tuple(devices), stack=asked.stack)
         # It is open: something is compiled for it.
         program.default = str(private.value(private.BRIDGE)().platform)
-        program.cause, program.reason = self._cause(program.name, made, is_on_device(program))
+        program.cause, program.reason = self._cause(program.name, asked, is_on_device(program))
         if program.cause == "aot":
             with suppress(Exception):  # this only explains
-                program.reason = self.ledger.note_ahead(program.name, made, module)
+                program.reason = self.ledger.note_ahead(program.name, asked, module)
         program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
-        program.defined = made.defined
+        program.defined = asked.defined
         return program
 
-    def _cause(self, name: str, made: JaxCall, on_device: bool) -> tuple[str, str]:
-        if made.aot:
+    def _cause(self, name: str, call: JaxCall, on_device: bool) -> tuple[str, str]:
+        if call.aot:
             return "aot", ""
-        if made.moves:
+        if call.moves:
             return "transfer", ""
-        if made.own:
-            return "eager", self.ledger.note_eager(name, made, on_device)
-        if made.fun is None and not made.source:
+        if call.own:
+            return "eager", self.ledger.note_eager(name, call, on_device)
+        if call.fun is None and not call.source:
             return "other", ""
-        if reason := self.ledger.note(made, on_device):
+        if reason := self.ledger.note(call, on_device):
             return "retrace", reason
-        return ("backward" if made.kind == "backward" else "jit"), ""
+        return ("backward" if call.kind == "backward" else "jit"), ""
 
 
 LONGEST: Final = 200
 """The longest name of a program, in characters."""
 
 
-def _name(made: JaxCall, module: Any) -> str:
+def _name(call: JaxCall, module: Any) -> str:
     """Return ``f`` for the module ``jit_f``."""
-    if made.kind == "pmap":
-        return str(getattr(made.fun, "__name__", "pmap"))[:LONGEST]
+    if call.kind == "pmap":
+        return str(getattr(call.fun, "__name__", "pmap"))[:LONGEST]
     name = str(module.operation.attributes["sym_name"]).strip('"')[:LONGEST]
     kind, _, function = name.partition("_")
     return function if kind in ("jit", "pmap") and function else name

@@ -45,10 +45,10 @@ class KeptTraces:
         """Call ``jax.clear_caches()`` except for what stays. Raises ``MissingName`` without it."""
         clear = private.value(private.CLEAR)
         try:
-            kept = self._evict()
+            caches = self._evict()
         except (MissingName, AttributeError, LookupError, TypeError, ValueError):
-            kept = ()
-        with _unlisted(kept):
+            caches = ()
+        with _unlisted(caches):
             clear()
 
     def _evict(self) -> tuple[Any, ...]:
@@ -66,13 +66,13 @@ class KeptTraces:
                 return self._none()
             else:
                 traces.evict_weakref(fun)
-        made = [value[0] for value in _values(traces, tuple) if _is_traced(value)]
-        if not len(made) == len(traces.cache_keys()) <= MOST:  # a thread traces, or too many
+        jaxprs = [value[0] for value in _values(traces, tuple) if _is_traced(value)]
+        if not len(jaxprs) == len(traces.cache_keys()) <= MOST:  # a thread traces, or too many
             return self._none()
         self._fit = fit
-        stay = {id(jaxpr) for jaxpr in made if not jaxpr.effects}
-        kept = traces, lowerings, private.value(private.PRIMITIVES)
-        return kept if _only_lowered(lowerings, stay) else self._none()
+        stay = {id(jaxpr) for jaxpr in jaxprs if not jaxpr.effects}
+        caches = traces, lowerings, private.value(private.PRIMITIVES)
+        return caches if _only_lowered(lowerings, stay) else self._none()
 
     def _none(self) -> tuple[Any, ...]:
         self._fit = {}
@@ -80,9 +80,9 @@ class KeptTraces:
 
     def _stays(self, fun: Any, args: tuple[Any, ...]) -> bool:
         if getattr(fun, "_apply_primitive", False):
-            inside = dict(zip(fun.__code__.co_freevars, fun.__closure__, strict=True))
-            params = inside["params"].cell_contents
-            return self._knows(inside["prim"].cell_contents) and is_plain(tuple(params.values()))
+            closure = dict(zip(fun.__code__.co_freevars, fun.__closure__, strict=True))
+            params = closure["params"].cell_contents
+            return self._knows(closure["prim"].cell_contents) and is_plain(tuple(params.values()))
         return _is_defined(fun) and _is_plain_tree(args[0].tree)
 
     def _knows(self, primitive: Any) -> bool:
@@ -100,10 +100,10 @@ class KeptTraces:
 
 
 @contextmanager
-def _unlisted(kept: tuple[Any, ...]) -> Iterator[None]:
+def _unlisted(caches: tuple[Any, ...]) -> Iterator[None]:
     """Hide these caches from JAX meanwhile."""
-    listed = private.value(private.CACHES) if kept else {}
-    names = {cache: listed.pop(cache) for cache in kept}
+    listed = private.value(private.CACHES) if caches else {}
+    names = {cache: listed.pop(cache) for cache in caches}
     try:
         yield
     finally:
@@ -121,11 +121,11 @@ def _only_lowered(lowerings: Any, stay: set[int]) -> bool:
         if id(jaxpr := reference()) not in stay and jaxpr is not None:
             lowerings.evict_weakref(jaxpr)
     lowered = _values(lowerings, private.value(private.LOWERED))
-    kept = [one for one in lowered if "_executable" in vars(one)]
-    if not len(kept) == len(lowered) == len(lowerings.cache_keys()):
+    compiled = [lowering for lowering in lowered if "_executable" in vars(lowering)]
+    if not len(compiled) == len(lowered) == len(lowerings.cache_keys()):
         return False
-    for one in lowered:
-        one._executable = None
+    for lowering in lowered:
+        lowering._executable = None
     return True
 
 

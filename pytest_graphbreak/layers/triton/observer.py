@@ -64,7 +64,7 @@ class TritonObserver(HookedObserver):
         self._alive: list[Any] = []
 
     def hooks(self) -> Sequence[Attachable]:
-        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore, of_torch=False)
+        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore)
         return (
             guard,
             _Setting(self._compiled, "jit_post_compile_hook", self.failed),

@@ -41,11 +41,11 @@ class LogFiles:
 
     def __init__(self) -> None:
         file = followed(os.environ)
-        known = {one for one in _named if one.exists()} | ({file} if file else set())
-        self._starts = {one: _size(one) for one in known}
-        self._open = _opened() if known else {}
+        files = {path for path in _named if path.exists()} | ({file} if file else set())
+        self._starts = {path: _size(path) for path in files}
+        self._open = _opened() if files else {}
         self._excluded: dict[Path, list[tuple[int, int]]] = {}
-        _named.update(known)
+        _named.update(files)
 
     def __bool__(self) -> bool:
         """Return whether any file is followed."""
@@ -61,8 +61,8 @@ class LogFiles:
         finally:
             self._follow()
             for file, start in self._starts.items():
-                left = before.get(file, start)
-                self._excluded.setdefault(file, []).append((left, _size(file)))
+                begin = before.get(file, start)
+                self._excluded.setdefault(file, []).append((begin, _size(file)))
 
     def read(self, seen: TTLines, errors: list[str]) -> bool:
         """Pass all that was added to ``seen``; return whether there was anything."""
@@ -70,9 +70,9 @@ class LogFiles:
         grown = False
         for file, start in self._starts.items():
             try:
-                for left, back in self._excluded.get(file, ()):
-                    grown = _read(file, start, seen, errors, left) or grown
-                    start = back
+                for begin, end in self._excluded.get(file, ()):
+                    grown = _read(file, start, seen, errors, begin) or grown
+                    start = end
                 grown = _read(file, start, seen, errors) or grown
             except OSError as error:
                 errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")

@@ -67,15 +67,15 @@ class Copies:
 
         ``alone``: no text of a module follows it.
         """
-        plain = ANSI.sub("", line).rstrip()
-        found = _STAMP.search(plain)
-        if found is None:
+        words = ANSI.sub("", line).rstrip()
+        stamp = _STAMP.search(words)
+        if stamp is None:
             return False
-        key = hash((rank, plain[found.start() :]))
-        known, follows, self._last = key in self._seen, key == self._last, key
+        key = hash((rank, words[stamp.start() :]))
+        is_known, follows, self._last = key in self._seen, key == self._last, key
         state = self._threads.setdefault((rank, thread), _HeaderThread())
-        back = state.copying or state.telling or found[0] < state.latest
-        again = known and not follows and back
+        back = state.copying or state.telling or stamp[0] < state.latest
+        again = is_known and not follows and back
         state.copying = again and alone
         state.telling = again and not alone and key in self._alone
         self.announced = self._alone.pop(key, None) if state.telling else None
@@ -83,8 +83,8 @@ class Copies:
             self.count += 1
             self.adjacent += follows
             return True
-        self.unsure += known
-        state.latest = max(state.latest, found[0])
+        self.unsure += is_known
+        state.latest = max(state.latest, stamp[0])
         if len(self._seen) < REMEMBERED:
             self._seen.add(key)
             if alone:

@@ -211,12 +211,12 @@ def _whole_graphs(runs: _Runs) -> Guess:
             lengths[run.length] += number
     graphs = sum(begun.values())
     stages = lengths.most_common(1)[0][0] if lengths else 0
-    each = ", ".join(f"{number} with {length}" for length, number in sorted(lengths.items()))
+    listed = ", ".join(f"{number} with {length}" for length, number in sorted(lengths.items()))
     why = "each graph begins with a vhlo module"
-    if each:
-        why += f"; stages of the graphs that were lowered: {each}"
-    found = tuple(Found(name, run.length, run.lowered) for name, run in first if run.begun)
-    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why, found)
+    if listed:
+        why += f"; stages of the graphs that were lowered: {listed}"
+    graphs_found = tuple(Found(name, run.length, run.lowered) for name, run in first if run.begun)
+    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why, graphs_found)
 
 
 def _periods(runs: _Runs) -> Guess:
@@ -227,15 +227,15 @@ def _periods(runs: _Runs) -> Guess:
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
-    found: list[Found] = []
+    parts: list[Found] = []
     for name, run in first:
-        whole, rest = divmod(run.length, stages)
-        found += [Found(name, stages, True)] * min(whole, KEPT - len(found))
-        found += [Found(name, rest, False)] * (rest > 0)
+        complete, remainder = divmod(run.length, stages)
+        parts += [Found(name, stages, True)] * min(complete, KEPT - len(parts))
+        parts += [Found(name, remainder, False)] * (remainder > 0)
     least, most = min(counts), max(counts)
     sure, why = _confidence(kinds, candidates, misfits, least == most)
     completed = sum(run.length // stages * number for run, number in kinds.items())
-    return Guess(counts[0], completed, stages, sure, least, most, why, tuple(found[:KEPT]))
+    return Guess(counts[0], completed, stages, sure, least, most, why, tuple(parts[:KEPT]))
 
 
 def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int], int]:

@@ -52,6 +52,10 @@ WANTED: Final[Mapping[str, Mapping[str, str]]] = {
 legacy flow, and torch_xla hashes every graph again. So no gate sets it.
 """
 
+_TOO_LATE: Final = (
+    "the TT plugin was loaded before its log was turned on, and reads its variables once: "
+    f"set {LEVEL}=DEBUG and {FILE} before Python starts"
+)
 _LIBRARY: Final = "pjrt_plugin_tt"
 _MAPS: Final = Path("/proc/self/maps")
 _SHAPES: Final = 3
@@ -103,31 +107,25 @@ def prepare_environment(
     no headers, nothing is set.
     """
     target = os.environ if environ is None else environ
-    notes = []
-    if plugin_loaded():
-        notes.append(
-            "the TT plugin was loaded before its log was turned on, and reads its variables once: "
-            f"set {LEVEL}=DEBUG and {FILE} before Python starts"
-        )
-    level = target.get(LEVEL)
+    notes = [_TOO_LATE] if plugin_loaded() else []
     if log == "off":
         return Prepared(followed(target), {})
+    level = target.get(LEVEL)
     if level is not None and level not in ENOUGH:
         notes.append(
             f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
         )
         return Prepared(None, {}, tuple(notes))
-    wanted = {name: value for name, value in WANTED[log].items() if name not in target}
-    made = None
-    inherited = _inherited(target.get(FILE, ""))
-    if not target.get(FILE) or inherited:
-        place = directory or inherited
+    variables = {name: value for name, value in WANTED[log].items() if name not in target}
+    new_directory = None
+    if not target.get(FILE) or _inherited(target[FILE]):
+        place = directory or _inherited(target.get(FILE, ""))
         if place is None:
-            place = made = Path(tempfile.mkdtemp(prefix=_OURS))
-        wanted[FILE] = str(place / f"tt-{os.getpid()}.log")
-    before = {name: target[name] for name in wanted if name in target}
-    target.update(wanted)
-    return Prepared(followed(target), wanted, tuple(notes), before, made)
+            place = new_directory = Path(tempfile.mkdtemp(prefix=_OURS))
+        variables[FILE] = str(place / f"tt-{os.getpid()}.log")
+    before = {name: target[name] for name in variables if name in target}
+    target.update(variables)
+    return Prepared(followed(target), variables, tuple(notes), before, new_directory)
 
 
 def _inherited(file: str) -> Path | None:
@@ -176,11 +174,11 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     left on at the end of the process is put back there.
     """
     _switch.on(log)
-    left = [_switch.off]
+    calls = [_switch.off]
 
     def turn_off() -> None:
-        while left:
-            left.pop()()
+        while calls:
+            calls.pop()()
 
     return turn_off
 

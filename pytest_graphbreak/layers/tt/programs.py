@@ -214,14 +214,14 @@ class Programs:
     ) -> Program | None:
         """Add a module printed at a ``time``; return its program, None if that began before."""
         key = (rank, thread)
-        known = self._threads.get(key)
-        if known is None and name != FIRST:
+        state = self._threads.get(key)
+        if state is None and name != FIRST:
             self.headless += 1
             return None
-        program = None if name == FIRST or known is None else self._owner(known, name)
+        program = None if name == FIRST or state is None else self._owner(state, name)
         if program is None:
             self.lost += name != FIRST
-            program = self._begin(known, key, offset, name)
+            program = self._begin(state, key, offset, name)
             program.times = (time, None)
             return program
         program.times = (program.times[0], time)
@@ -231,15 +231,15 @@ class Programs:
 
     def error(self, rank: str, thread: str, message: str) -> None:
         """Take an error: it belongs to the last graph of that thread, if that is not done."""
-        known = self._threads.get((rank, thread))
-        if known and not known.current.complete and not known.current.error:
-            known.current.error = message
+        state = self._threads.get((rank, thread))
+        if state and not state.current.complete and not state.current.error:
+            state.current.error = message
 
     def load(self, rank: str, thread: str) -> None:
         """Note that codegen loaded a saved graph: it ends here, without ttir and ttnn."""
-        known = self._threads.get((rank, thread))
-        if known:
-            known.current.loaded = True
+        state = self._threads.get((rank, thread))
+        if state:
+            state.current.loaded = True
 
     def finish(self) -> None:
         """End the log: whatever is not complete has failed, or is cut off by the end."""
@@ -250,29 +250,29 @@ class Programs:
         self._threads.clear()
 
     def _begin(
-        self, known: _Thread | None, key: tuple[str, str], offset: int, stage: str
+        self, state: _Thread | None, key: tuple[str, str], offset: int, stage: str
     ) -> Program:
         self.attempted += 1
         first = (stage,)
         program = Program(self.attempted, *key, offset, self._sequences.setdefault(first, first))
         if self.attempted <= self._kept:
             self.list.append(program)
-        if known is None:
+        if state is None:
             self._threads[key] = _Thread(program)
             return program
-        previous, known.current = known.current, program
+        previous, state.current = state.current, program
         if previous.complete or previous.error:
             self._close(previous, "failed")
         else:
-            known.waiting.append(previous)
-            if len(known.waiting) > WAITING:
-                self._close(known.waiting.pop(0), "failed")
+            state.waiting.append(previous)
+            if len(state.waiting) > WAITING:
+                self._close(state.waiting.pop(0), "failed")
         return program
 
-    def _owner(self, known: _Thread, name: str) -> Program | None:
-        if _lacks(known.current, name):
-            return known.current
-        for program in reversed(known.waiting):
+    def _owner(self, state: _Thread, name: str) -> Program | None:
+        if _lacks(state.current, name):
+            return state.current
+        for program in reversed(state.waiting):
             if _lacks(program, name):
                 self.overlapped = True
                 return program

@@ -222,4 +222,4 @@ class Bridge:
             return
         self._recorder.quick(LoweringContext("backward"))
         running = self._recorder.backward
-        running[:] = [other for other in running if other is not stack]
+        running[:] = [running_stack for running_stack in running if running_stack is not stack]

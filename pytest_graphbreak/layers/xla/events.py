@@ -61,8 +61,8 @@ class Meter:
 
     def latest(self, number: int) -> list[float | None]:
         """Return the seconds of the latest compilations at the last count; None if unknown."""
-        known = [took / 1e9 for _, took in self._seen.samples[-number:]]
-        return [*[None] * (number - len(known)), *known]
+        sampled = [took / 1e9 for _, took in self._seen.samples[-number:]]
+        return [*[None] * (number - len(sampled)), *sampled]
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -260,20 +260,13 @@ class Recorder:
         del self._queue[:new]
         if not self._queue:
             self.debug.settle()
-        before = self._fallbacks, self._resharded
-        self.settle_counters()
-        fallbacks = {
-            op: since
-            for op, count in self._fallbacks.items()
-            if (since := _since(before[0].get(op, 0), count))
-        }
-        resharded = _since(before[1], self._resharded)
+        fallbacks, resharded = self._ran_on_cpu()
         stack = python_stack() if unreported and context is not None else ()
         backward = self.backward[-1] if self.backward else ()
         for report in reports:
             report.frames = without_hooks(report.frames)
-            own = self.owner(report, fallbacks)
-            self.events.append(Event(report, own or context, backward, fallbacks))
+            owner = self.owner(report, fallbacks)
+            self.events.append(Event(report, owner or context, backward, fallbacks))
         for number in range(unreported):
             event = Event(None, context, backward, fallbacks, stack)
             event.resharded = number < resharded
@@ -281,6 +274,17 @@ class Recorder:
             self.events.append(event)
         for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
             event.seconds = took
+
+    def _ran_on_cpu(self) -> tuple[dict[str, int], int]:
+        """Return the operators that ran on the CPU since the last call, and the reshardings."""
+        before, resharded = self._fallbacks, self._resharded
+        self.settle_counters()
+        fallbacks = {
+            op: since
+            for op, count in self._fallbacks.items()
+            if (since := _since(before.get(op, 0), count))
+        }
+        return fallbacks, _since(resharded, self._resharded)
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer cannot be observed: {text}"

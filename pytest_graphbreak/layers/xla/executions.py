@@ -80,8 +80,8 @@ class Totals(NamedTuple):
             self.ops - before.ops,
         )
 
-    def plus(self, other: Totals) -> Totals:
-        return Totals(*map(operator.add, self, other))
+    def plus(self, more_runs: Totals) -> Totals:
+        return Totals(*map(operator.add, self, more_runs))
 
 
 NOTHING: Final = Totals(0, 0, 0, Counter(), Counter(), Counter())
@@ -195,9 +195,9 @@ class DeviceRuns:
 
     def _stack(self) -> Stack:
         """Return the frames from the innermost that is not torch's to the user's, if any."""
-        found: list[tuple[int, int]] = []
+        frames: list[tuple[int, int]] = []
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and len(found) < _DEPTH:
+        while frame is not None and len(frames) < _DEPTH:
             code = frame.f_code
             if code is COUNTING and frame.f_back is not None:
                 frame = frame.f_back.f_back  # take the caller of the code that Dynamo made
@@ -207,11 +207,11 @@ class DeviceRuns:
             except KeyError:
                 users_own = self._is_users(code)
             if users_own is not None:
-                found.append((id(code), frame.f_lasti))
+                frames.append((id(code), frame.f_lasti))
                 if users_own:
                     break
             frame = frame.f_back
-        return tuple(found)
+        return tuple(frames)
 
     def _is_users(self, code: CodeType) -> bool | None:
         self._codes[id(code)] = code  # its id stays its own
@@ -301,20 +301,20 @@ class DeviceRuns:
         self, counter: Mapping[Asked, int], total: int, places: Places
     ) -> Iterator[tuple[Asked, LineRuns]]:
         """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
-        left = total
+        remaining = total
         for asked, noted in counter.items():
-            count = min(noted, left)
-            left -= count
+            count = min(noted, remaining)
+            remaining -= count
             if count > 0:
                 where = self._where(asked.stack, places)
                 yield asked, LineRuns(LAYER, asked.cause, count=count, where=where)
-        if left > 0:
-            yield _UNKNOWN, LineRuns(LAYER, _UNKNOWN.cause, count=left)
+        if remaining > 0:
+            yield _UNKNOWN, LineRuns(LAYER, _UNKNOWN.cause, count=remaining)
 
     def _where(self, stack: Stack, places: Places) -> Frame:
         lines = [line_of(self._codes[code], at) for code, at in reversed(stack)]
-        found = users(lines, places)
-        return found[-1] if found else NOWHERE
+        frames = users(lines, places)
+        return frames[-1] if frames else NOWHERE
 
 
 _UNKNOWN: Final = Asked("other", ())

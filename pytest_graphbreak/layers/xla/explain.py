@@ -133,8 +133,8 @@ def _why(event: Event, places: Places) -> _Why:
         return _synced(event.report, candidates, places)
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _in_backward(event), event.backward)
-    for said, cause, reason in _SAID:
-        if said in event.report.said:
+    for words, cause, reason in _SAID:
+        if words in event.report.said:
             return _Why(cause, reason, candidates)
     if event.report.said and "access tensor value" not in event.report.said:
         return _Why("other", event.report.said, candidates)
@@ -161,8 +161,8 @@ def reported(report: CompileReport, graph: FxGraph | None) -> LoweringContext | 
 
 def lowers(report: CompileReport) -> bool:
     """Return whether the bridge lowered an FX graph, or a part of it, by this compilation."""
-    inside = "compiling a FX graph" in report.said or "executing a compiled" in report.said
-    return inside or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
+    of_fx_graph = "compiling a FX graph" in report.said or "executing a compiled" in report.said
+    return of_fx_graph or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
 
 
 def in_backward(report: CompileReport) -> bool:
@@ -195,7 +195,7 @@ def _in_context(
     names = [name for name, _ in context.pending]
     pending = _Why("pending", _pending(names, graph), frames, graph)
     if context.kind == "run":
-        made_inside = any(inside for _, inside in context.pending)
+        made_inside = any(is_within for _, is_within in context.pending)
         if made_inside and context.piece is not None:
             return _split(context, context.piece.cut_before(), frames, places)
         return pending
@@ -259,22 +259,22 @@ def _because(cut: Cut, places: Places) -> str:
             return f"{cut.reason} from `{constructor(code) or code}`"
     if cut.reason == MOVED:
         lines = [frame.code for frame in _users(cut.stack, places)]
-        found = _MOVING.search(lines[-1]) if lines else None
-        return f"{MOVED} by .{found[1]}()" if found else MOVED
+        method = _MOVING.search(lines[-1]) if lines else None
+        return f"{MOVED} by .{method[1]}()" if method else MOVED
     return cut.reason
 
 
 def _synced(report: CompileReport, frames: Sequence[Line], places: Places) -> _Why:
-    inside = report.frames
+    stack = report.frames
     # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
-    if _called("_clear_pending_ops_before_compile", inside):
+    if _called("_clear_pending_ops_before_compile", stack):
         what = _step_or_compile(frames, places)
         return _Why("pending", f"work was still pending before {what}", frames)
-    if _called("_compile", inside):
+    if _called("_compile", stack):
         of = f" of `{report.name}`" if report.name else ""
         return _Why("sync", f"{_step_or_compile(frames, places)}{of}", frames)
     for function, file, reason in _SYNCING:
-        if _called(function, inside, file):
+        if _called(function, stack, file):
             return _Why("sync", reason, frames)
     return _Why("sync", "explicit sync", frames)
 
@@ -303,9 +303,11 @@ def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
     if graph is not None and graph.source:
         what = f"the backward pass of graph {graph.source}" if graph.backward else ""
         what = what or f"graph {graph.source}"
-    known = list(dict.fromkeys(names))
-    subject = " and ".join(known) or "lazy work"
-    return f"{subject} {'were' if len(known) > 1 else 'was'} still pending when {what} was called"
+    subjects = list(dict.fromkeys(names))
+    subject = " and ".join(subjects) or "lazy work"
+    return (
+        f"{subject} {'were' if len(subjects) > 1 else 'was'} still pending when {what} was called"
+    )
 
 
 def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
@@ -318,10 +320,10 @@ def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
         if any(_mentions(text, op) for text in texts):
             return runs_on_cpu([op])
     # This line is the user's; the read itself may be in test infrastructure below it.
-    for frame, own in zip(frames, texts, strict=False):
+    for frame, code in zip(frames, texts, strict=False):
         for pattern, text in READERS if places.is_written(frame.file) else ():
-            if found := pattern.search(own):
-                return f"value read by {found.expand(text)}"
+            if match := pattern.search(code):
+                return f"value read by {match.expand(text)}"
     if depth > 0:
         called = frames[depth - 1].name
         return "value printed or formatted" if called in _PRINTING else f"value read in {called}()"
@@ -358,11 +360,11 @@ def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame,
     """
     if where == NOWHERE:
         return ()
-    found: list[Frame] = []
+    stack: list[Frame] = []
     for frame in takewhile(lambda frame: frame != where, _users(frames, places)):
-        if not frame.code.startswith(_DEFINES) and frame not in found[-1:]:
-            found.append(frame)
-    return (*found, where)
+        if not frame.code.startswith(_DEFINES) and frame not in stack[-1:]:
+            stack.append(frame)
+    return (*stack, where)
 
 
 def _place(frames: Iterable[Line], places: Places) -> Frame:

@@ -196,14 +196,14 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
         for tensor in tensors(value)
         if not on_device(tensor)
     ]
-    made: tuple[Stack, ...] = ()
+    makers: tuple[Stack, ...] = ()
     if on_host:
-        reason, made = _host_operand(*on_host[0], fx)
+        reason, makers = _host_operand(*on_host[0], fx)
     else:
         name = op_name(node)
         moved = name in _MOVES
         reason = MOVED if moved else f"the result of {name} is a CPU tensor"
-    return replace(_cut(node, reason, fx), made=made)
+    return replace(_cut(node, reason, fx), made=makers)
 
 
 def _cut(node: Any, reason: str, fx: FxGraph) -> Cut:
@@ -227,9 +227,9 @@ def runs_on_cpu(ops: Iterable[str]) -> str:
 
 def find_op(gm: Any, ops: Iterable[str]) -> Any:
     """Return the first node of a graph that calls one of these ops, such as ``aten::histc``."""
-    wanted = {op.split(".")[0] for op in ops}
+    names = {op.split(".")[0] for op in ops}
     for node in gm.graph.nodes:
-        if node.op == "call_function" and op_name(node) in wanted:
+        if node.op == "call_function" and op_name(node) in names:
             return node
     return None
 
@@ -251,14 +251,14 @@ def on_device(value: Any) -> bool:
 
 def constructor(line: str) -> str | None:
     """Return the call in a source line that makes a tensor, such as ``torch.tensor(3.0)``."""
-    found = _CONSTRUCTOR.search(line)
-    if found is None:
+    match = _CONSTRUCTOR.search(line)
+    if match is None:
         return None
     depth = 0
-    for end in range(found.end() - 1, len(line)):
+    for end in range(match.end() - 1, len(line)):
         depth += {"(": 1, ")": -1}.get(line[end], 0)
         if depth == 0:
-            return line[found.start() : end + 1]
+            return line[match.start() : end + 1]
     return None
 
 

@@ -112,19 +112,19 @@ class Lazy:
         """Return the context of a compilation if it belongs to the graph that was run last."""
         run = self._run
         module = run.module() if run is not None else None
-        known = self._modules.get(module) if module is not None else None
-        if run is None or known is None:
+        entry = self._modules.get(module) if module is not None else None
+        if run is None or entry is None:
             return None
-        inside = _inside(report.frames, run.within)
-        if inside is None or any(frame.file.endswith(_BRIDGE) for frame in inside):
+        frames = _inside(report.frames, run.within)
+        if frames is None or any(frame.file.endswith(_BRIDGE) for frame in frames):
             return None
-        if any(map(_runs_node, inside)):
-            cut = _cut(inside, ops, module, known.graph)
-            return LoweringContext("cut", known.graph, cut=cut, within=run.within)
-        context = LoweringContext("lazy", known.graph, known.piece, within=run.within)
-        if known.last is not None:
-            context = _relowered(context, known.last, run)
-        known.last = run
+        if any(map(_runs_node, frames)):
+            cut = _cut(frames, ops, module, entry.graph)
+            return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
+        context = LoweringContext("lazy", entry.graph, entry.piece, within=run.within)
+        if entry.last is not None:
+            context = _relowered(context, entry.last, run)
+        entry.last = run
         return context
 
     def _begins(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
@@ -134,11 +134,11 @@ class Lazy:
             return
         self._recorder.quick()  # what was compiled before belongs to the run before
         self._run = None
-        known = self._know(module, inputs)
-        if known is None:
+        entry = self._know(module, inputs)
+        if entry is None:
             return
         within = frame.f_code.co_filename, frame.f_code.co_name
-        pending = tuple(xla_fx.pending_inputs(inputs, known.graph.names))
+        pending = tuple(xla_fx.pending_inputs(inputs, entry.graph.names))
         numbers = tuple(value for value in inputs if type(value) in (int, float))
         self._run = _ModuleRun(weakref.ref(module), within, pending, numbers)
 
@@ -197,8 +197,8 @@ def _node(frames: Sequence[Line], module: Any) -> Any:
     """Return the node whose line of the written code is on the stack of a compilation."""
     for frame in frames:
         if frame.file.startswith(_WRITTEN):
-            found = _ASSIGNED.match(linecache.getline(frame.file, frame.line))
-            name = found["name"] if found else ""
+            match = _ASSIGNED.match(linecache.getline(frame.file, frame.line))
+            name = match["name"] if match else ""
             return next((node for node in module.graph.nodes if node.name == name), None)
     return None
 

@@ -115,15 +115,15 @@ class Locations:
         modules: Counter[str] = Counter()
         innermost: dict[str, Place | None] = {}
         for body in self._aliases.values():
-            named = _NAMED.match(body)
-            if named is None:
+            match = _NAMED.match(body)
+            if match is None:
                 continue
-            if packed := _PACKED.match(named[1]):
+            if packed := _PACKED.match(match[1]):
                 file = prefixes.text(packed["file"])
                 places[file, int(packed["line"]), prefixes.text(packed["name"])] += 1
                 modules[_module(packed["modules"] or "")] += 1
-            elif named[2] and _OP.match(named[1]):
-                place = self._innermost(named[2], is_user, innermost, DEPTH)
+            elif match[2] and _OP.match(match[1]):
+                place = self._innermost(match[2], is_user, innermost, DEPTH)
                 if place is not None:
                     places[place] += 1
         if not places:
@@ -143,14 +143,14 @@ class Locations:
     def _files(self) -> Iterator[tuple[Place, int]]:
         yield from self._inline.items()
         for body in self._aliases.values():
-            for found in _PLAIN.finditer(body):
-                yield (prefixes.text(found[1]), int(found[2]), ""), 1
+            for match in _PLAIN.finditer(body):
+                yield (prefixes.text(match[1]), int(match[2]), ""), 1
 
     def _innermost(
         self,
         body: str,
         is_user: Callable[[str], bool],
-        known: dict[str, Place | None],
+        resolved: dict[str, Place | None],
         depth: int,
         name: str = "",
     ) -> Place | None:
@@ -160,24 +160,24 @@ class Locations:
         body = body.strip()
         reference = _REFERENCE.fullmatch(body)
         if reference is not None:
-            if body not in known:
-                known[body] = None  # a location that contains itself ends here
+            if body not in resolved:
+                resolved[body] = None  # a location that contains itself ends here
                 inner = self._aliases.get(reference[1], "")
-                known[body] = self._innermost(inner, is_user, known, depth - 1, name)
-            return known[body]
-        if found := _FILE.match(body):
-            file = prefixes.text(found[1])
-            return (file, int(found[2]), name) if is_user(file) else None
+                resolved[body] = self._innermost(inner, is_user, resolved, depth - 1, name)
+            return resolved[body]
+        if match := _FILE.match(body):
+            file = prefixes.text(match[1])
+            return (file, int(match[2]), name) if is_user(file) else None
         if body.startswith(_CALLSITE) and body.endswith(")"):
             callee, at, caller = body[len(_CALLSITE) : -1].partition(" at ")
             if at:
-                return self._innermost(callee, is_user, known, depth - 1) or self._innermost(
-                    caller, is_user, known, depth - 1
+                return self._innermost(callee, is_user, resolved, depth - 1) or self._innermost(
+                    caller, is_user, resolved, depth - 1
                 )
-        if found := _NAMED.match(body):
-            if not found[2]:
+        if match := _NAMED.match(body):
+            if not match[2]:
                 return None
-            return self._innermost(found[2], is_user, known, depth - 1, prefixes.text(found[1]))
+            return self._innermost(match[2], is_user, resolved, depth - 1, prefixes.text(match[1]))
         return None
 
 

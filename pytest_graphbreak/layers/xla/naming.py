@@ -29,16 +29,16 @@ class Compiled:
 
 def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, ...]:
     """Return the names of a graph's inputs in the user's code, or its own if unknown."""
-    known = compiled.inputs if compiled else ()
+    user_names = compiled.inputs if compiled else ()
     nodes = list(nodes)
     paths = _module_paths(nodes)
     inputs = [node for node in nodes if is_input(node)]
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
     # An export lifts the module's parameters, and puts them before the user's inputs.
-    lifted = max(0, max((number + 1 for number in numbers), default=0) - len(known))
+    lifted = max(0, max((number + 1 for number in numbers), default=0) - len(inputs))
     return tuple(
-        _input_name(node, position, known, number - lifted, backward, paths)
+        _input_name(node, position, user_names, number - lifted, backward, paths)
         for position, (node, number) in enumerate(zip(inputs, numbers, strict=True))
     )
 
@@ -48,8 +48,8 @@ def _number_of(node: Any, position: int, backward: bool) -> int:
     label = node.meta.get("desc")
     if label is None:
         return -1 if backward else position
-    plain = type(label).__name__ == "PlainAOTInput"
-    return int(label.idx) if plain else -1
+    is_input = type(label).__name__ == "PlainAOTInput"
+    return int(label.idx) if is_input else -1
 
 
 def _attribute(target: str, paths: Mapping[str, str]) -> str:
@@ -75,7 +75,7 @@ def _module_paths(nodes: Iterable[Any]) -> dict[str, str]:
 def _input_name(
     node: Any,
     position: int,
-    known: Sequence[str],
+    user_names: Sequence[str],
     number: int,
     backward: bool,
     paths: Mapping[str, str],
@@ -90,8 +90,8 @@ def _input_name(
         return f"`{_attribute(str(target), paths)}`"
     if source is not None:
         return source_name(dynamo_name(source))
-    if 0 <= number < len(known):
-        return known[number]
+    if 0 <= number < len(user_names):
+        return user_names[number]
     if backward and node.meta.get("stack_trace"):
         return f"`{node.name}`, kept by the forward pass,"
     return f"input {position}" if _NUMBERED.fullmatch(node.name) else f"`{node.name}`"
@@ -130,8 +130,8 @@ def module_path(node: Any) -> str | None:
 
 def _path(source: str) -> str:
     """Return ``blocks.0.linear`` for ``L['self'].blocks[0].linear``."""
-    while found := _GETATTR.search(source):  # Dynamo's notation for a name that is no identifier
-        source = f"{source[: found.start()]}{found[1]}.{found[2]}{source[found.end() :]}"
+    while match := _GETATTR.search(source):  # Dynamo's notation for a name that is no identifier
+        source = f"{source[: match.start()]}{match[1]}.{match[2]}{source[match.end() :]}"
     name = source_name(source).strip("`")
     name = re.sub(r"\[(?:'([^']*)'|(\d+))\]", r".\1\2", name)
     return name.removeprefix("self").removeprefix(".")
@@ -145,9 +145,9 @@ def common_module(nodes: Iterable[Any]) -> str | None:
 
 def op_name(node: Any) -> str:
     """Return ``aten::mul`` for ``aten.mul.Tensor``, and the own name of other functions."""
-    found = re.fullmatch(r"(\w+)\.(\w+)(?:\.\w+)?", str(node.target))
-    if found:
-        return f"{found[1]}::{found[2]}"
+    match = re.fullmatch(r"(\w+)\.(\w+)(?:\.\w+)?", str(node.target))
+    if match:
+        return f"{match[1]}::{match[2]}"
     return getattr(node.target, "__name__", str(node.target))
 
 

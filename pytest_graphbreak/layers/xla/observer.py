@@ -131,22 +131,22 @@ class _Isolation:
         What that fixture leaves pending is computed and charged to nobody, unless the test had left
         something pending before it.
         """
-        pending, own = False, self._cache_key
+        pending, key = False, self._cache_key
         if native.loaded():
             self._settle(flush=False)
             try:
                 pending = native.pending() > 0
             except Exception:  # a tensor that cannot be computed is pending, too
                 pending = True
-            if own is not None:
-                _cache_keys.pop(own)
+            if key is not None:
+                _cache_keys.pop(key)
         try:
             yield
         finally:
             if native.loaded():
                 self._settle(flush=not pending)
-                if own is not None:
-                    _cache_keys.resume(own)
+                if key is not None:
+                    _cache_keys.resume(key)
                 else:
                     self._push()
 
@@ -250,9 +250,9 @@ class XlaWindow(OneWindow):
 
     def _totals(self) -> Totals:
         """Return what ran and what was read up to now."""
-        wanted = self._runs and native.loaded()
-        found = _recorder.guard(_recorder.executions.totals) if wanted else None
-        return found or NOTHING
+        counts_runs = self._runs and native.loaded()
+        totals = _recorder.guard(_recorder.executions.totals) if counts_runs else None
+        return totals or NOTHING
 
     def _drained(self) -> tuple[int, int]:
         """Return how many graphs and events there were up to now."""
@@ -269,21 +269,21 @@ class XlaWindow(OneWindow):
         """Return the number of graphs and the events of this window, without what is excluded."""
         graphs, first, _ = self._start
         events: list[Event] = []
-        made = _recorder.graphs - graphs
-        for others, begin, back in self._excluded:
+        count = _recorder.graphs - graphs
+        for others, begin, end in self._excluded:
             events += _recorder.events[first:begin]
-            first = back
-            made -= others
-        return made, [*events, *_recorder.events[first:]]
+            first = end
+            count -= others
+        return count, [*events, *_recorder.events[first:]]
 
     def _observe(self) -> Record:
         _recorder.drain()
-        made, events = self._own()
+        graphs, events = self._own()
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
         explained, repeated = seen or ([], set())
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
-        errors, notes = self._isolated(made, explained)
+        errors, notes = self._isolated(graphs, explained)
         errors = [*errors, *self._unseen(errors)]
         recompiles = [
             number
@@ -292,7 +292,7 @@ class XlaWindow(OneWindow):
         ]
         record = record_of(
             LAYER,
-            graphs=made,
+            graphs=graphs,
             recompiles=len(recompiles),
             recompile_list=(_recompile(explained[number]) for number in recompiles if explained),
             graph_list=explained,
@@ -309,10 +309,10 @@ class XlaWindow(OneWindow):
             read_list=read_by,
         )
 
-    def _unseen(self, known: Sequence[str]) -> Iterator[str]:
-        """Yield what could not be counted, besides the ``known`` errors."""
+    def _unseen(self, errors: Sequence[str]) -> Iterator[str]:
+        """Yield what could not be counted, besides these ``errors``."""
         yield from _recorder.errors
-        if not known and not _recorder.errors and not _recorder.meter.attached:
+        if not errors and not _recorder.errors and not _recorder.meter.attached:
             yield UNFOLLOWED
         if _recorder.meter.gaps != self._start[2]:
             yield CLEARED
@@ -324,12 +324,12 @@ class XlaWindow(OneWindow):
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
-    def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
+    def _isolated(self, graphs: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
         """Return the errors and the notes on the isolation of the test."""
         if self._isolation is None:
             return [], []
         errors, not_isolated = [*self._isolation.errors], self._isolation.not_isolated
-        if sum(graph.cause in _OWN for graph in explained) < made:
+        if sum(graph.cause in _OWN for graph in explained) < graphs:
             return [*errors, *not_isolated], _left_pending()
         return errors, [*not_isolated, *_left_pending()]
 
@@ -347,9 +347,9 @@ def _left_pending() -> list[str]:
         return []
     if not waiting:
         return []
-    one = waiting == 1
-    what = "1 tensor is" if one else f"{waiting} tensors are"
-    them = "it" if one else "them"
+    is_single = waiting == 1
+    what = "1 tensor is" if is_single else f"{waiting} tensors are"
+    them = "it" if is_single else "them"
     return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]
 
 

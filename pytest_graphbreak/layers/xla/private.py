@@ -73,9 +73,9 @@ def loaded() -> bool:
 
 def version() -> str | None:
     """Return the version of torch_xla that is installed or loaded; None without it."""
-    found = getattr(sys.modules.get("torch_xla"), "__version__", None)
-    if isinstance(found, str):
-        return found
+    loaded_version = getattr(sys.modules.get("torch_xla"), "__version__", None)
+    if isinstance(loaded_version, str):
+        return loaded_version
     try:
         return importlib.metadata.version("torch_xla")
     except importlib.metadata.PackageNotFoundError:
@@ -84,18 +84,18 @@ def version() -> str | None:
 
 def binding() -> ModuleType:
     """Return torch_xla's extension module. Raises ``MissingName``."""
-    found = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
-    if found is None:
+    extension = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    if extension is None:
         raise MissingName("torch_xla is loaded without its extension module _XLAC")
-    return found  # type: ignore[no-any-return]
+    return extension  # type: ignore[no-any-return]
 
 
 def function(name: str) -> Callable[..., Any]:
     """Return a function of the extension module. Raises ``MissingName``."""
-    found = getattr(binding(), name, None)
-    if found is None:
+    native = getattr(binding(), name, None)
+    if native is None:
         raise MissingName(f"torch_xla {version()} has no _XLAC.{name}: {NEEDED_FOR[name]}")
-    return found  # type: ignore[no-any-return]
+    return native  # type: ignore[no-any-return]
 
 
 def compiles() -> Compiles:

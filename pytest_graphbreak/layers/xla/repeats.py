@@ -40,9 +40,9 @@ def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[s
 def _beside(item: Graph, graphs: Sequence[Graph]) -> Graph:
     """Return a graph, naming other lines with the same text: a baseline cannot distinguish them."""
     lines = {
-        other.where.line
-        for other in graphs
-        if other.cause == item.cause in LAZY and other.where.key == item.where.key
+        later.where.line
+        for later in graphs
+        if later.cause == item.cause in LAZY and later.where.key == item.where.key
     }
     if others := sorted(lines - {item.where.line}):
         also = ", ".join(f"{item.where.file}:{line}" for line in others)

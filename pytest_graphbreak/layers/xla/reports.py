@@ -64,12 +64,12 @@ class Reader:
     def feed(self, text: str) -> list[CompileReport]:
         lines = (self._rest + text).split("\n")
         self._rest = lines.pop()
-        found = []
+        reports = []
         for line in lines:
             report = self._take(line)
             if report is not None:
-                found.append(report)
-        return found
+                reports.append(report)
+        return reports
 
     def settle(self) -> None:
         """Note that no compilation is under way: one that has no second block has failed."""
@@ -113,8 +113,8 @@ def _report(lines: list[str]) -> CompileReport:
         elif heading.startswith("Graph Info"):
             _graph_info(report, text)
         elif heading.startswith("Python Frame"):
-            if found := _FRAME.fullmatch(text):
-                frames.append(Line(found["file"], int(found["line"]), found["name"]))
+            if match := _FRAME.fullmatch(text):
+                frames.append(Line(match["file"], int(match["line"]), match["name"]))
             elif text.strip(".") == "":
                 report.cut = True
     report.frames = tuple(frames)
@@ -206,7 +206,7 @@ class DebugFile:
             self._offset = 0
         data = self._read()
         self._offset += len(data)
-        found = self._reader.feed(data.decode("utf-8", "replace"))
+        reports = self._reader.feed(data.decode("utf-8", "replace"))
         if not self._users:
             self._taken = True
             self._give_back()
@@ -214,7 +214,7 @@ class DebugFile:
                 with contextlib.suppress(OSError):
                     os.write(2, text.encode())  # torch_xla itself would have written it there
         self._reader.refused.clear()
-        return found
+        return reports
 
     def settle(self) -> None:
         """Note that no compilation is under way in any thread."""
@@ -226,10 +226,10 @@ class DebugFile:
             return "torch_xla reports compilations in the process of rank 0 only"
         path = os.environ.get(FILE, "")
         level = os.environ.get("PT_XLA_DEBUG_LEVEL", "")
-        wanted = _positive(level) or (not level and _positive(os.environ.get("PT_XLA_DEBUG", "")))
-        if path and not path.startswith(_OURS) and not wanted:
+        is_asked = _positive(level) or (not level and _positive(os.environ.get("PT_XLA_DEBUG", "")))
+        if path and not path.startswith(_OURS) and not is_asked:
             return f"{FILE} is set and PT_XLA_DEBUG_LEVEL is not: set it to 1"
-        if wanted and not path:
+        if is_asked and not path:
             return f"PT_XLA_DEBUG_LEVEL sends torch_xla's reports to stderr: set {FILE} too"
         return ""
 

@@ -163,8 +163,8 @@ class XlaSensors:
         if self._runs is not None:
             recorder.guard(recorder.executions.attach, self._runs)
         for sensor in SENSORS:
-            wanted = self._runs is not None or sensor not in RUNS
-            if wanted and sensor not in self._patches and sensor.module in sys.modules:
+            is_needed = self._runs is not None or sensor not in RUNS
+            if is_needed and sensor not in self._patches and sensor.module in sys.modules:
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
 
     def _patch(self, sensor: Sensor) -> Patch | None:

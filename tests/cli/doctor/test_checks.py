@@ -18,34 +18,33 @@ def states(found: list[CheckResult]) -> list[str]:
 
 def test_each_problem_says_what_to_do() -> None:
     found = [
-        *checks.torch_found(None),
-        *checks.torch_found("2.5.1+cu124"),
-        *checks.torch_xla_found("2.13.0", "2.9.0", None),
-        *checks.jax_found("0.6.2", "0.6.2"),
-        *checks.jax_found("0.10.2", None),
+        checks.package("torch", None, checks.OLDEST_TORCH, "dynamo", needed=True),
+        checks.package("torch", "2.5.1+cu124", checks.OLDEST_TORCH, "dynamo"),
+        checks.package("jax", "0.6.2", checks.OLDEST_JAX, "jax"),
+        *checks.torch_xla("2.13.0", "2.9.0", None),
         *checks.variables({"TORCHDYNAMO_DISABLE": "1", "JAX_DISABLE_JIT": "true"}),
     ]
     wrong = [finding for finding in found if finding.state == PROBLEM]
-    assert len(wrong) == 7
+    assert len(wrong) == 6
     assert all(finding.do for finding in wrong)
 
 
 def test_versions_that_fit() -> None:
-    assert states(list(checks.torch_found("2.9.0"))) == [OK]
-    assert states(list(checks.torch_found(None, needed=False))) == [OK]
-    assert states(list(checks.torch_xla_found("2.9.1+cpu", "2.9.0", None))) == [OK]
-    assert states(list(checks.torch_xla_found("2.13.0", None, None))) == [OK]
+    for version in ("2.9.0", "2.9.0a0+1", "2.13.0+cpu", None):
+        assert checks.package("torch", version, checks.OLDEST_TORCH, "dynamo").state == OK
+    assert states(list(checks.torch_xla("2.9.1+cpu", "2.9.0", None))) == [OK]
+    assert states(list(checks.torch_xla("2.13.0", None, None))) == [OK]
 
 
 def test_the_fork_of_tt_xla_has_another_number() -> None:
-    found = list(checks.torch_xla_found("2.11.0", "2.9.0+git1234", "0.9"))
+    found = list(checks.torch_xla("2.11.0", "2.9.0+git1234", "0.9"))
     assert [(finding.about, finding.state) for finding in found] == [
         ("torch_xla", OK),
         ("tt plugin", OK),
     ]
-    lonely = list(checks.torch_xla_found("2.11.0", None, "0.9"))
+    lonely = list(checks.torch_xla("2.11.0", None, "0.9"))
     assert states(lonely) == [OK, NOTE]
-    assert states(list(checks.torch_xla_found(None, None, "0.9", jax="0.7.1"))) == [OK, OK]
+    assert states(list(checks.torch_xla(None, None, "0.9", jax="0.7.1"))) == [OK, OK]
 
 
 def test_devices_are_named(tmp_path: Path) -> None:

@@ -68,8 +68,7 @@ def test_fallback(graph_budget):
     with graph_budget() as seen:
         torch.compile(fallback)(torch.ones(8))
     (graph,) = [item for item in seen.record.graph_list if item.layer == "inductor"]
-    assert ".py:LINE" in graph.reason
-    assert graph.reason.startswith("1 call of libraries or fallbacks; fallback aten.histc at ")
+    assert "of libraries or fallbacks; fallback aten.histc at test_it.py:LINE" in graph.reason
 
 
 def test_moved_key(graph_budget):
