@@ -73,7 +73,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LineCut:
     """The graphs of one cause that end at one line; that is ``item``, in the form of a break.
 
     ``graphs`` are all that end there, of any cause; ``most`` is how many of them need not go.
@@ -84,7 +84,7 @@ class Cut:
     most: int
 
 
-def cuts(record: Record) -> list[Cut]:
+def cuts(record: Record) -> list[LineCut]:
     """Return what scripts are written for, in the order in which it came.
 
     Graphs of ``torch.compile`` are left out, and lines that are graph breaks. In a program of one
@@ -102,14 +102,14 @@ def cuts(record: Record) -> list[Cut]:
     return [_cut(graphs, of_line[graphs[0].where.key]) for graphs in of_cause.values()]
 
 
-def _cut(graphs: list[Graph], of_line: int) -> Cut:
+def _cut(graphs: list[Graph], of_line: int) -> LineCut:
     first, count = graphs[0], len(graphs)
     reason = f"{first.cause}: {first.reason}" if first.reason else first.cause
     most = of_line - count if first.cause == "recompile" else 0
-    return Cut(Break(XLA, reason, first.where, count=count), of_line, most)
+    return LineCut(Break(XLA, reason, first.where, count=count), of_line, most)
 
 
-def script(writer: Writer, cut: Cut, record: Record) -> str:
+def script(writer: Writer, cut: LineCut, record: Record) -> str:
     """Return a script that runs the program, and fails while it makes the graphs of a cut.
 
     Where the line is not known, the graphs of the whole program are counted.
@@ -135,7 +135,7 @@ def script(writer: Writer, cut: Cut, record: Record) -> str:
     return "\n\n\n".join(parts) + "\n"
 
 
-def _header(writer: Writer, cut: Cut) -> Iterator[str]:
+def _header(writer: Writer, cut: LineCut) -> Iterator[str]:
     where = cut.item.where
     yield f"# {files.HEADER}repro {writer.target.shown}`: {WHOLE}."
     yield f"# {' '.join(cut.item.reason.split())}, {plural(cut.item.count, 'graph')}"
@@ -147,7 +147,7 @@ def _header(writer: Writer, cut: Cut) -> Iterator[str]:
     yield f"# {'Under pytest it' if writer.as_test else 'It'} fails as long as the cut is there."
 
 
-def _line(cut: Cut, record: Record) -> str:
+def _line(cut: LineCut, record: Record) -> str:
     """Return the source of ``Line`` for the line of a cut."""
     where = cut.item.where
     places = {graph.where.file for graph in record.graph_list if graph.layer == XLA}
@@ -160,7 +160,7 @@ def _line(cut: Cut, record: Record) -> str:
     ).strip("\n")
 
 
-def _of_line(run: list[str], cut: Cut) -> Iterator[str]:
+def _of_line(run: list[str], cut: LineCut) -> Iterator[str]:
     """Yield the lines that run the program until the line has made its graphs."""
     yield from ("line, trace = Line(), sys.gettrace()", "sys.settrace(line)", "try:")
     yield "    with contextlib.suppress(Enough, SystemExit):"
@@ -170,7 +170,7 @@ def _of_line(run: list[str], cut: Cut) -> Iterator[str]:
     yield f"assert line.graphs {f'<= {cut.most}' if cut.most else '== 0'}, {words}"
 
 
-def _of_program(run: list[str], cut: Cut, record: Record) -> Iterator[str]:
+def _of_program(run: list[str], cut: LineCut, record: Record) -> Iterator[str]:
     """Yield the lines that run the program and count all of its graphs."""
     yield from ("before = compiled()", "with contextlib.suppress(SystemExit):", *run)
     yield "graphs = compiled() - before"
@@ -178,7 +178,7 @@ def _of_program(run: list[str], cut: Cut, record: Record) -> Iterator[str]:
     yield f"assert graphs <= {record.graphs[XLA] - cut.item.count}, {words}"
 
 
-def missing(cut: Cut, record: Record, trial: Trial) -> str | None:
+def missing(cut: LineCut, record: Record, trial: Trial) -> str | None:
     """Return why the run of a script does not show its cut, or None if it does."""
     if cut.item.where.file:
         where, count = f"graphs that end at {cut.item.where.file}:{cut.item.where.line}", cut.graphs
