@@ -8,7 +8,7 @@ and a test writes a suite, runs it, and looks at what was counted::
 
     def test_my_backend_makes_one_graph(gated_suite: GatedSuite) -> None:
         gated_suite.write(PROGRAM)
-        outcome = gated_suite.run("--graph-budget")
+        outcome = gated_suite.run()
         assert outcome.records["test_it.py::test_model"].graphs == {"dynamo": 1}
 """
 

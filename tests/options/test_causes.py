@@ -31,6 +31,7 @@ def functions(names: str) -> str:
     return FUNCTIONS.replace("FUNCTIONS", names)
 
 
+@pytest.mark.once
 def test_a_function_that_is_gone_is_named(suite: Suite) -> None:
     suite.write(functions("f, g"))
     suite.run("--graph-budget-record").assert_outcomes(passed=1)

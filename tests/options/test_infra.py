@@ -52,6 +52,7 @@ def places(found: list[dict[str, Any]]) -> list[str]:
     return [f"{frame['file']} {frame['code']}" for frame in found]
 
 
+@pytest.mark.once
 def test_the_line_of_the_test_is_named_and_not_that_of_its_infrastructure(infra: Suite) -> None:
     infra.write(
         """
@@ -88,6 +89,7 @@ def test_the_line_of_the_test_is_named_and_not_that_of_its_infrastructure(infra:
     )
 
 
+@pytest.mark.once
 def test_the_failure_shows_the_test_and_not_its_infrastructure(infra: Suite) -> None:
     infra.write(
         """
@@ -166,6 +168,7 @@ def test_device_graphs_show_their_stack_without_it(
     ]
 
 
+@pytest.mark.once
 def test_a_directory_that_is_not_there_is_a_usage_error(infra: Suite) -> None:
     result = infra.run("-o", "graph_budget_infra=tests/infra")
     assert result.ret == 4

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import BROKEN, CLEAN, Suite
 
 
+@pytest.mark.once
 def test_isolation_none_leaves_the_caches_alone(suite: Suite) -> None:
     suite.write(
         """
@@ -48,12 +49,14 @@ def test_without_reasons_xla_graphs_are_only_counted(
     assert [graph["cause"] for graph in again["graph_list"]] == ["access"]
 
 
+@pytest.mark.once
 def test_an_unknown_isolation_is_a_usage_error(suite: Suite) -> None:
     result = suite.run("-o", "graph_budget_isolation=process")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: graph_budget_isolation: 'process' is not one of*"])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("before", "after"), [(BROKEN, CLEAN)], ids=["improved"])
 def test_strict_fails_an_improvement(suite: Suite, before: str, after: str) -> None:
     suite.write(before)
@@ -63,6 +66,7 @@ def test_strict_fails_an_improvement(suite: Suite, before: str, after: str) -> N
     suite.run("--graph-budget", "-o", "graph_budget_strict=true").assert_outcomes(failed=1)
 
 
+@pytest.mark.once
 def test_strict_fails_a_change(suite: Suite) -> None:
     suite.write(BROKEN)
     suite.run("--graph-budget-update")

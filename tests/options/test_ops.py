@@ -75,6 +75,7 @@ def nested_ways() -> list[bool | None]:
     return [True, False] if new else [None]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("nested", nested_ways())
 @pytest.mark.parametrize("left", LEFT)
 def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool | None) -> None:
@@ -99,6 +100,7 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool 
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("nested", nested_ways())
 def test_operations_that_decide_nothing_are_not_shown(suite: Suite, nested: bool | None) -> None:
     suite.write(model(FIRST, nested))
@@ -152,6 +154,7 @@ X = "torch.ones(2, 4)"
 FEWER = {"COMPILE": SETTINGS["COMPILE"].replace("blocks", "blocks[1:]")}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "edit",
     [
@@ -221,6 +224,7 @@ def test_model():
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [
@@ -269,6 +273,7 @@ def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
     )
 
 
+@pytest.mark.once
 def test_how_far_it_may_fall(suite: Suite) -> None:
     """By so many percent, unless a function of the baseline is compiled no more."""
     suite.write(model(WHOLE))
@@ -286,6 +291,7 @@ def test_how_far_it_may_fall(suite: Suite) -> None:
     result.stderr.fnmatch_lines(["*graph_budget_ops: 'much' is not a percentage from 0 to 100*"])
 
 
+@pytest.mark.once
 def test_an_update_writes_it(suite: Suite) -> None:
     suite.write(model(WHOLE))
     suite.run("--graph-budget-record")
@@ -297,6 +303,7 @@ def test_an_update_writes_it(suite: Suite) -> None:
     suite.run("--graph-budget").assert_outcomes(passed=1)
 
 
+@pytest.mark.once
 def test_without_ops_it_is_judged_as_before(suite: Suite) -> None:
     suite.write(model(WHOLE))
     suite.run("--graph-budget-record")
@@ -308,6 +315,7 @@ def test_without_ops_it_is_judged_as_before(suite: Suite) -> None:
     assert path.read_text() == before
 
 
+@pytest.mark.once
 def test_check_and_accept_agree(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_graphbreak.cli import main
 

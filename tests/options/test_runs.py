@@ -125,6 +125,7 @@ def verdicts(tests: dict[str, Any]) -> dict[str, str]:
     return {name: test["verdict"] for name, test in tests.items()}
 
 
+@pytest.mark.once
 def test_code_that_leaves_the_compiler_is_lost_and_a_call_more_is_shown(suite: Suite) -> None:
     tests, printed = judged(suite, DYNAMO)
     assert {name: test["executions"]["dynamo"] for name, test in tests.items()} == {
@@ -144,12 +145,14 @@ def test_code_that_leaves_the_compiler_is_lost_and_a_call_more_is_shown(suite: S
     assert "+ 5 executions: a compiled function was called" in printed
 
 
+@pytest.mark.once
 def test_more_runs_fail_only_where_that_is_asked_for(suite: Suite) -> None:
     tests, printed = judged(suite, DYNAMO, "-o", "graph_budget_runs=fail")
     assert verdicts(tests)["more"] == "over"
     assert "5 dynamo executions, the baseline allows 2 (+3)" in printed
 
 
+@pytest.mark.once
 def test_runs_that_are_not_counted_are_not_judged(suite: Suite) -> None:
     tests, _ = judged(suite, DYNAMO, "-o", "graph_budget_runs=off")
     assert set(verdicts(tests).values()) == {"ok"}

@@ -85,6 +85,7 @@ def test_the_header_says_off(suite: Suite) -> None:
     result.stdout.no_fnmatch_line("*tt through xla*")
 
 
+@pytest.mark.once
 def test_another_value_is_a_usage_error(suite: Suite) -> None:
     result = suite.run("-o", "graph_budget_tt_log=on")
     assert result.ret == 4

@@ -227,6 +227,7 @@ def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> Non
     assert not any(test["errors"] or test["note"] for test in tests)
 
 
+@pytest.mark.once
 def test_a_child_that_cannot_be_watched_is_reported(tmp_path: Path) -> None:
     """A Python that has torch and not this package: another environment."""
     (tmp_path / "torch.py").write_text("")
@@ -257,6 +258,7 @@ def test_a_process_that_becomes_another_program_leaves_nothing(tmp_path: Path) -
     assert not list(tmp_path.glob("graphbreak-*"))
 
 
+@pytest.mark.once
 def test_the_environment_is_the_users_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +323,7 @@ def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
     )
 
 
+@pytest.mark.once
 def test_since() -> None:
     new = since(record(5, times=3), record(2))
     assert (new.graphs, new.frames.attempted) == ({"dynamo": 3}, 3)
@@ -329,6 +332,7 @@ def test_since() -> None:
     assert not since(record(5), record(5)).active
 
 
+@pytest.mark.once
 def test_processes_are_numbered_by_what_they_did() -> None:
     records = [record(3), record(1), record(2)]
     there = numbered(["p", "q", "p"], records)
@@ -348,6 +352,7 @@ def test_together() -> None:
     assert whole.note == "own; in the process helper: blind"
 
 
+@pytest.mark.once
 def test_the_hook_is_shipped() -> None:
     package = Path(pytest_graphbreak.__file__).parent
     assert (package / "layers" / "children" / "site" / "sitecustomize.py").is_file()
@@ -371,6 +376,7 @@ def test_it():
 """
 
 
+@pytest.mark.once
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
     suite.write(HEAD + CAPPED)
@@ -413,6 +419,7 @@ def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
     assert {frame["file"] for frame in found["stack"]} == {"train.py", "infra/run.py"}
 
 
+@pytest.mark.once
 def test_a_window_tells_children_anew_where_a_session_tells_them_already(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
