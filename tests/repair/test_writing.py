@@ -13,7 +13,7 @@ from pytest_graphbreak.repair.loading import located
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
 from pytest_graphbreak.repair.trial import Trial
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 ITEM = Break("dynamo", "Unsupported", Frame("net.py", "f", 3, "print(x)"), id="GB0059")
 
