@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     parsed.typed = argv is None  # whether this process is the command's own
     try:
-        code = _guarded(parsed)
+        code = _guard(parsed)
     except BrokenPipeError:
         code = 0  # the reader of our output went away (`| head`), which is fine
     except KeyboardInterrupt as stop:
@@ -72,7 +72,7 @@ def _turn_away() -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _guarded(parsed: argparse.Namespace) -> int:
+def _guard(parsed: argparse.Namespace) -> int:
     """Run the command, and turn expected and unexpected errors into a message and exit code 2.
 
     The code is never 1, Python's code for a traceback, which means "over budget" for `check`.

@@ -140,12 +140,14 @@ class Offer:
 def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
     """Return the changes that the reports make, without writing them. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
-    wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
-    collected = gather(together, baselines, wanted, args.base_profile)
+    is_wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
+    collected = gather(together, baselines, is_wanted, args.base_profile)
     gone: list[Entry] | None = None
     if args.prune:
         gone = [
-            item for item in stale_entries(checkout, baselines, together) if wanted(item.nodeid)
+            entry
+            for entry in stale_entries(checkout, baselines, together)
+            if is_wanted(entry.nodeid)
         ]
     changes = preview(
         checkout.directory, collected.take, prune=gone, base_profile=args.base_profile
@@ -183,7 +185,7 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
                 f"would write {question}, and there is no terminal to ask "
                 "on. Nothing is written; --yes writes without asking."
             )
-        if not _agreed(f"Write {question}? [y/N] "):
+        if not _ask(f"Write {question}? [y/N] "):
             say("Nothing is written.")
             return DECLINED
     update(
@@ -202,8 +204,8 @@ def refuse(together: Union, base_profile: str | None) -> None:
             "the count stable:\n" + "\n".join(problems)
         )
     if base_profile is not None and base_profile not in together.profiles:
-        known = ", ".join(together.profiles)
-        raise ReportError(f"--base-profile: no report is of {base_profile}; they are of {known}")
+        profiles = ", ".join(together.profiles)
+        raise ReportError(f"--base-profile: no report is of {base_profile}; they are of {profiles}")
     for seen in together.seen.values():
         if seen.report.environment.profile is None:
             raise ReportError(f"{seen.report.name}: it names no profile, so it is of no test run")
@@ -218,15 +220,15 @@ def refuse(together: Union, base_profile: str | None) -> None:
             )
 
 
-def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
+def pattern(text: str | None, nodeids: Collection[str] = ()) -> _Filter:
     """Return the filter of ``--tests``. Square brackets are literal, as node ids often have them.
 
-    The whole id of a test in the reports (``known``) selects only this test, so that the command
+    The whole id of a test in the reports (``nodeids``) selects only this test, so that the command
     which a failure prints does not include others.
     """
     if text is None:
         return lambda nodeid: True
-    if text in known:
+    if text in nodeids:
         return lambda nodeid: nodeid == text
     if "*" not in text and "?" not in text:
         return lambda nodeid: text in nodeid
@@ -235,13 +237,13 @@ def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
 
 
 def gather(
-    together: Union, baselines: Baselines, wanted: _Filter, base_profile: str | None
+    together: Union, baselines: Baselines, is_wanted: _Filter, base_profile: str | None
 ) -> Collected:
     """Return every test that was measured, those of the base profile first."""
     collected = Collected()
     ordered = sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile)
     for seen in ordered:
-        if not wanted(seen.nodeid):
+        if not is_wanted(seen.nodeid):
             continue
         if seen.level == MEASURED:
             record = seen.test.record
@@ -255,8 +257,8 @@ def gather(
                 f"{seen.nodeid}   {seen.test.record.errors[0]}   on {seen.profile}"
             )
         elif seen.level == FAILED:
-            left = collected.xfailed if seen.test.outcome == "xfailed" else collected.failed
-            left.append(f"{seen.nodeid}   on {seen.profile}")
+            names = collected.xfailed if seen.test.outcome == "xfailed" else collected.failed
+            names.append(f"{seen.nodeid}   on {seen.profile}")
         else:
             collected.unmeasured += 1
     return collected
@@ -299,8 +301,8 @@ def _places(change: Change) -> Iterator[str | TextLine]:
             yield TextLine(item.code, "source", 10)
     # Breaks and recompiles explain the other causes.
     for sign, cause in _moved(old.causes, new.causes):
-        known = DESCRIPTIONS[cause.layer].cause(cause.cause)
-        if not (known.is_plain or known.explained_by):
+        kind = DESCRIPTIONS[cause.layer].cause(cause.cause)
+        if not (kind.is_plain or kind.explained_by):
             times = f"   x{cause.count}" if cause.count > 1 else ""
             yield f"      {sign} {cause.layer} {cause.cause}  {cause.where}".rstrip() + times
             if cause.code:
@@ -352,7 +354,7 @@ def _show_left_out(
         say(labelled("note", words))
 
 
-def _agreed(question: str) -> bool:
+def _ask(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:

@@ -25,6 +25,7 @@ from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
+from pytest_graphbreak.report import document as pages
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report import logs as log_report
 from pytest_graphbreak.text.output import UserError, reason
@@ -76,23 +77,23 @@ def run(args: argparse.Namespace) -> int:
     logs: list[str] = []
     for path in args.logs:
         with _reading(path):
-            logs += _found(path)
+            logs += _logs_in(path)
     names = _names(args, logs)
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
-    found: list[tuple[Reading, Completeness]] = []
+    analyses: list[tuple[Reading, Completeness]] = []
     for path in logs:
         with _reading(path), Bar(path) as bar:
             reading = read(path, places, bar.move, [here])
         completeness = assess(reading, build)
-        found.append((reading, completeness))
-        say_all(log_report.render_text(reading, completeness))
+        analyses.append((reading, completeness))
+        say_all(log_report.lines(reading, completeness))
         say()
-    written = _write(args, found, names)
-    return 0 if written and not any(reading.is_unreadable for reading, _ in found) else 2
+    written = _write(args, analyses, names)
+    return 0 if written and not any(reading.is_unreadable for reading, _ in analyses) else 2
 
 
-def _found(path: str) -> list[str]:
+def _logs_in(path: str) -> list[str]:
     """Return the logs that a path names: itself, or the models in a directory of dumps.
 
     Raises ``OSError`` if it does not exist, so that a missing log is reported before the others are
@@ -111,10 +112,10 @@ def _found(path: str) -> list[str]:
 def _build(directory: str | None) -> str | None:
     """Return the build type of the plugin, or None if it is not known."""
     if directory is not None:
-        found = build_type(Path(directory))
-        if found is None:
+        build = build_type(Path(directory))
+        if build is None:
             raise FileNotFoundError(2, "has no CMakeCache.txt", directory)
-        return found
+        return build
     cache = Path("build/CMakeCache.txt")
     if cache.is_file() and "TTMLIR" in cache.read_text(encoding="utf-8", errors="replace"):
         return build_type(cache)
@@ -155,10 +156,10 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
 
 
 def _write(
-    args: argparse.Namespace, found: list[tuple[Reading, Completeness]], names: dict[str, str]
+    args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]], names: dict[str, str]
 ) -> bool:
     """Write the requested files; return False if one could not be written."""
-    readings = [reading for reading, _ in found]
+    readings = [reading for reading, _ in analyses]
     written = True
     if args.json:
         where = environment(readings)
@@ -166,11 +167,11 @@ def _write(
             tests = [counted(names[reading.path], reading) for reading in readings]
             where = replace(where, profile=args.profile)
         else:
-            tests = [entry(reading, completeness) for reading, completeness in found]
-        whole = document(where, json.session(0, len(readings)), tests)
-        written = write_report(args.json, whole)
+            tests = [entry(reading, completeness) for reading, completeness in analyses]
+        report = document(where, json.session(0, len(readings)), tests)
+        written = write_report(args.json, report)
     if args.markdown:
-        written = write(args.markdown, log_report.render(found)) and written
+        written = write(args.markdown, pages.of_logs(analyses)) and written
     return written
 
 

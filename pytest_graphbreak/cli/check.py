@@ -21,8 +21,9 @@ from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, explained, passing
+from pytest_graphbreak.report import accepting, passing
 from pytest_graphbreak.report.rejudge import Judge, Judged
+from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import (
     NAMED,
@@ -93,8 +94,8 @@ class Result:
 
     @property
     def failing(self) -> list[Judged]:
-        failing = [item for item in self.judged if item.fails]
-        return sorted(failing, key=lambda item: weight(item.test))
+        failing = [judged for judged in self.judged if judged.fails]
+        return sorted(failing, key=lambda judged: weight(judged.test))
 
     @property
     def no_verdict(self) -> str:
@@ -109,7 +110,7 @@ class Result:
             return (
                 f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
             )
-        if not self.unmeasured and all(item.test.ungated is not None for item in self.judged):
+        if not self.unmeasured and all(judged.test.ungated is not None for judged in self.judged):
             return "nothing was judged"
         return ""
 
@@ -127,13 +128,13 @@ def run(args: argparse.Namespace) -> int:
     if is_missing(checkout.root, checkout.directory):
         note(f"{checkout.directory} is not there, so no baseline is read")
     made_by = run_of(args) or accepting.this_run()
-    other = union(load_all(args.against, note=note)) if args.against else None
+    earlier = union(load_all(args.against, note=note)) if args.against else None
     reports = load_all(args.reports, note=note)
     together = union(reports)
-    result = check(together, checkout, other, made_by)
+    result = check(together, checkout, earlier, made_by)
     result.allow_missing = args.allow_missing
-    if other is not None:
-        result.loosened = list(loosened(result.judged, other))
+    if earlier is not None:
+        result.loosened = list(loosened(result.judged, earlier))
     _show(result, together, reports, _accept(args.reports, made_by))
     notes = replace(_notes(result), accept=accept_line(made_by))
     written = write_pages(_rewritten(reports, result), args, notes)
@@ -151,17 +152,17 @@ def _accept(reports: Sequence[str], made_by: accepting.GitHubRun | None) -> str:
 def check(
     together: Union,
     checkout: Checkout,
-    other: Union | None = None,
+    earlier: Union | None = None,
     made_by: accepting.GitHubRun | None = None,
 ) -> Result:
     """Judge all measured tests."""
     result = Result(strict=checkout.strict)
     result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
     result.lost = [f"group {group} of {of} on {at}" for at, group, of in together.lost_shards]
-    for name, part in (("", together), ("--against: ", other)):
+    for name, part in (("", together), ("--against: ", earlier)):
         if part is not None:
             result.unusable += [f"{name}{item}" for item in unusable(part)]
-    judge = Judge(checkout, None if other is None else other.seen, made_by)
+    judge = Judge(checkout, None if earlier is None else earlier.seen, made_by)
     try:
         judge.baselines.check()
         result.stale = stale_entries(checkout, judge.baselines, together)
@@ -181,19 +182,19 @@ def check(
     return result
 
 
-def loosened(judged: Sequence[Judged], other: Union) -> Iterator[str]:
+def loosened(judged: Sequence[Judged], earlier: Union) -> Iterator[str]:
     """Yield what the gate sees less of than in another run: new ``ungated``, wider caps."""
-    for item in judged:
-        seen = other.seen.get((item.seen.profile, item.seen.nodeid))
+    for current in judged:
+        seen = earlier.seen.get((current.seen.profile, current.seen.nodeid))
         if seen is None:
             continue
-        now, was = item.test, seen.test
+        now, was = current.test, seen.test
         if now.ungated is not None and was.ungated is None:
             yield f"{now.nodeid}   ungated: {now.ungated or 'no reason given'}"
         limits, before = _limits(now.cap), _limits(was.cap)
         wider = [name for name, most in before.items() if limits.get(name, most + 1) > most]
         if wider:
-            yield f"{now.nodeid}   max_graphs: {', '.join(_moved(wider, before, limits))}"
+            yield f"{now.nodeid}   max_graphs: {', '.join(_limit_changes(wider, before, limits))}"
 
 
 def _limits(cap: Cap | None) -> dict[str, int]:
@@ -211,7 +212,7 @@ def _limits(cap: Cap | None) -> dict[str, int]:
     return {name: most for name, most in limits.items() if most is not None}
 
 
-def _moved(
+def _limit_changes(
     names: Sequence[str], before: Mapping[str, int], after: Mapping[str, int]
 ) -> Iterator[str]:
     for name in names:
@@ -238,35 +239,39 @@ def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
 
 def unusable(together: Union) -> Iterator[str]:
     """Yield why these reports do not allow a verdict."""
-    yield from (f"contradiction: {item}" for item in together.contradictions)
-    yield from (f"incomplete: {item}" for item in together.incomplete)
+    yield from (f"contradiction: {problem}" for problem in together.contradictions)
+    yield from (f"incomplete: {problem}" for problem in together.incomplete)
 
 
 def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
     """Return the entries whose test is gone, as far as the reports together show."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for profile in together.whole:
-        for item in _stale_on(profile, checkout, baselines, together):
-            found.setdefault(item.nodeid, item)
-    return list(found.values())
+        for entry in _stale_on(profile, checkout, baselines, together):
+            entries.setdefault(entry.nodeid, entry)
+    return list(entries.values())
 
 
 def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
 ) -> Iterator[Entry]:
     """Yield entries that are gone by the reports of one profile and that no other report has."""
-    root, whole = checkout.root, together.whole[profile]
-    files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}
+    root, complete = checkout.root, together.whole[profile]
+    files = {file for scope in complete if _is_below(file := scope.partition("::")[0])}
     # If a collected file exists in a directory, this is the right checkout for it.
-    known = {Path(file).parent for file in files & whole if os.path.isfile(root / file)}
+    directories = {Path(file).parent for file in files & complete if os.path.isfile(root / file)}
     gone = {
         file
         for file in baselines.files()
-        if Path(file).parent in known and not os.path.exists(root / file)
+        if Path(file).parent in directories and not os.path.exists(root / file)
     }
-    for item in baselines.stale(together.everything, files, gone, profile=profile):
-        if item.file in whole or item.file in gone or f"{item.file}::{item.test}" in whole:
-            yield item
+    for entry in baselines.stale(together.everything, files, gone, profile=profile):
+        if (
+            entry.file in complete
+            or entry.file in gone
+            or f"{entry.file}::{entry.test}" in complete
+        ):
+            yield entry
 
 
 def _is_below(file: str) -> bool:
@@ -280,10 +285,10 @@ def _is_below(file: str) -> bool:
 
 def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
     failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failing}
-    found = root_causes((name, item.test) for name, item in failing.items())
-    say_all(explained.lines(found))
+    causes = root_causes((name, item.test) for name, item in failing.items())
+    say_all(cause_lines(causes))
     # A test without a baseline has no growth to explain; one line is enough.
-    shown = [name for name in found.firsts if failing[name].verdict.name != "new"]
+    shown = [name for name in causes.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:
         say(name)
         say_all(indented(failing[name].lines, 2))
@@ -291,8 +296,11 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
         listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
-    named = ((f"{one.test.nodeid}   on {one.seen.profile}", one.test) for one in result.judged)
-    say_all(passing.lines(passing.changes(named)))
+    by_name = (
+        (f"{judged.test.nodeid}   on {judged.seen.profile}", judged.test)
+        for judged in result.judged
+    )
+    say_all(passing.lines(passing.changes(by_name)))
     listing("unmeasured", result.unmeasured)
     listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
     _show_left_out(result, together)
@@ -311,7 +319,10 @@ def _show_left_out(result: Result, together: Union) -> None:
     ungated = (item for item in result.judged if item.test.ungated is not None)
     listing(
         "ungated",
-        (f"{one.seen.nodeid}   {one.test.ungated}   on {one.seen.profile}" for one in ungated),
+        (
+            f"{judged.seen.nodeid}   {judged.test.ungated}   on {judged.seen.profile}"
+            for judged in ungated
+        ),
     )
     listing("loosened", result.loosened)
     listing("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
@@ -326,13 +337,13 @@ def _show_left_out(result: Result, together: Union) -> None:
 def _by_themselves(together: Union) -> Counter[str]:
     """Return the number of tests that failed without the gate, by ``xfailed`` and ``failed``."""
     failed = (seen.test for seen in together.seen.values() if seen.level == FAILED)
-    left = (test.outcome for test in failed if not test.block)
-    return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
+    outcomes = (test.outcome for test in failed if not test.block)
+    return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in outcomes)
 
 
 def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
     """Return the number of tests by verdict, and the next step."""
-    counts = counted(item.test for item in result.judged)
+    counts = counted(judged.test for judged in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
@@ -344,7 +355,7 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
-    accepts = any(acceptable(item.test) for item in result.failing)
+    accepts = any(acceptable(judged.test) for judged in result.failing)
     advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. Over the graph budget.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
@@ -352,12 +363,14 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
 
 def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
     """Return the reports with the verdicts of this check in place of those of their runs."""
-    verdicts: dict[int, TestReport] = {id(item.seen.test): item.test for item in result.judged}
+    verdicts: dict[int, TestReport] = {
+        id(judged.seen.test): judged.test for judged in result.judged
+    }
     return [
         structs.replace(
             report,
             session=structs.replace(
-                report.session, stale=tuple(item.nodeid for item in result.stale)
+                report.session, stale=tuple(entry.nodeid for entry in result.stale)
             ),
             tests=tuple(verdicts[id(test)] for test in report.tests if id(test) in verdicts),
         )

@@ -24,7 +24,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Layer, load, minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.findings import cause_words, decomposition
+from pytest_graphbreak.report.counts import cause_words, decomposition
 from pytest_graphbreak.text.output import LEVELS, TextLine, plural
 from pytest_graphbreak.watching.measure import Measurement
 

@@ -12,8 +12,8 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,16 +26,14 @@ from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
-from pytest_graphbreak.judging.attribution import kind_of
-from pytest_graphbreak.judging.difference import observed
+from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.frame import CheckoutSources
 from pytest_graphbreak.report.lines import position
-from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, occurrences, root_causes
-from pytest_graphbreak.report.view import unjudged, weight
+from pytest_graphbreak.report.root_causes import by_nodeid, cause_lines, root_causes
+from pytest_graphbreak.report.unjudged import of_tests
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
@@ -79,15 +77,15 @@ def run(args: argparse.Namespace) -> int:
         else:
             say_all(_names())
         return 0
-    found = explain(topic)
-    if found is None:
+    explanation = explain(topic)
+    if explanation is None:
         for line in _unknown(topic):
             complain(line)
         return 2
     if args.json:
-        _print([_plain(found)])
+        _print([_plain(explanation)])
     else:
-        say_all(render(found))
+        say_all(render(explanation))
     return 0
 
 
@@ -99,29 +97,28 @@ def _is_report(word: str) -> bool:
 def _of_reports(args: argparse.Namespace) -> int:
     """Print the findings of reports. Returns 0 even if there are none."""
     tests = [test for report in load_all(args.topic, note=note) for test in report.tests]
-    wanted = pattern(args.tests, {test.nodeid for test in tests})
-    found = findings([test for test in tests if wanted(test.nodeid)])
-    if not found:
+    is_wanted = pattern(args.tests, {test.nodeid for test in tests})
+    shown = findings([test for test in tests if is_wanted(test.nodeid)])
+    if not shown:
         complain("graphbreak explain: nothing in these reports is red, and nothing broke")
     elif args.json:
         sources = CheckoutSources(sources_root())
-        _print(to_dict(one, sources) for one in found)
+        _print(to_dict(finding, sources) for finding in shown)
     else:
-        say_all(_findings(found))
+        say_all(_findings(shown))
     return 0
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
+def _findings(shown: Sequence[Finding]) -> Iterator[TextLine]:
     """Yield each finding as a failure shows it, with its page of advice once."""
     pages = set[str]()
-    for number, one in enumerate(found):
+    for number, finding in enumerate(shown):
         if number:
             yield BLANK
-        yield from explained.cause_lines(one.cause)
-        item = one.cause.found.first if one.cause.found else None
-        if isinstance(item, Break) and item.raised.file:
-            yield TextLine(f"raised in {position(item.raised)}", indent=2)
-        page = page_of(one.cause)
+        yield from cause_lines(finding)
+        if finding.raised.file:
+            yield TextLine(f"raised in {position(finding.raised)}", indent=2)
+        page = page_of(finding)
         if page is None or page.family in pages:
             continue
         pages.add(page.family)
@@ -131,28 +128,28 @@ def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
 
 def _print(objects: Iterable[Plain]) -> None:
     """Print each object as one line of ASCII, which cannot control a terminal or be wrapped."""
-    for one in objects:
+    for thing in objects:
         # GitHub Actions interprets `##[` anywhere in a line (ActionCommand.TryParse of its runner).
-        print(json.dumps(one, separators=(",", ":")).replace("##[", "#\\u0023["))
+        print(json.dumps(thing, separators=(",", ":")).replace("##[", "#\\u0023["))
 
 
-def _plain(found: Explanation) -> Plain:
+def _plain(explanation: Explanation) -> Plain:
     """Return an explanation as plain types; ``docs/reference/commands.md`` describes the keys."""
-    page = found.page or Page("")
+    page = explanation.page or Page("")
     return {
-        "id": found.id,
-        "name": found.family,
-        "title": found.title,
-        "try": found.short,
+        "id": explanation.id,
+        "name": explanation.family,
+        "title": explanation.title,
+        "try": explanation.short,
         "meaning": page.meaning,
         "why": page.why,
         "instead": list(page.instead),
         "switches": list(page.switches),
         "examples": list(map(dataclasses.asdict, page.examples)),
-        "torch": found.torch,
-        "words": [dataclasses.asdict(one) for one in found.words],
-        "also": list(found.also),
-        "url": found.url,
+        "torch": explanation.torch,
+        "words": [dataclasses.asdict(words) for words in explanation.words],
+        "also": list(explanation.also),
+        "url": explanation.url,
     }
 
 
@@ -160,22 +157,22 @@ def _name(family: Family) -> Plain:
     return {"name": family.name, "title": family.title, "try": family.short}
 
 
-def render(found: Explanation) -> Iterator[TextLine]:
+def render(explanation: Explanation) -> Iterator[TextLine]:
     """Yield the lines of an explanation as plain text."""
-    yield from _wrapped(f"{found.id or found.family}: {found.title}", "", "  ")
-    if found.id and found.family:
-        yield from _wrapped(f"{found.family}: {by_name()[found.family].title}", "  ")
-    page = found.page or Page("")
+    yield from _wrap(f"{explanation.id or explanation.family}: {explanation.title}", "", "  ")
+    if explanation.id and explanation.family:
+        yield from _wrap(f"{explanation.family}: {by_name()[explanation.family].title}", "  ")
+    page = explanation.page or Page("")
     yield from _section("What it means", page.meaning)
     yield from _section("Why", page.why)
     yield from _items("What to write instead", page.instead)
     yield from _items("Switches", page.switches)
     for example in page.examples:
         yield from _example(example)
-    if found.words:
-        yield from _torch(found)
-    yield from _section("See also", ", ".join(found.also))
-    yield from _section("Read on", found.url or "")
+    if explanation.words:
+        yield from _torch(explanation)
+    yield from _section("See also", ", ".join(explanation.also))
+    yield from _section("Read on", explanation.url or "")
 
 
 def _section(title: str, text: str) -> Iterator[TextLine]:
@@ -185,7 +182,7 @@ def _section(title: str, text: str) -> Iterator[TextLine]:
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
             yield BLANK
-        yield from _wrapped(paragraph, "  ")
+        yield from _wrap(paragraph, "  ")
 
 
 def _items(title: str, items: tuple[str, ...]) -> Iterator[TextLine]:
@@ -193,34 +190,34 @@ def _items(title: str, items: tuple[str, ...]) -> Iterator[TextLine]:
         return
     yield from (BLANK, TextLine(title, "title"))
     for item in items:
-        yield from _wrapped(item, "  - ", "    ")
+        yield from _wrap(item, "  - ", "    ")
 
 
 def _example(example: Example) -> Iterator[TextLine]:
     yield BLANK
-    for line in _wrapped(f"Example. {example.note}", ""):
+    for line in _wrap(f"Example. {example.note}", ""):
         yield replace(line, kind="title")
     if example.until:
         yield TextLine(f"(up to torch {example.until})", indent=2)
     if example.since:
         yield TextLine(f"(torch {example.since} and later)", indent=2)
     raises = f", which raises {example.raises}" if example.raises else ""
-    yield from _wrapped(f"before{raises}", "  ", "    ")
+    yield from _wrap(f"before{raises}", "  ", "    ")
     yield from _code(example.before)
     yield TextLine("after", indent=2)
     yield from _code(example.after)
 
 
-def _torch(found: Explanation) -> Iterator[TextLine]:
+def _torch(explanation: Explanation) -> Iterator[TextLine]:
     """Yield torch's own text, and the earlier meanings of the id if there were any."""
-    words, *earlier = found.words
-    if found.torch == installed().version:
-        title = f"Torch {found.torch} on {words.id}"
+    words, *earlier = explanation.words
+    if explanation.torch == installed().version:
+        title = f"Torch {explanation.torch} on {words.id}"
         yield from _section(title, words.explanation or _MADE_LATER)
     for hint in words.hints:
-        yield from _wrapped(hint, "  - ", "    ")
+        yield from _wrap(hint, "  - ", "    ")
     if earlier:
-        reasons = "; ".join(one.reason for one in earlier)
+        reasons = "; ".join(meaning.reason for meaning in earlier)
         yield from _section(f"Earlier meanings of {words.id}", reasons)
 
 
@@ -229,8 +226,8 @@ def _code(code: str) -> Iterator[TextLine]:
         yield TextLine(line, "source", 6, whole=True)
 
 
-def _wrapped(text: str, first: str, rest: str | None = None) -> list[TextLine]:
-    rows = wrap(text, _width(), first, first if rest is None else rest)
+def _wrap(text: str, first: str, next_rows: str | None = None) -> list[TextLine]:
+    rows = wrap(text, _width(), first, first if next_rows is None else next_rows)
     return [TextLine(row, whole=True) for row in rows]
 
 
@@ -244,14 +241,16 @@ def _names() -> Iterator[TextLine]:
     yield TextLine("A name, an id (GB0124), or the text of a reason: graphbreak explain NAME")
     for title, families in groups().items():
         yield from (BLANK, TextLine(title, "title"))
-        for one in families:
-            yield TextLine(one.title, indent=2, head=f"{one.name:<22}")
+        for family in families:
+            yield TextLine(family.title, indent=2, head=f"{family.name:<22}")
 
 
 def _unknown(topic: str) -> Iterator[str | TextLine]:
     yield f"graphbreak: no advice on {topic!r}"
     if as_id(topic):
-        versions = dict.fromkeys(one.version for one in (installed(), shipped()) if one.version)
+        versions = dict.fromkeys(
+            registry.version for registry in (installed(), shipped()) if registry.version
+        )
         yield f"torch {' and '.join(versions)} has no such id; another torch may"
         yield "give the text of the reason instead of its id"
     near = suggest(topic)
@@ -270,78 +269,46 @@ MOST_TESTS: Final = 10
 """The number of tests that a finding names, the most urgent first; ``red`` counts all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A cause with the tests that have it; ``judged`` says whether they are red because of it."""
-
-    cause: RootCause
-    judged: bool = True
-
-
 def findings(tests: Sequence[TestReport]) -> list[Finding]:
     """Return the causes of red tests, those of most tests first, then what was not judged."""
-    red = [Finding(cause) for cause in root_causes(by_nodeid(tests)).all]
-    return red + [Finding(cause, judged=False) for cause in _unjudged(tests)]
-
-
-def _unjudged(tests: Iterable[TestReport]) -> list[RootCause]:
-    found: dict[Hashable, RootCause] = {}
-    for test in sorted(unjudged(tests), key=weight):
-        for one in occurrences(observed(test.record), test.record):
-            if one.change.kind == "graph" and one.change.layer != test.record.headline:
-                continue
-            cause = RootCause(one)
-            known = found.setdefault(
-                cause.where.key if cause.where.file else explained.title(cause), cause
-            )
-            if test.nodeid not in known.tests:
-                known.tests.append(test.nodeid)
-    return sorted(found.values(), key=lambda cause: -len(cause.tests))
+    return [*root_causes(by_nodeid(tests)).all, *of_tests(tests)]
 
 
 def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
     """Return a finding as plain types. The keys are in docs/reference/commands.md, ``explain``."""
-    cause = finding.cause
-    item = None if cause.found is None else cause.found.first
-    known = page_of(cause)
-    page = (known.page if known else None) or Page("")
-    broke = item if isinstance(item, Break) else None
-    excerpt = sources.excerpt(cause.where)
-    test = cause.tests[0]
+    judged = finding.sign != SEEN
+    explained = page_of(finding)
+    page = (explained.page if explained else None) or Page("")
+    excerpt = sources.excerpt(finding.where)
+    test = finding.tests[0]
+    first = next(iter(finding.items), None)
     return {
-        "kind": _kind(cause),
-        "layer": item.layer if item is not None else None,
-        "id": broke.id if broke else None,
-        "reason": broke.reason if broke else explained.title(cause),
-        "explanation": broke.explanation if broke else "",
-        "where": cause.where.to_dict() if cause.where.file else {},
+        "kind": finding.kind,
+        "layer": finding.layer,
+        "id": finding.id or None,
+        "reason": finding.reason if finding.is_of(Break) else finding.in_general().title,
+        "explanation": first.explanation if isinstance(first, Break) else "",
+        "where": finding.where.to_dict() if finding.where.file else {},
         "source": None if excerpt is None else {"line": excerpt[0], "code": excerpt[1]},
-        "stack": [frame.to_dict() for frame in cause.stack if frame.file],
-        "raised": broke.raised.to_dict() if broke and broke.raised.file else {},
-        "try": explained.to_do(cause),
+        "stack": [frame.to_dict() for frame in finding.stack if frame.file],
+        "raised": finding.raised.to_dict() if finding.raised.file else {},
+        "try": next(iter(finding.fix), None),
         "instead": list(page.instead),
         "switches": list(page.switches),
-        "explain": f"graphbreak explain {known.family}" if known is not None else None,
-        "judged": finding.judged,
-        "red": len(cause.tests) if finding.judged else 0,
-        "graphs": cause.graphs,
-        "tests": cause.tests[:MOST_TESTS],
-        "fix": f"graphbreak fix {shlex.quote(test)}" if known is not None else None,
+        "explain": f"graphbreak explain {explained.family}" if explained else None,
+        "judged": judged,
+        "red": len(finding.tests) if judged else 0,
+        "graphs": finding.growth,
+        "tests": list(finding.tests[:MOST_TESTS]),
+        "fix": f"graphbreak fix {shlex.quote(test)}" if explained else None,
         "verify": _verify(test),
     }
 
 
-def page_of(cause: RootCause) -> Explanation | None:
-    """Return our page on a cause, or None."""
-    known = None if cause.found is None else advice.family(cause.found.first)
-    return None if known is None else advice.explain(known.name)
-
-
-def _kind(cause: RootCause) -> str:
-    """Return ``break``, ``recompile``, ``eager``, a graph's cause, ``unreached`` or ``other``."""
-    if cause.found is None:
-        return "unreached" if cause.function.file else "other"
-    return kind_of(cause.found.first)
+def page_of(finding: Finding) -> Explanation | None:
+    """Return our page on a finding, or None."""
+    family = advice.family(finding.items[0]) if finding.items else None
+    return None if family is None else advice.explain(family.name)
 
 
 def _verify(test: str) -> str:

@@ -24,11 +24,11 @@ MOST: Final = 200
 """The number of lines of one kind; the rest are counted."""
 
 
-def say(said: str | TextLine = "", to: TextIO | None = None) -> None:
+def say(text: str | TextLine = "", to: TextIO | None = None) -> None:
     """Print a line, or the lines of a text, made harmless; wrapped and coloured on a terminal."""
     out = to or sys.stdout
     encoding = out.encoding or "utf-8"
-    for line in lined(said) if isinstance(said, str) else (said,):
+    for line in lined(text) if isinstance(text, str) else (text,):
         for part in terminal.printed(line, out):
             print(part.encode(encoding, "backslashreplace").decode(encoding), file=out)
 
@@ -135,17 +135,17 @@ class Bar:
         if self._line.shown:
             self._line.draw()
 
-    def move(self, done: int, whole: int | None) -> None:
-        """Note that ``done`` bytes of ``whole`` were read; ``whole`` is None if it is unknown."""
+    def move(self, done: int, total: int | None) -> None:
+        """Note that ``done`` bytes of ``total`` were read; ``total`` is None if it is unknown."""
         now = time.monotonic()
         if not self._line.shown or now - self._drawn < EVERY:
             return
         self._drawn = now
-        if not whole:
+        if not total:
             self._draw(f"{size(done)} read")
             return
-        part = min(done / whole, 1.0)
-        self._draw(f"{_bar(part)} {part:>4.0%} of {size(whole)}")
+        part = min(done / total, 1.0)
+        self._draw(f"{_bar(part)} {part:>4.0%} of {size(total)}")
 
     def _draw(self, words: str) -> None:
         """Draw the bar. The end of a long name is shown, since it distinguishes logs."""

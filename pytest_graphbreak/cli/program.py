@@ -104,7 +104,9 @@ def does_not_run(
     With the last of the user's lines that led there (``failure.user_frames``), and with the last
     lines of the program's output.
     """
-    words = [line for frame in stack[-_MOST_FRAMES:] for line in _shown(Frame.from_dict(frame))]
+    words = [
+        line for frame in stack[-_MOST_FRAMES:] for line in _frame_lines(Frame.from_dict(frame))
+    ]
     printed = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
     if printed and words:
         words.append("the end of what it printed:")
@@ -114,5 +116,5 @@ def does_not_run(
     return UserError(f"{target.name} does not run: {error}", words)
 
 
-def _shown(frame: Frame) -> list[str]:
+def _frame_lines(frame: Frame) -> list[str]:
     return [f"{frame.file}:{frame.line} in {frame.function}", f"    {frame.code}"]

@@ -15,9 +15,11 @@ from typing import Final
 from pytest_graphbreak.cli.messages import listing, note, say, say_all, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report import accepting, explained, findings, html, markdown
+from pytest_graphbreak.report import accepting, html, markdown
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
+from pytest_graphbreak.report.root_causes import lines as cause_lines
+from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.report.view import (
     NAMED,
     NOTHING,
@@ -79,9 +81,9 @@ def write_pages(
     reports: Sequence[RunReport], args: argparse.Namespace, notes: CheckNotes = NOTHING
 ) -> bool:
     """Write every page that ``args`` names; return False if one could not be written."""
-    found = runs(reports)
+    profile_runs = runs(reports)
     written = [
-        write(path, page(found, notes))
+        write(path, page(profile_runs, notes))
         for name, (_, page) in PAGES.items()
         if (path := getattr(args, name))
     ]
@@ -91,11 +93,11 @@ def write_pages(
 PAGES: Final[dict[str, tuple[str, Callable[[Sequence[ProfileRun], CheckNotes], str]]]] = {
     "markdown": (
         "write a comment for a pull request",
-        lambda found, notes: markdown.render(found, notes=notes),
+        lambda runs, notes: markdown.render(runs, notes=notes),
     ),
     "html": (
         "write one self-contained page",
-        lambda found, notes: html.render(found, sources_root(), notes),
+        lambda runs, notes: html.render(runs, sources_root(), notes),
     ),
 }
 """The output formats of reports by their options: the help text, and the renderer."""
@@ -109,19 +111,19 @@ def sources_root() -> Path | None:
         return None
 
 
-def show(found: Sequence[ProfileRun]) -> None:
+def show(profile_runs: Sequence[ProfileRun]) -> None:
     """Print a summary on the terminal."""
-    for one in found:
-        tests = sorted(one.tests, key=weight)
-        say_all(explained.lines(root_causes(by_nodeid(tests))))
+    for run in profile_runs:
+        tests = sorted(run.tests, key=weight)
+        say_all(cause_lines(root_causes(by_nodeid(tests))))
         for verdict in NAMED:
             listing(verdict, (row(test) for test in tests if standing(test) == verdict))
-        listing("unmeasured", one.unmeasured)
-        listing("ungated", one.ungated)
-        listing("stale", one.stale)
-        say_all(findings.unjudged_lines(tests))
+        listing("unmeasured", run.unmeasured)
+        listing("ungated", run.ungated)
+        listing("stale", run.stale)
+        say_all(unjudged_lines(tests))
         parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
-        say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")
+        say(f"{plural(len(tests), 'test')} on {run.label}: {parts or 'none'}")
 
 
 # The reports of a GitHub Actions run, downloaded with ``gh``, GitHub's command line.
@@ -150,8 +152,8 @@ def named(run: str, repository: str | None) -> GitHubRun:
     address = _URL.fullmatch(run)
     if address is not None:
         host, name, number = address.groups()
-        own = name if host in (None, "github.com/") else f"{host}{name}"
-        return GitHubRun(number, repository or own)
+        address_name = name if host in (None, "github.com/") else f"{host}{name}"
+        return GitHubRun(number, repository or address_name)
     if not _RUN.fullmatch(run):
         raise ReportError(f"--run: {run!r} is not the number of a run, nor the address of its page")
     if repository is not None and (not _NAME.fullmatch(repository) or repository.startswith("-")):
@@ -170,7 +172,7 @@ def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
         if run.repository:
             command += ["--repo", run.repository]
         try:
-            said = subprocess.run(
+            download = subprocess.run(
                 command,
                 env={**os.environ, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1"},
                 stdin=subprocess.DEVNULL,
@@ -185,17 +187,17 @@ def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
                 "--run needs GitHub's command line `gh`, which cannot be run here "
                 f"({reason(error)}). Install it from cli.github.com, {_BY_HAND}"
             ) from None
-        if said.returncode:
-            raise ReportError(_failure(run, pattern, said.returncode, said.stdout))
+        if download.returncode:
+            raise ReportError(_failure(run, pattern, download.returncode, download.stdout))
         yield directory
 
 
-def _failure(run: GitHubRun, pattern: str, code: int, said: str) -> str:
+def _failure(run: GitHubRun, pattern: str, code: int, output: str) -> str:
     where = f"run {run.number}" + (f" of {run.repository}" if run.repository else "")
-    words = said.strip() or f"exit code {code}"
-    if code == _UNKNOWN or "gh auth login" in said:
+    words = output.strip() or f"exit code {code}"
+    if code == _UNKNOWN or "gh auth login" in output:
         return f"gh is not logged in: run `gh auth login`, or set GH_TOKEN; {_BY_HAND}\n{words}"
-    if "no artifact matches" in said or "no valid artifacts" in said:
+    if "no artifact matches" in output or "no valid artifacts" in output:
         return (
             f"{where} has no artifact whose name fits {pattern!r} (or it has expired). Name it "
             f"with --artifact PATTERN; a job keeps its report with actions/upload-artifact\n{words}"

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """
     target = find(args)
     with on_bench(args.timeout) as bench, Progress() as progress:
-        record, scripts = _written(args, target, bench, progress)
+        record, scripts = _write_scripts(args, target, bench, progress)
     if not scripts:
         is_lazy = XLA in record.graphs
         words = ", and torch_xla cut no graph:" if is_lazy else ", so"
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE if verified == len(scripts) else UNVERIFIED
 
 
-def _written(
+def _write_scripts(
     args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
 ) -> tuple[Record, list[Script]]:
     """Return what came, and the scripts, showing each when it is done. Raises ``UserError``."""

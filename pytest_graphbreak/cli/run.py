@@ -22,9 +22,11 @@ from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import json, logs
+from pytest_graphbreak.report import json
+from pytest_graphbreak.report.document import of_script
 from pytest_graphbreak.report.footer import Case
 from pytest_graphbreak.report.judgement import Judgement, judgement
+from pytest_graphbreak.report.scripts import script_lines
 from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.output import TextLine, UserError, located
 from pytest_graphbreak.watching import watched
@@ -97,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     with suppress(OSError):  # even if nobody reads the output, the files are written
         _show(name, code, record, judged.lines if judged is not None else ())
     entry = _entry(name, code, record, judged)
-    if not _write(files, logs.script_markdown(name, f"exit {code}", record), entry, device, code):
+    if not _write(files, of_script(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
     return 1 if failed else code
 
@@ -224,7 +226,7 @@ def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> No
     """Print the report, after all output of the script."""
     settle_streams()
     say("", sys.stderr)
-    say_all(logs.script_lines(name, f"exit {code}", record), sys.stderr)
+    say_all(script_lines(name, f"exit {code}", record), sys.stderr)
     if lines:
         say("", sys.stderr)
         say_all(lines, sys.stderr)

@@ -29,7 +29,7 @@ def key_of(item: Item) -> Key:
     return (kind, item.layer, *place)
 
 
-def attributed(record: Record) -> dict[GraphName, Key]:
+def cause_keys(record: Record) -> dict[GraphName, Key]:
     """Return the key of the cause of each graph of a record."""
     happened = _Happened(record)
     names: dict[GraphName, Key] = {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.repeats import varied
+from pytest_graphbreak.judging.guards import subject
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, place_key, writable
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, made_by
@@ -42,19 +42,19 @@ def place_of(where: Frame) -> tuple[str, str]:
 
 def causes(record: Record) -> tuple[Cause, ...]:
     """Return the causes of the graphs that are not plain, each cause and place once."""
-    found: Counter[Cause] = Counter()
+    counts: Counter[Cause] = Counter()
     again = _recompiles(record)
     for layer in record.graphs:
         if record.is_explained(layer):
             graphs = [graph for graph in record.graph_list if graph.layer == layer]
             single = sum(map(is_entry, graphs)) == 1
-            found.update(
+            counts.update(
                 cause_of(graph, again)
                 for graph in graphs
                 if not (is_lowered(graph) or (single and is_entry(graph)))
                 if graph.cause in CAUSES[layer]  # a report of a later version may have others
             )
-    return tuple(replace(item, count=count) for item, count in found.items())
+    return tuple(replace(cause, count=count) for cause, count in counts.items())
 
 
 def match(
@@ -71,30 +71,34 @@ def match(
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
     same = same_minor(made_by(layer, versions), expected.causes_with.get(layer))
     again = _recompiles(record)
-    left, unknown = _claimed([(graph, cause_of(graph, again)) for graph in graphs], recorded, same)
-    added = [graph for graph in unknown if not (is_entry(graph) or is_lowered(graph))]
-    plain = [graph for graph in unknown if is_entry(graph) or is_lowered(graph)]
+    remaining, unmatched = _claim_graphs(
+        [(graph, cause_of(graph, again)) for graph in graphs], recorded, same
+    )
+    added = [graph for graph in unmatched if not (is_entry(graph) or is_lowered(graph))]
+    intended = [graph for graph in unmatched if is_entry(graph) or is_lowered(graph)]
     was = expected.values.graphs.get(layer, 0)
-    gone = [(item, item.count - left[item.key]) for item in recorded if left[item.key]]
+    gone = [
+        (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
+    ]
     unsure = False
-    if unnamed := was - sum(item.count for item in recorded):
+    if unnamed := was - sum(cause.count for cause in recorded):
         if DESCRIPTIONS[layer].above is None:
             names = expected.values.entries if layer == PLACES_LAYER else ()
-            known = _recorded_entry(plain, names)
-            unsure = known is None and len(plain) > 1 and not names
-            if known is None and names:
+            recorded_entry = _recorded_entry(intended, names)
+            unsure = recorded_entry is None and len(intended) > 1 and not names
+            if recorded_entry is None and names:
                 gone.append((Cause(layer, _plain_cause(layer), names[0]), 0))
-            plain = [graph for graph in plain if graph is not known]
+            intended = [graph for graph in intended if graph is not recorded_entry]
         else:
-            plain = plain[unnamed:]
-    return MatchedGraphs((*added, *plain), tuple(gone), unsure)
+            intended = intended[unnamed:]
+    return MatchedGraphs((*added, *intended), tuple(gone), unsure)
 
 
 def _plain_cause(layer: str) -> str:
     return next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
 
 
-def _claimed(
+def _claim_graphs(
     graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], same: bool
 ) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
     """Return the remaining number of each recorded cause, and the graphs that match none.
@@ -103,19 +107,29 @@ def _claimed(
     by its cause alone if the baseline has no guard, or if ``same`` is false: then another version
     of the compiler worded the guards.
     """
-    left = Counter({item.key: item.count for item in recorded})
-    old = [item for item in recorded if not (same and item.guard)]
-    for claim, items in ((_call, recorded), (_guard, recorded), (_cause, old)):
-        unknown = []
+    remaining = Counter({cause.key: cause.count for cause in recorded})
+    unguarded = [cause for cause in recorded if not (same and cause.guard)]
+    for claim, causes in ((_call, recorded), (_guard, recorded), (_cause, unguarded)):
+        unmatched = []
         for graph, cause in graphs:
-            wanted = claim(cause)
-            free = next((one for one in items if left[one.key] and claim(one) == wanted), None)
+            claimed = claim(cause)
+            unclaimed = (
+                recorded_cause for recorded_cause in causes if remaining[recorded_cause.key]
+            )
+            free = next(
+                (
+                    recorded_cause
+                    for recorded_cause in unclaimed
+                    if claim(recorded_cause) == claimed
+                ),
+                None,
+            )
             if free is None:
-                unknown.append((graph, cause))
+                unmatched.append((graph, cause))
             else:
-                left[free.key] -= 1
-        graphs = unknown
-    return left, [graph for graph, _ in graphs]
+                remaining[free.key] -= 1
+        graphs = unmatched
+    return remaining, [graph for graph, _ in graphs]
 
 
 def _call(cause: Cause) -> tuple[str, ...]:
@@ -148,11 +162,11 @@ def is_entry(graph: Graph) -> bool:
 
 def entries(record: Record) -> dict[str, int]:
     """Return the functions that Dynamo compiled as they were called, with their operations."""
-    found: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
     for graph in record.graph_list:
         if graph.layer == PLACES_LAYER and is_entry(graph) and graph.where.function:
-            found[writable(name_of(graph.where))] += graph.ops or 0
-    return dict(found)
+            operations[writable(name_of(graph.where))] += graph.ops or 0
+    return dict(operations)
 
 
 def is_lowered(graph: Graph) -> bool:
@@ -164,18 +178,20 @@ def is_lowered(graph: Graph) -> bool:
 def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
     """Return the cause of a graph as in a baseline; ``again`` are the recompiles."""
     cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
-    item = again.get((graph.layer, graph.name))
-    if item is None:
+    recompile = again.get((graph.layer, graph.name))
+    if recompile is None:
         return cause
-    if item.layer != PLACES_LAYER:  # on another layer, the place is the call
-        return replace(cause, guard=varied(item.reason))
+    if recompile.layer != PLACES_LAYER:  # on another layer, the place is the call
+        return replace(cause, guard=subject(recompile.reason))
     return replace(
-        cause, guard=varied(item.reason), called=item.stack[-1].code if item.stack else ""
+        cause,
+        guard=subject(recompile.reason),
+        called=recompile.stack[-1].code if recompile.stack else "",
     )
 
 
 def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:
-    return {(item.layer, item.graph): item for item in record.recompile_list}
+    return {(recompile.layer, recompile.graph): recompile for recompile in record.recompile_list}
 
 
 def name_of(where: Frame) -> str:

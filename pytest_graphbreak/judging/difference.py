@@ -25,8 +25,8 @@ from pytest_graphbreak.judging.graphs import (
     cause_of,
     has_own_reason,
 )
-from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, numbered
-from pytest_graphbreak.judging.totals import captured, compiled, limits, ran, totals
+from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, number_drafts
+from pytest_graphbreak.judging.totals import compiled, limits, operations, runs_and_reads, totals
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
@@ -53,38 +53,47 @@ def diff(
     captured operations only with the same packages as well, and only if ``ops`` is true; runs and
     reads are compared only if ``runs`` is true.
     """
-    numbers = [] if before is None else [*totals(before, after)]
-    numbers += captured(before, after, versions, packages) if before is not None and ops else []
-    numbers += [] if before is None or not runs else ran(before, after, versions, packages, ops=ops)
+    judged = () if before is None else before.judged(after.layers)
+    numbers: list[Difference] = []
+    if before is not None:
+        comparable = [layer for layer in judged if before.counts_ops(layer, versions, packages)]
+        numbers += totals(before, after, judged)
+        numbers += operations(before, after, comparable) if ops else []
+        numbers += runs_and_reads(before, after, judged, comparable if ops else ()) if runs else []
     numbers += [] if cap is None else limits(cap, after)
     if before is None and cap is not None and not numbers:
         return ()
-    sides = Sides(before, after, cap, versions, numbers)
+    sides = Sides(before, after, cap, versions, judged, numbers)
     for add in _DIFFERENCES:
         add(sides)
-    return numbered(sides.drafts, after)
+    return number_drafts(sides.drafts, after)
 
 
-def observed(record: Record) -> tuple[Difference, ...]:
+def observed_changes(record: Record) -> tuple[Difference, ...]:
     """Return everything in a record, if nothing is known of the time before."""
-    sides = Sides(None, record, None, UNKNOWN, [])
+    sides = Sides(None, record, None, UNKNOWN, (), [])
     _add_breaks(sides)
     sides.add_recompiles(record.recompile_list)
     sides.add_eager(record.eager, None)
-    own = (graph for graph in record.graph_list if has_own_reason(graph, sides))
-    for same in alike(graph for graph in own if not cause_of(graph).is_expected):
+    graphs = (graph for graph in record.graph_list if has_own_reason(graph, sides))
+    for same in alike(graph for graph in graphs if not cause_of(graph).is_expected):
         add_graph(sides, same, None)
-    return numbered(sides.drafts, record)
+    return number_drafts(sides.drafts, record)
 
 
 def _add_breaks(sides: Sides) -> None:
-    for item in sides.new_breaks:
+    for graph_break in sides.new_breaks:
         change = Difference(
-            "break", item.layer, where=item.where, reason=item.reason, id=item.id, after=item.count
+            "break",
+            graph_break.layer,
+            where=graph_break.where,
+            reason=graph_break.reason,
+            id=graph_break.id,
+            after=graph_break.count,
         )
-        head = sides.folding.of_break(item)
-        sides.add(replace(change, before=sides.nothing), (item,), sides.under(head))
-        sides.of_break[id(item)] = sides.drafts[-1]
+        head = sides.folding.of_break(graph_break)
+        sides.add(replace(change, before=sides.nothing), (graph_break,), sides.under(head))
+        sides.of_break[id(graph_break)] = sides.drafts[-1]
 
 
 def _add_recompiles(sides: Sides, *, above: bool) -> None:
@@ -93,16 +102,18 @@ def _add_recompiles(sides: Sides, *, above: bool) -> None:
     Those of the layer ``above`` others come first: they explain graphs of the others.
     """
     grown = sides.grown()
-    new = {(layer, graph.name) for layer, one in sides.matched.items() for graph in one.added}
-    known = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
+    new = {
+        (layer, graph.name) for layer, matched in sides.matched.items() for graph in matched.added
+    }
+    unchanged = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
     sides.add_recompiles(
-        item
-        for item in sides.after.recompile_list
-        if (item.layer == PLACES_LAYER) == above
+        recompile
+        for recompile in sides.after.recompile_list
+        if (recompile.layer == PLACES_LAYER) == above
         if (
-            (item.layer, item.graph) not in known
-            if item.layer in sides.matched
-            else item.layer in grown
+            (recompile.layer, recompile.graph) not in unchanged
+            if recompile.layer in sides.matched
+            else recompile.layer in grown
         )
     )
 
@@ -121,16 +132,16 @@ def _add_gone_places(sides: Sides) -> None:
         ("eager", sides.before.values.eager, sides.after.eager),
     ):
         seen = set(map(key, items))
-        for known in places:
-            if known.layer in sides.judged and known.key not in seen:
+        for place in places:
+            if place.layer in sides.judged and place.key not in seen:
                 sides.add(
                     Difference(
                         kind,
-                        known.layer,
-                        where=frame_of(known.where, known.code),
-                        reason=known.reason or "",
-                        id=known.id,
-                        before=known.count,
+                        place.layer,
+                        where=frame_of(place.where, place.code),
+                        reason=place.reason or "",
+                        id=place.id,
+                        before=place.count,
                     )
                 )
 
@@ -143,13 +154,13 @@ def _add_gone_graphs(sides: Sides) -> None:
         if draft.change.kind in ("break", "eager") and not draft.change.total
     ]
     for layer, matched in sides.matched.items():
-        for item, left in matched.gone:
-            cause = DESCRIPTIONS[layer].cause(item.cause)
+        for gone, remaining in matched.gone:
+            cause = DESCRIPTIONS[layer].cause(gone.cause)
             follows = cause.explained_by or cause.falls_with == "sources"
-            where = frame_of(item.where, item.code)
+            where = frame_of(gone.where, gone.code)
             parent = _went_with(where, places) if follows and places else None
-            change = Difference("graph", layer, cause=item.cause, where=where, before=item.count)
-            sides.add(replace(change, after=left), parent=parent)
+            change = Difference("graph", layer, cause=gone.cause, where=where, before=gone.count)
+            sides.add(replace(change, after=remaining), parent=parent)
 
 
 def _went_with(where: Frame, places: Sequence[Draft]) -> Draft:
@@ -163,41 +174,50 @@ def _add_reworded(sides: Sides) -> None:
     """Add breaks for which the same compiler gives another reason than was recorded."""
     if sides.before is None:
         return
-    recorded = {item.key: item for item in sides.before.values.breaks}
-    for item in sides.after.breaks:
-        known = recorded.get(key(item))
-        now = made_by(item.layer, sides.versions)
-        if known is None or not same_minor(
-            now, made_by(item.layer, sides.before.places_with.get("breaks", {}))
+    recorded = {place.key: place for place in sides.before.values.breaks}
+    for graph_break in sides.after.breaks:
+        place = recorded.get(key(graph_break))
+        now = made_by(graph_break.layer, sides.versions)
+        if place is None or not same_minor(
+            now, made_by(graph_break.layer, sides.before.places_with.get("breaks", {}))
         ):
             continue
-        if item.layer in sides.judged and _is_reworded(known, item):
+        if graph_break.layer in sides.judged and _is_reworded(place, graph_break):
             change = Difference(
-                "break", item.layer, where=item.where, reason=item.reason, id=item.id
+                "break",
+                graph_break.layer,
+                where=graph_break.where,
+                reason=graph_break.reason,
+                id=graph_break.id,
             )
-            was = known.id or known.reason or ""
-            sides.add(replace(change, was=was, before=known.count, after=item.count), (item,))
+            was = place.id or place.reason or ""
+            sides.add(
+                replace(change, was=was, before=place.count, after=graph_break.count),
+                (graph_break,),
+            )
 
 
-def _is_reworded(known: BaselinePlace, item: Break) -> bool:
+def _is_reworded(place: BaselinePlace, graph_break: Break) -> bool:
     # An entry written by hand may omit reason and id, which then cannot be compared.
-    return (known.id is not None and known.id != item.id) or (
-        known.reason is not None and known.reason != item.reason
+    return (place.id is not None and place.id != graph_break.id) or (
+        place.reason is not None and place.reason != graph_break.reason
     )
 
 
 def _fold_eager_graphs(sides: Sides) -> None:
     """Attach the graphs that lazy tensors make in place of a removed entry to its removal."""
-    removed = (one for one in sides.drafts if one.change.kind == "graph" and one.change.is_gone)
-    head = next((one for one in removed if one.change.layer == PLACES_LAYER), None)
+    removed = (
+        draft for draft in sides.drafts if draft.change.kind == "graph" and draft.change.is_gone
+    )
+    head = next((draft for draft in removed if draft.change.layer == PLACES_LAYER), None)
     if head is None or PLACES_LAYER in sides.grown():
         return
     for draft in sides.drafts:
-        one = draft.change
-        if one.kind != "graph" or one.total or not one.is_new or not one.layer:
+        change = draft.change
+        if change.kind != "graph" or change.total or not change.is_new or not change.layer:
             continue
-        layer = DESCRIPTIONS[one.layer]
-        if layer.above == PLACES_LAYER and layer.cause(one.cause).falls_with == "call":
+        layer = DESCRIPTIONS[change.layer]
+        if layer.above == PLACES_LAYER and layer.cause(change.cause).falls_with == "call":
             draft.parent = draft.parent or head
 
 
@@ -215,13 +235,13 @@ def _add_runs(sides: Sides) -> None:
         if {total.layer, None} & {*sides.grown("graph"), *sides.grown("break")}:
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
-        found = [item for item in items if item.layer == total.layer]
-        known = _known_lines(total, sides)
-        for item in sorted(found, key=lambda item: (not item.where.file, -item.count)):
-            was = known.get(writable(item.line), 0) if known else None
-            if was is None or item.count > was:
-                change = Difference(total.kind, item.layer, cause=item.cause, where=item.where)
-                sides.add(replace(change, before=was, after=item.count), (item,))
+        lines = [line for line in items if line.layer == total.layer]
+        recorded = _known_lines(total, sides)
+        for line in sorted(lines, key=lambda line: (not line.where.file, -line.count)):
+            was = recorded.get(writable(line.line), 0) if recorded else None
+            if was is None or line.count > was:
+                change = Difference(total.kind, line.layer, cause=line.cause, where=line.where)
+                sides.add(replace(change, before=was, after=line.count), (line,))
 
 
 def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_graphbreak.judging.attribution import attributed, key_of
+from pytest_graphbreak.judging import guards
+from pytest_graphbreak.judging.attribution import cause_keys, key_of
 from pytest_graphbreak.judging.sides import Draft, Sides
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layer import GraphCause
@@ -25,29 +26,32 @@ def add_graphs(sides: Sides) -> None:
         if matched is not None:
             new = set(map(id, matched.added))
             above = DESCRIPTIONS[layer].above in grown
-            for same in alike(item for item in matched.added if _is_reported(item, sides, above)):
-                known = sum(_group_key(item) == _group_key(same[0]) for item in graphs)
-                before = known - sum(
-                    id(item) in new and _group_key(item) == _group_key(same[0]) for item in graphs
+            for same in alike(
+                graph for graph in matched.added if _is_reported(graph, sides, above)
+            ):
+                total = sum(_group_key(graph) == _group_key(same[0]) for graph in graphs)
+                before = total - sum(
+                    id(graph) in new and _group_key(graph) == _group_key(same[0])
+                    for graph in graphs
                 )
                 add_graph(sides, same, before)
         elif layer in grown:
-            own = (graph for graph in graphs if has_own_reason(graph, sides))
-            for same in alike(own):
+            unexplained = (graph for graph in graphs if has_own_reason(graph, sides))
+            for same in alike(unexplained):
                 add_graph(sides, same, None)
 
 
 def add_graph(sides: Sides, same: Sequence[Graph], before: int | None) -> None:
-    parent = sides.under(sides.folding.of_graph(same[0])) or _recompiled(same[0], sides)
+    parent = sides.under(sides.folding.of_graph(same[0])) or _recompile_above(same[0], sides)
     sides.add(_of_graphs(same, before), same, parent)
 
 
-def _recompiled(graph: Graph, sides: Sides) -> Draft | None:
+def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
     """Return the recompile, of the layer above, of the graph that is lowered again."""
     if DESCRIPTIONS[graph.layer].above is None or cause_of(graph).falls_with != "sources":
         return None
-    found = (sides.of_recompiled.get(name) for name in graph.sources)
-    return next(filter(None, found), None)
+    recompiles = (sides.of_recompiled.get(name) for name in graph.sources)
+    return next(filter(None, recompiles), None)
 
 
 def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = False) -> Difference:
@@ -57,7 +61,7 @@ def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = Fals
         first.layer,
         cause=first.cause,
         where=first.where,
-        reason=first.reason,
+        reason=guards.reason(graph.reason for graph in same),
         before=before,
         after=(before or 0) + len(same),
         unsure=unsure,
@@ -94,14 +98,14 @@ def _again(sides: Sides) -> bool:
 
 def _group_key(graph: Graph) -> tuple[str, ...]:
     """Return the key of graphs that are reported as one."""
-    return (graph.layer, graph.cause, graph.reason, *graph.where.key)
+    return (graph.layer, graph.cause, guards.kind(graph.reason), *graph.where.key)
 
 
 def alike(graphs: Iterable[Graph]) -> list[list[Graph]]:
-    found: dict[tuple[str, ...], list[Graph]] = {}
+    groups: dict[tuple[str, ...], list[Graph]] = {}
     for graph in graphs:
-        found.setdefault(_group_key(graph), []).append(graph)
-    return list(found.values())
+        groups.setdefault(_group_key(graph), []).append(graph)
+    return list(groups.values())
 
 
 def add_entries(sides: Sides) -> None:
@@ -121,7 +125,7 @@ def add_entries(sides: Sides) -> None:
                 sides.add(_of_graphs(same, 0), same, parent)
         elif not sides.new_breaks:
             forbidden = _is_forbidden(layer.name, sides.totals)
-            for same in _all_compiled(layer.name, sides, forbidden):
+            for same in _compiled_functions(layer.name, sides, forbidden):
                 before = None if matched is None else 0
                 sides.add(_of_graphs(same, before, unsure=not forbidden), same)
 
@@ -129,17 +133,17 @@ def add_entries(sides: Sides) -> None:
 def _is_forbidden(layer: str, totals: Iterable[Difference]) -> bool:
     """Return whether the layer may have no graph at all."""
     return any(
-        (one.layer, one.kind, one.before) == (layer, "graph", 0) and one.growth > 0
-        for one in totals
+        (total.layer, total.kind, total.before) == (layer, "graph", 0) and total.growth > 0
+        for total in totals
     )
 
 
-def _all_compiled(layer: str, sides: Sides, forbidden: bool) -> Iterator[list[Graph]]:
+def _compiled_functions(layer: str, sides: Sides, forbidden: bool) -> Iterator[list[Graph]]:
     """Yield all functions that were compiled, if they are more than recompiles explain."""
     growth = {"graph": 0, "recompile": 0}
-    for one in sides.totals:
-        if one.layer == layer and one.kind in growth:
-            growth[one.kind] = max(one.growth, growth[one.kind])
+    for total in sides.totals:
+        if total.layer == layer and total.kind in growth:
+            growth[total.kind] = max(total.growth, growth[total.kind])
     if growth["graph"] > growth["recompile"]:
         graphs = (graph for graph in sides.after.graph_list if graph.layer == layer)
         compiled = [graph for graph in graphs if cause_of(graph).is_plain]
@@ -148,10 +152,10 @@ def _all_compiled(layer: str, sides: Sides, forbidden: bool) -> Iterator[list[Gr
 
 
 def _by_place(graphs: Iterable[Graph]) -> list[list[Graph]]:
-    found: dict[object, list[Graph]] = {}
+    groups: dict[object, list[Graph]] = {}
     for graph in graphs:
-        found.setdefault((graph.where.key, graph.process), []).append(graph)
-    return list(found.values())
+        groups.setdefault((graph.where.key, graph.process), []).append(graph)
+    return list(groups.values())
 
 
 def add_explained(sides: Sides) -> None:
@@ -164,14 +168,14 @@ def add_explained(sides: Sides) -> None:
     ]
     if not groups:
         return
-    made_for = attributed(sides.after)
-    known: dict[object, Draft] = {}
+    made_for = cause_keys(sides.after)
+    draft_of: dict[object, Draft] = {}
     for draft in sides.drafts:
         for item in draft.items:
-            known.setdefault(key_of(item), draft)
+            draft_of.setdefault(key_of(item), draft)
     for same in groups:
         first = same[0]
-        parent = known.get(made_for[first.layer, first.name])
+        parent = draft_of.get(made_for[first.layer, first.name])
         above = DESCRIPTIONS[first.layer].above
         parent = parent or sides.total(first.layer, "graph", "recompile")
         parent = parent or sides.total(above, "graph") or next(iter(sides.drafts), None)

@@ -37,8 +37,8 @@ def values(record: Record) -> Values:
     )
     return Values(
         **counts,
-        breaks=tuple(_place(item, item.id) for item in record.breaks),
-        eager=tuple(_place(item, None) for item in record.eager),
+        breaks=tuple(_place(place, place.id) for place in record.breaks),
+        eager=tuple(_place(place, None) for place in record.eager),
         reads={layer: count for layer, count in record.reads.items() if count},
         causes=causes(record),
         entries=_entries(record),
@@ -48,7 +48,7 @@ def values(record: Record) -> Values:
 
 def _entries(record: Record) -> tuple[str, ...]:
     """Return names in the order of the alphabet, so that two runs write the same."""
-    most = sorted(entries(record).items(), key=lambda item: (-item[1], item[0]))
+    most = sorted(entries(record).items(), key=lambda pair: (-pair[1], pair[0]))
     names = [name for name, _ in most if not _COMPREHENSION.search(name)]
     return tuple(sorted(names[:MOST_ENTRIES]))
 
@@ -64,11 +64,11 @@ def _lines(record: Record) -> dict[str, int]:
         if layer != PLACES_LAYER
         and (count != record.graphs.get(layer, 0) or record.reads.get(layer, 0))
     }
-    found: Counter[str] = Counter()
-    for item in (*record.execution_list, *record.read_list):
-        if item.layer in layers and item.where != NOWHERE:
-            found[writable(item.line)] += item.count
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_LINES])
+    counts: Counter[str] = Counter()
+    for line in (*record.execution_list, *record.read_list):
+        if line.layer in layers and line.where != NOWHERE:
+            counts[writable(line.line)] += line.count
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LINES])
 
 
 def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:

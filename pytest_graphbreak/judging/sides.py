@@ -10,8 +10,9 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
-from pytest_graphbreak.judging.repeats import Repeats, series
+from pytest_graphbreak.judging.repeats import Repeats, repeats
 from pytest_graphbreak.judging.totals import forbidden
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.budget import Cap
@@ -34,13 +35,15 @@ class Draft:
 class Sides:
     """Both sides, and the changes that were found so far.
 
-    ``of_recompiled`` has the changes of recompiles by the names of the graphs that they made.
+    ``judged`` are the layers that the baseline judges. ``of_recompiled`` has the changes of
+    recompiles by the names of the graphs that they made.
     """
 
     before: Expected | None
     after: Record
     cap: Cap | None
     versions: Versions
+    judged: Sequence[str]
     totals: list[Difference]
     drafts: list[Draft] = field(default_factory=list)
     of_break: dict[int, Draft] = field(default_factory=dict)
@@ -50,45 +53,41 @@ class Sides:
         self.drafts += [Draft(total) for total in self.totals]
 
     @cached_property
-    def judged(self) -> tuple[str, ...]:
-        return () if self.before is None else self.before.judged(self.after.layers)
-
-    @cached_property
     def matched(self) -> Mapping[str, MatchedGraphs]:
         """The layers of which both sides know the causes of graphs."""
         if self.before is None:
             return {}
-        found = (
+        matches = (
             (layer, match(self.after, self.before, layer, self.versions)) for layer in self.judged
         )
-        return {layer: one for layer, one in found if one is not None}
+        return {layer: graphs for layer, graphs in matches if graphs is not None}
 
     @cached_property
     def new_breaks(self) -> tuple[Break, ...]:
         if self.before is None:
             return self.after.breaks
-        known = {item.key for item in self.before.values.breaks}
+        recorded = {graph_break.key for graph_break in self.before.values.breaks}
         return tuple(
-            item
-            for item in self.after.breaks
-            if item.layer in self.judged and key(item) not in known
+            graph_break
+            for graph_break in self.after.breaks
+            if graph_break.layer in self.judged and key(graph_break) not in recorded
         )
 
     @cached_property
     def new_eager(self) -> tuple[Eager, ...]:
         if self.before is None:
             return () if self.cap is None else forbidden(self.cap, self.after)
-        known = {item.key for item in self.before.values.eager}
+        recorded = {eager.key for eager in self.before.values.eager}
         return tuple(
-            item
-            for item in self.after.eager
-            if item.layer in self.judged and key(item) not in known
+            eager
+            for eager in self.after.eager
+            if eager.layer in self.judged and key(eager) not in recorded
         )
 
     @cached_property
     def recompiled(self) -> AbstractSet[tuple[str, str]]:
         """The graphs that their recompile reports."""
-        return {(item.layer, item.graph) for item in self.after.recompile_list}
+        return {(recompile.layer, recompile.graph) for recompile in self.after.recompile_list}
 
     @cached_property
     def folding(self) -> Folding:
@@ -102,7 +101,7 @@ class Sides:
     def grown(self, kind: str | None = None) -> AbstractSet[str | None]:
         """Return the layers of which a total grew or exceeds the cap, of one kind or of any."""
         kinds = ("graph", "recompile", "break") if kind is None else (kind,)
-        return {one.layer for one in self.totals if one.kind in kinds and one.growth > 0}
+        return {total.layer for total in self.totals if total.kind in kinds and total.growth > 0}
 
     def total(self, layer: str | None, *kinds: str) -> Draft | None:
         """Return the total of a layer, for the first of these kinds that has one."""
@@ -121,38 +120,39 @@ class Sides:
     ) -> None:
         self.drafts.append(Draft(change, items, parent))
 
-    def under(self, item: Break | None) -> Draft | None:
-        return None if item is None else self.of_break[id(item)]
+    def under(self, graph_break: Break | None) -> Draft | None:
+        return None if graph_break is None else self.of_break[id(graph_break)]
 
     def add_eager(self, items: Iterable[Eager], before: int | None) -> None:
-        for item in items:
-            change = Difference("eager", item.layer, where=item.where, reason=item.reason)
-            change = replace(change, before=before, after=item.count)
-            self.add(change, (item,), self.under(self.folding.of_eager(item)))
+        for eager in items:
+            change = Difference("eager", eager.layer, where=eager.where, reason=eager.reason)
+            change = replace(change, before=before, after=eager.count)
+            self.add(change, (eager,), self.under(self.folding.of_eager(eager)))
 
     def add_recompiles(self, items: Iterable[Recompile]) -> None:
         """Add each series, with the functions that were recompiled because it calls them."""
         groups: dict[int, tuple[Draft | None, list[Recompile]]] = {}
-        for item in items:
-            parent = self.under(self.folding.of_recompile(item))
-            groups.setdefault(id(parent), (parent, []))[1].append(item)
-        for parent, same in groups.values():
-            for one in series(same):
-                self._add_series(one, parent)
+        for recompile in items:
+            parent = self.under(self.folding.of_recompile(recompile))
+            groups.setdefault(id(parent), (parent, []))[1].append(recompile)
+        for parent, recompiles in groups.values():
+            for group in repeats(recompiles):
+                self._add_repeats(group, parent)
 
-    def _add_series(self, one: Repeats, parent: Draft | None) -> None:
-        before = 0 if one.first.layer in self.matched else None
-        change = Difference("recompile", one.first.layer, where=one.first.where, reason=one.reason)
-        self.add(replace(change, before=before, after=len(one.items)), one.items, parent)
+    def _add_repeats(self, group: Repeats, parent: Draft | None) -> None:
+        first, reason = group.items[0], guards.reason(recompile.reason for recompile in group.items)
+        before = 0 if first.layer in self.matched else None
+        change = Difference("recompile", first.layer, where=first.where, reason=reason)
+        self.add(replace(change, before=before, after=len(group.items)), group.items, parent)
         draft = self.drafts[-1]
-        self.of_recompiled |= dict.fromkeys((item.graph for item in one.items), draft)
-        for same in one.followers:
-            first = same[0]
+        self.of_recompiled |= dict.fromkeys((recompile.graph for recompile in group.items), draft)
+        for recompiles in group.followers:
+            first = recompiles[0]
             change = Difference("recompile", first.layer, where=first.where, reason=first.reason)
-            self.add(replace(change, before=before, after=len(same)), same, draft)
+            self.add(replace(change, before=before, after=len(recompiles)), recompiles, draft)
 
 
-def numbered(drafts: Sequence[Draft], record: Record) -> tuple[Difference, ...]:
+def number_drafts(drafts: Sequence[Draft], record: Record) -> tuple[Difference, ...]:
     """Return the changes with their indices, each after its parent."""
     below: dict[int, list[Draft]] = {}
     for draft in drafts:
@@ -172,9 +172,9 @@ def numbered(drafts: Sequence[Draft], record: Record) -> tuple[Difference, ...]:
     )
 
 
-def key(item: Break | Eager) -> tuple[str, str, str]:
+def key(place: Break | Eager) -> tuple[str, str, str]:
     """Return the identity of a break or eager place, as ``BaselinePlace.key`` has it."""
-    return (item.layer, *place_of(item.where))
+    return (place.layer, *place_of(place.where))
 
 
 def frame_of(name: str, code: str = "") -> Frame:
@@ -198,45 +198,48 @@ class Folding:
         self._leading: list[Break] = []
         self._stacks: list[set[tuple[str, ...]]] = []
         self._followers: dict[int, Break] = {}
-        for item in breaks:
-            head = next((one for one in self._leading if _follows(item, one)), None)
+        for graph_break in breaks:
+            leading = (earlier for earlier in self._leading if _follows(graph_break, earlier))
+            head = next(leading, None)
             if head is None:
-                self._leading.append(item)
-                self._stacks.append(_functions(item))
+                self._leading.append(graph_break)
+                self._stacks.append(_functions(graph_break))
             else:
-                self._followers[id(item)] = head
-                self._stacks[self._leading.index(head)] |= _functions(item)
-        self._causes = {one.name: one.cause for one in record.graph_list if one.layer == "dynamo"}
+                self._followers[id(graph_break)] = head
+                self._stacks[self._leading.index(head)] |= _functions(graph_break)
+        self._causes = {
+            graph.name: graph.cause for graph in record.graph_list if graph.layer == "dynamo"
+        }
         entries = (name for name, cause in self._causes.items() if cause == "entry")
         self._entries = {_frame(name) for name in entries}
 
-    def of_break(self, item: Break) -> Break | None:
+    def of_break(self, graph_break: Break) -> Break | None:
         """Return the earlier break without which this code would be traced as before."""
-        return self._followers.get(id(item))
+        return self._followers.get(id(graph_break))
 
-    def of_eager(self, item: Eager) -> Break | None:
+    def of_eager(self, eager: Eager) -> Break | None:
         """Return the break that runs through the skipped frame."""
-        return None if LIMIT.search(item.reason) else self.through(item.where)
+        return None if LIMIT.search(eager.reason) else self.through(eager.where)
 
-    def of_recompile(self, item: Recompile) -> Break | None:
+    def of_recompile(self, recompile: Recompile) -> Break | None:
         """Return the break that runs through the function; entries have a reason of their own."""
-        own = item.layer != "dynamo" or _frame(item.graph) in self._entries
-        return None if own else self.through(item.where)
+        is_independent = recompile.layer != "dynamo" or _frame(recompile.graph) in self._entries
+        return None if is_independent else self.through(recompile.where)
 
-    def of_graph(self, item: Graph) -> Break | None:
+    def of_graph(self, graph: Graph) -> Break | None:
         """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``)."""
-        rule = DESCRIPTIONS[item.layer].cause(item.cause).falls_with
+        rule = DESCRIPTIONS[graph.layer].cause(graph.cause).falls_with
         if rule == "call":
             # The function itself, whose sync computes what eager code left pending.
-            here = item.where.key[:2]
-            calls = ((one.stack[:1], one) for one in self._leading)
-            return next((one for outer, one in calls if outer and outer[0].key[:2] == here), None)
+            here = graph.where.key[:2]
+            breaks = (leading for leading in self._leading if leading.stack)
+            return next((leading for leading in breaks if leading.stack[0].key[:2] == here), None)
         if rule == "sources":
             # Since the break, the function that was waited for is a separate graph.
-            own = any(
-                name not in self._causes or _frame(name) in self._entries for name in item.sources
+            is_entry = any(
+                name not in self._causes or _frame(name) in self._entries for name in graph.sources
             )
-            return None if own or not item.sources else self.through(item.where)
+            return None if is_entry or not graph.sources else self.through(graph.where)
         return None
 
     def through(self, where: Frame) -> Break | None:
@@ -245,29 +248,29 @@ class Folding:
         return next((head for stack, head in pairs if where.key[:2] in stack), None)
 
 
-def _functions(item: Break) -> set[tuple[str, ...]]:
-    return {frame.key[:2] for frame in (*item.stack, item.where)}
+def _functions(graph_break: Break) -> set[tuple[str, ...]]:
+    return {frame.key[:2] for frame in (*graph_break.stack, graph_break.where)}
 
 
-def _follows(item: Break, earlier: Break) -> bool:
+def _follows(graph_break: Break, earlier: Break) -> bool:
     """Return whether two breaks are of one disabled function, or one caused the other."""
-    same = bool(item.disabled.file) and item.disabled.key == earlier.disabled.key
-    return same or _traced_before(item, earlier)
+    same = bool(graph_break.disabled.file) and graph_break.disabled.key == earlier.disabled.key
+    return same or _traced_before(graph_break, earlier)
 
 
-def _traced_before(item: Break, earlier: Break) -> bool:
+def _traced_before(graph_break: Break, earlier: Break) -> bool:
     """Return whether a break is in code that was traced without it until ``earlier`` appeared.
 
     This is so if a caller of the earlier break breaks on a line above the call: had it been able to
     break there by itself, it would have come first.
     """
     return any(
-        frame.key[:2] == item.where.key[:2] and 0 < item.where.line < frame.line
+        frame.key[:2] == graph_break.where.key[:2] and 0 < graph_break.where.line < frame.line
         for frame in earlier.stack[:-1]
     )
 
 
 def _frame(graph: str) -> str:
     """Return Dynamo's number of a frame: ``2`` of ``2/1``, with a round of the test (``#2``)."""
-    number, _, rest = graph.partition("/")
-    return f"{number}#{rest.partition('#')[2]}"
+    number, _, compilation = graph.partition("/")
+    return f"{number}#{compilation.partition('#')[2]}"

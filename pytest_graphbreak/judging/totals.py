@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.model.budget import BaselinePlace, Cap
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import Break, Eager, Graph, Record
 
@@ -16,10 +15,9 @@ OUTSIDE: Final = "eager"
 """The cause of a graph that one operation makes where nothing was compiled around it."""
 
 
-def totals(before: Expected, after: Record) -> Iterator[Difference]:
-    """Yield every number of the baseline that differs now."""
+def totals(before: Expected, after: Record, judged: Sequence[str]) -> Iterator[Difference]:
+    """Yield every number of the baseline that differs now, on the layers that it judges."""
     values = before.values
-    judged = before.judged(after.layers)
     for kind, was, now in (
         ("graph", values.graphs, after.graphs),
         ("recompile", values.recompiles, after.recompiles),
@@ -35,10 +33,10 @@ def totals(before: Expected, after: Record) -> Iterator[Difference]:
         ("break", values.breaks, after.breaks),
         ("eager", values.eager, after.eager),
     ):
-        known = sum(item.layer in judged for item in places)
-        seen = sum(item.layer in judged for item in items)
-        if known != seen:
-            yield _total(kind, None, known, seen)
+        recorded = sum(place.layer in judged for place in places)
+        seen = sum(place.layer in judged for place in items)
+        if recorded != seen:
+            yield _total(kind, None, recorded, seen)
 
 
 def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
@@ -51,40 +49,37 @@ def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | N
     if OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
         return None
     description = DESCRIPTIONS[layer]
-    was = sum(item.count for item in recorded if item.cause == OUTSIDE)
-    others = sum(item.count for item in recorded if not description.cause(item.cause).is_plain)
+    was = sum(cause.count for cause in recorded if cause.cause == OUTSIDE)
+    others = sum(cause.count for cause in recorded if not description.cause(cause.cause).is_plain)
     causes = [graph.cause for graph in after.graph_list if graph.layer == layer]
-    now, functions = causes.count(OUTSIDE), sum(description.cause(one).is_plain for one in causes)
+    now, functions = (
+        causes.count(OUTSIDE),
+        sum(description.cause(cause).is_plain for cause in causes),
+    )
     fewer = functions < before.values.graphs.get(layer, 0) - others
     return (was, now) if now > was and fewer else None
 
 
-def captured(
-    before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
+def operations(
+    before: Expected, after: Record, comparable: Collection[str]
 ) -> Iterator[Difference]:
     """Yield the captured operations that differ now, by layer, where both sides have them."""
     ops = after.ops
-    for layer in before.judged(after.layers):
+    for layer in comparable:
         recorded = before.values.ops.get(layer)
-        comparable = recorded and layer in ops and before.counts_ops(layer, versions, packages)
-        if recorded and comparable and recorded != ops[layer]:
+        if recorded and layer in ops and recorded != ops[layer]:
             yield _total("ops", layer, recorded, ops[layer])
 
 
-def ran(
-    before: Expected,
-    after: Record,
-    versions: Versions,
-    packages: Mapping[str, str],
-    *,
-    ops: bool,
+def runs_and_reads(
+    before: Expected, after: Record, judged: Sequence[str], comparable: Collection[str]
 ) -> Iterator[Difference]:
-    """Yield the runs and reads that differ now and, with ``ops``, fewer operations that ran.
+    """Yield the runs and reads that differ now, and fewer operations that ran.
 
-    Only layers are compared of which both sides have runs; operations only where ``captured`` ones
-    can be compared.
+    Only layers are compared of which both sides have runs; operations only on those whose captured
+    operations are ``comparable``.
     """
-    for layer in before.judged(after.layers):
+    for layer in judged:
         if layer not in after.executions or not before.values.knows_runs(layer):
             continue
         for kind, was, now in (
@@ -93,9 +88,9 @@ def ran(
         ):
             if was.get(layer, 0) != now.get(layer, 0):
                 yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
-        known = layer in after.work or not after.executions[layer]
+        counted = layer in after.work or not after.executions[layer]
         work, now_ran = before.values.work.get(layer, 0), after.work.get(layer, 0)
-        if ops and known and now_ran < work and before.counts_ops(layer, versions, packages):
+        if layer in comparable and counted and now_ran < work:
             yield _total("work", layer, work, now_ran)
 
 
@@ -121,8 +116,8 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
         layer = next(iter(limits))
         yield _total("graph", layer, limits[layer], 0, cap.by)
     # But code that the compiler tried and gave up on is a loss.
-    if left := forbidden(cap, after):
-        yield _total("eager", None, 0, len(left), cap.by)
+    if forbidden_code := forbidden(cap, after):
+        yield _total("eager", None, 0, len(forbidden_code), cap.by)
 
 
 def compiled(record: Record, layer: str) -> tuple[Graph, ...]:
@@ -130,9 +125,9 @@ def compiled(record: Record, layer: str) -> tuple[Graph, ...]:
 
     Where a layer below is observed that compiles the graphs of this one, those are the same.
     """
-    below = (name for name, one in DESCRIPTIONS.items() if one.above == layer)
-    known = {graph.layer for graph in record.graph_list if graph.cached is not None}
-    if not known.isdisjoint(below):
+    below = (name for name, layer_below in DESCRIPTIONS.items() if layer_below.above == layer)
+    layers = {graph.layer for graph in record.graph_list if graph.cached is not None}
+    if not layers.isdisjoint(below):
         return ()
     return tuple(
         graph for graph in record.graph_list if (graph.layer, graph.cached) == (layer, "compiled")
@@ -150,7 +145,7 @@ def _run_limits(cap: Cap, after: Record, layer: str) -> Iterator[Difference]:
 
 
 def forbidden(cap: Cap, after: Record) -> tuple[Eager, ...]:
-    return tuple(item for item in after.eager if cap.graphs(item.layer) == 0)
+    return tuple(eager for eager in after.eager if cap.graphs(eager.layer) == 0)
 
 
 def _total(

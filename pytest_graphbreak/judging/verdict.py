@@ -75,22 +75,24 @@ class Verdict:
     @property
     def ops(self) -> tuple[Difference, ...]:
         """The captured operations that differ now, in either direction, where comparable."""
-        return tuple(one for one in self.changes if one.kind == "ops")
+        return tuple(change for change in self.changes if change.kind == "ops")
 
     def _totals(self, verdict: str) -> tuple[Difference, ...]:
-        return tuple(one for one in self.changes if one.total and one.verdict == verdict)
+        return tuple(
+            change for change in self.changes if change.total and change.verdict == verdict
+        )
 
     @property
     def shrunk(self) -> bool:
         """Whether only captured operations are lost; an update writes that."""
         return self.name == "lost" and all(
-            one.kind in ("ops", "work", "execution") for one in self.lost
+            total.kind in ("ops", "work", "execution") for total in self.lost
         )
 
     @property
     def emptied(self) -> bool:
         """Whether a layer that had graphs has none."""
-        return any(one.kind == "graph" and not one.after for one in self.lost)
+        return any(total.kind == "graph" and not total.after for total in self.lost)
 
     @property
     def needs_prune(self) -> bool:
@@ -126,9 +128,9 @@ def judge(
             return Verdict("new", diff(None, record))
         return Verdict("none")
     compared = {"ops": ops is not None, "runs": runs != "off"}
-    found = diff(expected, record, cap, versions=versions, packages=packages, **compared)
-    rules = _Rules(found, record, expected, versions, ops or 0, fail_runs=runs == "fail")
-    changes = tuple(replace(one, verdict=rules.verdict(one)) for one in found)
+    differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
+    rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
+    changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
     foreign = expected.profile if expected is not None and not expected.recorded else None
     name = _first(changes)
     reported = changes if name != "ok" else ()
@@ -137,13 +139,13 @@ def judge(
 
 def _first(changes: Sequence[Difference]) -> str:
     """Return the most urgent verdict that one of the changes leads to."""
-    meant = {one.verdict for one in changes}
+    meant = {change.verdict for change in changes}
     return next((name for name in MEANINGS if name in meant), "ok")
 
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
     of_baseline = () if expected is None else expected.unseen(record.layers)
-    of_cap = () if cap is None else (one for one in cap.layers if one not in record.layers)
+    of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 
 
@@ -162,92 +164,96 @@ class _Rules:
     percent: float
     fail_runs: bool
 
-    def verdict(self, one: Difference) -> str | None:
-        if not one.total:
-            return self._of_place(one)
-        if one.kind == "ops":
-            return "lost" if self._lost_ops(one) else "changed"
-        if one.kind == "work":
-            return "lost" if self._lost_work(one) else None
-        if one.kind in _RUNS:
-            return self._of_runs(one)
-        if one.growth > 0:
-            return "lost" if one.kind == "eager" else "over"
-        return "lost" if one.kind == "graph" and not one.after else "improved"
+    def verdict(self, change: Difference) -> str | None:
+        if not change.total:
+            return self._of_place(change)
+        if change.kind == "ops":
+            return "lost" if self._lost_ops(change) else "changed"
+        if change.kind == "work":
+            return "lost" if self._lost_work(change) else None
+        if change.kind in _RUNS:
+            return self._of_runs(change)
+        if change.growth > 0:
+            return "lost" if change.kind == "eager" else "over"
+        return "lost" if change.kind == "graph" and not change.after else "improved"
 
-    def _lost_ops(self, one: Difference) -> bool:
+    def _lost_ops(self, total: Difference) -> bool:
         """Return whether code left the compiler, with operations that its graphs lack."""
-        gone = one.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
-        grown = self._grew(one.layer, "graph") > 0
-        fused = one.layer is not None and not DESCRIPTIONS[one.layer].fewer
-        return one.growth < 0 and not fused and (gone or (self._fell(one) and not grown))
+        gone = total.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
+        grown = self._grew(total.layer, "graph") > 0
+        fused = total.layer is not None and not DESCRIPTIONS[total.layer].fewer
+        return total.growth < 0 and not fused and (gone or (self._fell(total) and not grown))
 
-    def _lost_work(self, one: Difference) -> bool:
+    def _lost_work(self, total: Difference) -> bool:
         """Return whether code left the compiler, with operations that ran before.
 
         Other graphs, and fewer operations that the same layer captures, are reported instead. Lazy
         tensors also note operations that only made a value to be read, such as a printed mean:
         these go with a read, or with a graph.
         """
-        explained = self._grew(one.layer, "graph") != 0 or self._is_lost("ops", one.layer)
-        return self._fell(one) and not explained and self._grew(one.layer, "read") >= 0
+        explained = self._grew(total.layer, "graph") != 0 or self._is_lost("ops", total.layer)
+        return self._fell(total) and not explained and self._grew(total.layer, "read") >= 0
 
-    def _of_runs(self, one: Difference) -> str | None:
+    def _of_runs(self, total: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""
-        graphs, layer = self._grew(one.layer, "graph"), one.layer
-        if one.growth > 0:
-            more = graphs > 0 or self._grew(None, "break") > 0 or self._grew(None, "eager") > 0
-            if one.by == "baseline" and more:
+        graphs, layer = self._grew(total.layer, "graph"), total.layer
+        if total.growth > 0:
+            explains = graphs > 0 or self._grew(None, "break") > 0 or self._grew(None, "eager") > 0
+            if total.by == "baseline" and explains:
                 return None
-            return "over" if self.fail_runs or one.by != "baseline" else "changed"
+            return "over" if self.fail_runs or total.by != "baseline" else "changed"
         if self._is_lost("ops", layer) or (graphs and not self.record.graphs.get(layer or "")):
             return None
-        return "lost" if one.kind == "execution" and self._is_lost("work", layer) else "improved"
+        return "lost" if total.kind == "execution" and self._is_lost("work", layer) else "improved"
 
-    def _of_place(self, one: Difference) -> str | None:
-        if one.before is None or one.kind not in ("break", "eager", "graph"):
+    def _of_place(self, change: Difference) -> str | None:
+        if change.before is None or change.kind not in ("break", "eager", "graph"):
             return None
-        if one.kind != "graph":
+        if change.kind != "graph":
             return "changed"
-        if self._is_gone_entry(one):
-            fell = any(item.kind == "ops" and item.growth < 0 for item in self._totals(one.layer))
+        if self._is_gone_entry(change):
+            fell = any(
+                item.kind == "ops" and item.growth < 0 for item in self._totals(change.layer)
+            )
             return "lost" if fell else "changed"
-        known = {} if self.expected is None else self.expected.causes_with
-        layer = one.layer or ""
-        same = same_minor(made_by(layer, self.versions), known.get(layer))
-        items = [item for item in one.found(self.record) if isinstance(item, Graph)]
-        lowered = bool(items) and all(map(is_lowered, items))
+        recorded_with = {} if self.expected is None else self.expected.causes_with
+        layer = change.layer or ""
+        same = same_minor(made_by(layer, self.versions), recorded_with.get(layer))
+        graphs = [item for item in change.found(self.record) if isinstance(item, Graph)]
+        lowered = bool(graphs) and all(map(is_lowered, graphs))
         return "changed" if same and not lowered else None
 
-    def _is_gone_entry(self, one: Difference) -> bool:
+    def _is_gone_entry(self, change: Difference) -> bool:
         """Return whether it is a recorded entry of which no graph is made any more."""
-        if one.total or one.kind != "graph" or one.after or self.expected is None:
+        if change.total or change.kind != "graph" or change.after or self.expected is None:
             return False
-        name = writable(name_of(one.where))
-        return name in self.expected.values.entries and name not in self._compiled
+        name = writable(name_of(change.where))
+        return name in self.expected.values.entries and name not in self._compiled_names
 
     @cached_property
-    def _compiled(self) -> frozenset[str]:
-        graphs = (one for one in self.record.graph_list if one.layer == PLACES_LAYER)
+    def _compiled_names(self) -> frozenset[str]:
+        graphs = (graph for graph in self.record.graph_list if graph.layer == PLACES_LAYER)
         return frozenset(writable(name_of(graph.where)) for graph in graphs)
 
     def _totals(self, layer: str | None) -> Iterator[Difference]:
         """Yield the totals of a layer that are compared with a baseline."""
         return (
-            one for one in self.changes if one.total and one.layer == layer and one.by == "baseline"
+            change
+            for change in self.changes
+            if change.total and change.layer == layer and change.by == "baseline"
         )
 
     def _grew(self, layer: str | None, kind: str) -> int:
         """Return by how much a total grew; negative if it fell."""
-        return sum(one.growth for one in self._totals(layer) if one.kind == kind)
+        return sum(total.growth for total in self._totals(layer) if total.kind == kind)
 
-    def _fell(self, one: Difference) -> bool:
-        was = one.before or 0
-        return one.after < was - was * self.percent / 100
+    def _fell(self, total: Difference) -> bool:
+        was = total.before or 0
+        return total.after < was - was * self.percent / 100
 
     def _is_lost(self, kind: str, layer: str | None) -> bool:
         rule = self._lost_ops if kind == "ops" else self._lost_work
-        return any(rule(one) for one in self._totals(layer) if one.kind == kind)
+        return any(rule(total) for total in self._totals(layer) if total.kind == kind)
 
 
 _RUNS: Final = ("execution", "read")

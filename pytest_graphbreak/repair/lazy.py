@@ -7,7 +7,6 @@ before, and counts them by torch_xla's own metric, without this package.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -73,7 +72,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class LineCut:
+class LazyCut:
     """The graphs of one cause that end at one line; that is ``item``, in the form of a break.
 
     ``graphs`` are all that end there, of any cause; ``most`` is how many of them need not go.
@@ -84,7 +83,7 @@ class LineCut:
     most: int
 
 
-def cuts(record: Record) -> list[LineCut]:
+def cuts(record: Record) -> list[LazyCut]:
     """Return what scripts are written for, in the order in which it came.
 
     Graphs of ``torch.compile`` are left out, and lines that are graph breaks. In a program of one
@@ -102,14 +101,14 @@ def cuts(record: Record) -> list[LineCut]:
     return [_cut(graphs, of_line[graphs[0].where.key]) for graphs in of_cause.values()]
 
 
-def _cut(graphs: list[Graph], of_line: int) -> LineCut:
+def _cut(graphs: list[Graph], of_line: int) -> LazyCut:
     first, count = graphs[0], len(graphs)
     reason = f"{first.cause}: {first.reason}" if first.reason else first.cause
     most = of_line - count if first.cause == "recompile" else 0
-    return LineCut(Break(XLA, reason, first.where, count=count), of_line, most)
+    return LazyCut(Break(XLA, reason, first.where, count=count), of_line, most)
 
 
-def script(writer: Writer, cut: LineCut, record: Record) -> str:
+def script(writer: Writer, cut: LazyCut, record: Record) -> str:
     """Return a script that runs the program, and fails while it makes the graphs of a cut.
 
     Where the line is not known, the graphs of the whole program are counted.
@@ -135,7 +134,7 @@ def script(writer: Writer, cut: LineCut, record: Record) -> str:
     return "\n\n\n".join(parts) + "\n"
 
 
-def _header(writer: Writer, cut: LineCut) -> Iterator[str]:
+def _header(writer: Writer, cut: LazyCut) -> Iterator[str]:
     where = cut.item.where
     yield f"# {files.HEADER}repro {writer.target.shown}`: {WHOLE}."
     yield f"# {' '.join(cut.item.reason.split())}, {plural(cut.item.count, 'graph')}"
@@ -147,7 +146,7 @@ def _header(writer: Writer, cut: LineCut) -> Iterator[str]:
     yield f"# {'Under pytest it' if writer.as_test else 'It'} fails as long as the cut is there."
 
 
-def _line(cut: LineCut, record: Record) -> str:
+def _line(cut: LazyCut, record: Record) -> str:
     """Return the source of ``Line`` for the line of a cut."""
     where = cut.item.where
     places = {graph.where.file for graph in record.graph_list if graph.layer == XLA}
@@ -160,7 +159,7 @@ def _line(cut: LineCut, record: Record) -> str:
     ).strip("\n")
 
 
-def _of_line(run: list[str], cut: LineCut) -> Iterator[str]:
+def _of_line(run: list[str], cut: LazyCut) -> Iterator[str]:
     """Yield the lines that run the program until the line has made its graphs."""
     yield from ("line, trace = Line(), sys.gettrace()", "sys.settrace(line)", "try:")
     yield "    with contextlib.suppress(Enough, SystemExit):"
@@ -170,7 +169,7 @@ def _of_line(run: list[str], cut: LineCut) -> Iterator[str]:
     yield f"assert line.graphs {f'<= {cut.most}' if cut.most else '== 0'}, {words}"
 
 
-def _of_program(run: list[str], cut: LineCut, record: Record) -> Iterator[str]:
+def _of_program(run: list[str], cut: LazyCut, record: Record) -> Iterator[str]:
     """Yield the lines that run the program and count all of its graphs."""
     yield from ("before = compiled()", "with contextlib.suppress(SystemExit):", *run)
     yield "graphs = compiled() - before"
@@ -178,13 +177,13 @@ def _of_program(run: list[str], cut: LineCut, record: Record) -> Iterator[str]:
     yield f"assert graphs <= {record.graphs[XLA] - cut.item.count}, {words}"
 
 
-def missing(cut: LineCut, record: Record, trial: Trial) -> str | None:
+def missing(cut: LazyCut, record: Record, trial: Trial) -> str | None:
     """Return why the run of a script does not show its cut, or None if it does."""
     if cut.item.where.file:
         where, count = f"graphs that end at {cut.item.where.file}:{cut.item.where.line}", cut.graphs
     else:
         where, count = "graphs of the program", record.graphs[XLA]
-    counted = re.match(rf"AssertionError: {re.escape(where)}: (\d+),", trial.error or "")
-    if counted is None:
+    counted = (trial.error or "").partition(f"AssertionError: {where}: ")[2].partition(",")[0]
+    if not counted:
         return f"it fails: {trial.error[:160]}" if trial.error else "no graph ended there"
-    return None if int(counted[1]) == count else f"{counted[1]} graphs, not {count}"
+    return None if counted == str(count) else f"{counted} graphs, not {count}"

@@ -165,7 +165,7 @@ class Repro:
             reasons.append(f"the whole program: {why}")
         return Script(path, item, WHOLE, why is None, "; ".join(reasons))
 
-    def _lazy_script(self, path: Path, cut: lazy.LineCut) -> Script:
+    def _lazy_script(self, path: Path, cut: lazy.LazyCut) -> Script:
         """Write the script of what torch_xla cut at a line."""
         self._write(path, _Attempt(lazy.script(self._writer, cut, self.first.record)))
         why = lazy.missing(cut, self.first.record, self._measure(path, lazy.TEST))

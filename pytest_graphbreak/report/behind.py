@@ -29,13 +29,13 @@ def with_changed(
     end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
     entry = "\n".join(line.text for line in lines[first:end])
     commit, changed = shown.changed(places_of(verdict, record))
-    if any(f"{one.where.file}:{one.where.line} " in f"{entry} " for one in changed):
+    if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
         return [*lines]
     below = []
-    for one in changed[:_MOST]:
-        word = "deleted" if one.deleted else "changed"
-        below.append(detail(f"{word} since the baseline ({commit}): {position(one.where)}"))
-        below += code(one.where)
+    for change in changed[:_MOST]:
+        word = "deleted" if change.deleted else "changed"
+        below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
+        below += code(change.where)
     if len(changed) > _MOST:
         below.append(detail(f"... and {plural(len(changed) - _MOST, 'more line')}"))
     return [*lines[:end], *below, *lines[end:]]
@@ -43,14 +43,14 @@ def with_changed(
 
 def places_of(verdict: Verdict, record: Record) -> list[Frame]:
     """Return the places of all changes, what is behind them, and the calls that lead to them."""
-    found: dict[Frame, None] = {}
+    frames: dict[Frame, None] = {}
     for change in verdict.changes:
-        found |= dict.fromkeys((change.where,))
+        frames |= dict.fromkeys((change.where,))
         for item in change.found(record):
             behind: tuple[Frame, ...] = ()
             if isinstance(item, Recompile):
                 behind = (item.origin, item.guard)
             elif isinstance(item, Break):
                 behind = (item.disabled,)
-            found |= dict.fromkeys((item.where, *behind, *getattr(item, "stack", ())))
-    return [frame for frame in found if frame.file]
+            frames |= dict.fromkeys((item.where, *behind, *getattr(item, "stack", ())))
+    return [frame for frame in frames if frame.file]

@@ -6,19 +6,20 @@ one (``rejudge.budget_of``), and ``judging.difference`` compares them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.judging.difference import diff
+from pytest_graphbreak.judging.finding import Finding, each_once
+from pytest_graphbreak.judging.findings import of_changes
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.report import causes
 from pytest_graphbreak.report.headline import NAMES
-from pytest_graphbreak.report.lines import detail
+from pytest_graphbreak.report.lines import lines as finding_lines
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.report.rejudge import budget_of
-from pytest_graphbreak.report.root_causes import Occurrence, occurrences
+from pytest_graphbreak.report.root_causes import which_tests
 from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.output import BLANK, TextLine, labelled, plain, plural
@@ -27,14 +28,6 @@ MOST: Final = 20
 """The number of causes that are shown; the rest are counted."""
 NAMED: Final = 100
 """The number of tests that are named in one list."""
-
-
-@dataclass(slots=True)
-class ChangedCause:
-    """A change at one place, and the ``tests`` that have it."""
-
-    occurrence: Occurrence
-    tests: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -47,7 +40,7 @@ class RunComparison:
     """
 
     compared: int = 0
-    causes: list[ChangedCause] = field(default_factory=list)
+    causes: list[Finding] = field(default_factory=list)
     moved: dict[str, tuple[Difference, ...]] = field(default_factory=dict)
     only_before: list[str] = field(default_factory=list)
     only_after: list[str] = field(default_factory=list)
@@ -64,7 +57,7 @@ def compare(before: Union, after: Union) -> RunComparison:
     result = RunComparison()
     profiles = _profiles(before, after)
     earlier = {(profiles.get(key[0], key[0]), key[1]): key for key in before.seen}
-    by_cause: dict[Hashable, ChangedCause] = {}
+    changed: list[tuple[str, Finding]] = []
     for (profile, nodeid), seen in after.seen.items():
         name = nodeid if len(after.profiles) == 1 else f"{nodeid}   on {profile}"
         key = earlier.pop((profile, nodeid), None)
@@ -72,13 +65,12 @@ def compare(before: Union, after: Union) -> RunComparison:
             result.only_after.append(name)
         elif before.seen[key].level == seen.level == MEASURED:
             result.compared += 1
-            _compare_test(before.seen[key], seen, name, result, by_cause)
+            changed += _compare_test(before.seen[key], seen, name, result)
         else:
             result.unequal.append(f"{name}   {before.seen[key].test.outcome}, {seen.test.outcome}")
     result.only_before = [nodeid for _, nodeid in earlier.values()]
-    result.causes = sorted(
-        by_cause.values(), key=lambda cause: (not cause.occurrence.items, -len(cause.tests))
-    )
+    result.causes = each_once(changed, lambda finding: finding.key)
+    result.causes.sort(key=lambda finding: (not finding.items, -len(finding.tests)))
     return result
 
 
@@ -91,24 +83,17 @@ def _profiles(before: Union, after: Union) -> Mapping[str, str]:
 
 
 def _compare_test(
-    before: SeenTest,
-    after: SeenTest,
-    name: str,
-    result: RunComparison,
-    by_cause: dict[Hashable, ChangedCause],
-) -> None:
+    before: SeenTest, after: SeenTest, name: str, result: RunComparison
+) -> list[tuple[str, Finding]]:
+    """Return what changed in a test, with its name; note its totals and settings."""
     expected, record = budget_of(before, after.test.record)
     packages = owning(after.test.record, after.report.environment.packages)
     changes = diff(expected, record, versions=after.report.versions, packages=packages)
     if totals := tuple(change for change in changes if change.total and change.growth):
         result.moved[name] = totals
-    for occurrence in occurrences(changes, record):
-        change = occurrence.change
-        key = (change.kind, change.layer, change.cause, change.was, change.growth > 0)
-        cause = by_cause.setdefault((*key, change.where.key), ChangedCause(occurrence))
-        cause.tests.append(name)
     was, now = before.test.record.settings, after.test.record.settings
     result.settings |= {key for key in {*was, *now} if was.get(key) != now.get(key)}
+    return [(name, finding) for finding in of_changes(changes, record)]
 
 
 def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLine]:
@@ -121,10 +106,8 @@ def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLi
     if result.causes:
         yield BLANK
     for cause in result.causes[:MOST]:
-        yield from causes.lines(cause.occurrence)
-        several = len(cause.tests) > 1
-        yield detail(f"in {plural(len(cause.tests), 'test')}{'; one of them:' if several else ':'}")
-        yield detail(cause.tests[0], 4)
+        yield from finding_lines(cause.of_its_tests())
+        yield from which_tests(cause, f"in {plural(len(cause.tests), 'test')}")
     if len(result.causes) > MOST:
         yield TextLine(f"... and {plural(len(result.causes) - MOST, 'more place')}", indent=2)
     moved = [f"{', '.join(map(_total, result.moved[name]))}   {name}" for name in result.moved]
@@ -135,7 +118,7 @@ def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLi
         ("not compared, by their outcomes", result.unequal),
         ("measured with other settings of torch; make them equal first", sorted(result.settings)),
     ):
-        yield from _listed(title, names)
+        yield from _name_list(title, names)
 
 
 def _side(union: Union) -> str:
@@ -153,8 +136,8 @@ def _headline(result: RunComparison) -> str:
         sum(total.growth for total in totals if total.kind == "graph")
         for totals in result.moved.values()
     ]
-    more, fewer = sum(count > 0 for count in graphs), sum(count < 0 for count in graphs)
-    parts += [f"{more} with more graphs"] if more else []
+    grown, fewer = sum(count > 0 for count in graphs), sum(count < 0 for count in graphs)
+    parts += [f"{grown} with more graphs"] if grown else []
     parts += [f"{fewer} with fewer"] if fewer else []
     return ", ".join(parts) if result.differs else f"{parts[0]}, no difference"
 
@@ -167,7 +150,7 @@ def _total(total: Difference) -> str:
     return f"{words} {total.before or 0} -> {total.after}"
 
 
-def _listed(title: str, names: list[str]) -> Iterator[TextLine]:
+def _name_list(title: str, names: list[str]) -> Iterator[TextLine]:
     if not names:
         return
     yield from (BLANK, TextLine(f"{title}: {len(names):,}", "title"))

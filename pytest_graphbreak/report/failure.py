@@ -59,8 +59,8 @@ def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
     for at in causes[:1]:
         place = next((line.text for line in lines[at:] if line.kind == "place"), "")
         yield replace(lines[at], text=place or lines[at].text)
-    more = f"and {len(causes) - 1} more, " if len(causes) > 1 else ""
-    yield TextLine(f"{more}as in {first}", indent=DEPTH)
+    others = f"and {len(causes) - 1} more, " if len(causes) > 1 else ""
+    yield TextLine(f"{others}as in {first}", indent=DEPTH)
 
 
 def write(lines: Iterable[TextLine], tw: Any) -> None:
@@ -91,26 +91,26 @@ class BlockText:
         self._entries = getattr(traceback, "reprentries", ())
 
     def __call__(self, tw: Any) -> None:
-        whole = [entry.lines for entry in self._entries]
+        untouched = [entry.lines for entry in self._entries]
         width = columns(getattr(tw, "_file", None)) - len(_ERROR)
         for entry in self._entries:
             entry.lines = self._narrow(entry.lines, width)
         try:
             self._print(tw)
         finally:
-            for entry, lines in zip(self._entries, whole, strict=True):
+            for entry, lines in zip(self._entries, untouched, strict=True):
                 entry.lines = lines
 
     def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
         """Return the lines of an entry, with those of ``lines`` wrapped to a width."""
-        first, *more = plain(self._lines).split("\n")
+        first, *following = plain(self._lines).split("\n")
         for at, line in enumerate(shown):
             deeper = len(line) - len(line[1:].lstrip()) - len(_ERROR)
-            end = at + 1 + len(more)
-            wanted = [f"{_ERROR}{' ' * deeper}{one}".rstrip() for one in more]
-            if line.endswith(first) and [one.rstrip() for one in shown[at + 1 : end]] == wanted:
+            end = at + 1 + len(following)
+            expected = [f"{_ERROR}{' ' * deeper}{line}".rstrip() for line in following]
+            if line.endswith(first) and [line.rstrip() for line in shown[at + 1 : end]] == expected:
                 head = line[1:].lstrip().removesuffix(first) + self._lines[0].head
                 ours = indented((replace(self._lines[0], head=head), *self._lines[1:]), deeper)
-                rows = (row for one in ours for row in wrapped(one.harmless(), width))
+                rows = (row for line in ours for row in wrapped(line.harmless(), width))
                 return [*shown[:at], *(f"{_ERROR}{row}".rstrip() for row in rows), *shown[end:]]
         return shown

@@ -13,6 +13,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.findings import reported
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import LISTS
@@ -20,7 +21,6 @@ from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
 from pytest_graphbreak.model.record import NOWHERE, Frame, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.root_causes import reported
 from pytest_graphbreak.text.output import Kind, TextLine
 
 
@@ -97,43 +97,43 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextL
     yield from explain(verdict, record, context.typed)
     if verdict.by_marker:
         words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
-        yield _labelled("marker", words)
+        yield _label("marker", words)
     if verdict.acceptable:
         yield from _accept(verdict, context)
     if context.baseline is not None:
         place = context.baseline
         if context.baseline_line:
             place += f":{context.baseline_line}"
-        yield _labelled("baseline", f"{place}{_measured(record, context)}")
+        yield _label("baseline", f"{place}{_recorded_with(record, context)}")
     yield from measured_with(record)
-    for name, before, after in _moved(verdict, context):
-        yield _labelled("package", f"{name} {before} -> {after}")
+    for name, before, after in _package_changes(verdict, context):
+        yield _label("package", f"{name} {before} -> {after}")
     if verdict.foreign:
         words = f"never recorded, judged by the values of {verdict.foreign}"
-        yield _labelled("profile", f"{context.profile} was {words}")
+        yield _label("profile", f"{context.profile} was {words}")
 
 
 def explain(verdict: Verdict, record: Record, typed: Typed) -> Iterator[TextLine]:
     """Yield the command that explains what failed, if there is a page on it."""
     if topic := _topic(verdict, record):
-        yield _labelled("explain", command=typed.graphbreak("explain", topic))
+        yield _label("explain", command=typed.graphbreak("explain", topic))
 
 
 def _topic(verdict: Verdict, record: Record) -> str | None:
     """Return the best topic for ``graphbreak explain``: the first change reported as new."""
-    new = (one for one in reported(verdict, record) if one.items and not one.change.was)
-    for item in (one.items[0] for one in sorted(new, key=lambda one: one.is_entry)):
-        if topic := advice.topic(item):
+    new = [finding for finding in reported(verdict, record) if finding.is_new]
+    for finding in sorted(new, key=lambda finding: finding.is_entry):
+        if topic := advice.topic(finding.items[0]):
             return topic
     return None
 
 
-def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]:
+def _package_changes(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]:
     """Yield packages whose version changed since recording and that contain a changed place."""
     files = dict.fromkeys(
-        one.where.file
-        for one in verdict.changes
-        if one.kind in LISTS and not one.total and not one.unsure
+        change.where.file
+        for change in verdict.changes
+        if change.kind in LISTS and not change.total and not change.unsure
     )
     case = context.case
     recorded = case.expected.packages if case.expected else {}
@@ -148,11 +148,13 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
             )
 
 
-def _measured(record: Record, context: Context) -> str:
+def _recorded_with(record: Record, context: Context) -> str:
     """Return where and with what the baseline was recorded, and versions that differ now."""
     case, seen = context.case, compilers(record.layers)
-    known = case.expected.versions if case.expected else {}
-    recorded = {name: version for name, version in known.items() if name in seen or not seen}
+    recorded_with = case.expected.versions if case.expected else {}
+    recorded = {
+        name: version for name, version in recorded_with.items() if name in seen or not seen
+    }
     if case.expected is None or not recorded:
         return ""
     differing = [
@@ -161,8 +163,8 @@ def _measured(record: Record, context: Context) -> str:
         if (version := case.versions.get(name)) and not same_minor(version, before)
     ]
     others = f"; now {' and '.join(map(str, differing))}, where counts may differ"
-    made = [f"{name} {version}" for name, version in recorded.items()]
-    words = ", ".join(filter(None, (case.expected.profile, *made)))
+    versions = [f"{name} {version}" for name, version in recorded.items()]
+    words = ", ".join(filter(None, (case.expected.profile, *versions)))
     return f" ({words}{others if differing else ''})"
 
 
@@ -172,12 +174,12 @@ def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
     if verdict.needs_prune:
         flags.append("--graph-budget-prune")
     if context.not_accepted:
-        yield _labelled(word, context.not_accepted)
+        yield _label(word, context.not_accepted)
     else:
-        yield _labelled(word, command=context.accept or context.typed.test(context.nodeid, *flags))
+        yield _label(word, command=context.accept or context.typed.test(context.nodeid, *flags))
 
 
-def _labelled(word: str, text: str = "", command: str = "") -> TextLine:
+def _label(word: str, text: str = "", command: str = "") -> TextLine:
     kind: Kind = "command" if command else "text"
     return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)
 
@@ -205,32 +207,32 @@ def measured_with(record: Record) -> Iterator[TextLine]:
             head = " " * len(head)
 
 
-def left_behind(tests: Iterable[TestReport]) -> list[str]:
+def leaked_settings(tests: Iterable[TestReport]) -> list[str]:
     """Return the settings that calls of tests left: a line for each setting and class, or file.
 
     Settings that the same tests left are on one line.
     """
-    left: dict[tuple[str, str], dict[str, Any]] = {}
+    by_scope: dict[tuple[str, str], dict[str, Any]] = {}
     for test in tests:
         for name, value in test.leaks.items():
-            left.setdefault((_around(test.nodeid), name), {})[test.nodeid] = value
+            by_scope.setdefault((_scope_of(test.nodeid), name), {})[test.nodeid] = value
     settings: dict[tuple[str, ...], list[str]] = {}
-    for (around, name), values in left.items():
-        settings.setdefault((around, *values), []).append(shown(name, _distinct(values.values())))
+    for (scope, name), values in by_scope.items():
+        settings.setdefault((scope, *values), []).append(shown(name, _distinct(values.values())))
     return [
-        f"{ids[0] if len(ids) == 1 else f'{around} ({len(ids)} tests)'}   left {', '.join(words)}"
-        for (around, *ids), words in settings.items()
+        f"{ids[0] if len(ids) == 1 else f'{scope} ({len(ids)} tests)'}   left {', '.join(words)}"
+        for (scope, *ids), words in settings.items()
     ]
 
 
-def _around(nodeid: str) -> str:
+def _scope_of(nodeid: str) -> str:
     """Return the class of a test, or its file."""
     return nodeid.partition("[")[0].rpartition("::")[0]
 
 
 def _distinct(values: Iterable[Any]) -> str:
-    found = list(dict.fromkeys(map(str, values)))
-    return ", ".join([*found[:MOST_VALUES], *(["..."] if len(found) > MOST_VALUES else [])])
+    distinct = list(dict.fromkeys(map(str, values)))
+    return ", ".join([*distinct[:MOST_VALUES], *(["..."] if len(distinct) > MOST_VALUES else [])])
 
 
 def shown(name: str, value: Any) -> str:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, explained, markdown, passing
-from pytest_graphbreak.report.lines import detail
-from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
+from pytest_graphbreak.report import accepting, markdown, passing
+from pytest_graphbreak.report.lines import detail, general_lines
+from pytest_graphbreak.report.root_causes import by_nodeid, extent, root_causes
 from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
 from pytest_graphbreak.text.output import TextLine, noun, plain
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
@@ -38,13 +39,15 @@ def annotations(
     ``root``.
     """
     red = dict(by_nodeid(tests))
-    found = root_causes(red.items()).all
+    causes = root_causes(red.items()).all
     base = _below(root, workspace or root)
-    causes = Counter(name for cause in found for name in cause.tests)
+    number_of = Counter(name for cause in causes for name in cause.tests)
     commands = []
-    for cause in found[:MOST]:
+    for cause in causes[:MOST]:
         first = cause.tests[0]
-        words = _of_test(cause, red[first], causes[first]) if len(cause.tests) == 1 else _of(cause)
+        words = (
+            _of_test(cause, red[first], number_of[first]) if len(cause.tests) == 1 else _of(cause)
+        )
         commands.append(_command(base, _place(cause, red[first], root), *words))
     return commands
 
@@ -53,13 +56,12 @@ def warnings(
     tests: Iterable[TestReport], root: Path, workspace: Path | None = None
 ) -> Iterator[str]:
     """Yield workflow commands for new places in passing tests."""
-    named = dict(by_nodeid(tests))
+    by_name = dict(by_nodeid(tests))
     base = _below(root, workspace or root)
-    new = [one for one in passing.changes(named.items()) if one.is_new]
-    for one in new[:MOST]:
-        cause = RootCause(one.found, tests=one.tests)
-        place = _place(cause, named[one.tests[0]], root)
-        yield _command(base, place, *_of(cause), level="warning")
+    new = [finding for finding in passing.changes(by_name.items()) if finding.is_new]
+    for finding in new[:MOST]:
+        place = _place(finding, by_name[finding.tests[0]], root)
+        yield _command(base, place, *_of(finding), level="warning")
 
 
 def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
@@ -91,8 +93,8 @@ def publish(
     ``report`` is that of the run that just ended here, ``name`` the name of its file, without which
     none of its counts can be accepted. Raises ``OSError`` if the summary's file cannot be written.
     """
-    given = environ.get("GITHUB_WORKSPACE")
-    workspace = Path(given) if given else None
+    path = environ.get("GITHUB_WORKSPACE")
+    workspace = Path(path) if path else None
     run = accepting.this_run(environ)
     accept = accepting.command(shlex.quote(name), run=run) if name is not None else None
     commands = annotations(report.tests, root, workspace)
@@ -119,24 +121,24 @@ def _below(root: Path, workspace: Path) -> str:
     return "" if below == "." else below + "/"
 
 
-def _of_test(cause: RootCause, test: TestReport, causes: int) -> tuple[str, str]:
+def _of_test(cause: Finding, test: TestReport, causes: int) -> tuple[str, str]:
     """Return title and text for one failed test: its failure, or one of its several causes."""
     message = (test.message or "graph budget").strip()
-    first, _, rest = message.partition("\n")
-    body = rest.strip("\n") if causes == 1 else _text(explained.what(cause))
+    first, _, body_text = message.partition("\n")
+    body = body_text.strip("\n") if causes == 1 else _text(general_lines(cause))
     return first, f"{test.nodeid}\n{body}" if body else test.nodeid
 
 
-def _of(cause: RootCause) -> tuple[str, str]:
+def _of(cause: Finding) -> tuple[str, str]:
     """Return title and text for many failed tests: what, where, what to do, the first tests."""
     number = len(cause.tests)
     names = list(cause.tests[:MOST])
     if number > MOST:
         names.append(f"and {number - MOST:,} more")
-    extent = detail(f"{explained.extent(cause)}:")
-    lines = (*explained.what(cause), extent, *(detail(name, 4) for name in names))
+    number_of = detail(f"{extent(cause)}:")
+    lines = (*general_lines(cause), number_of, *(detail(name, 4) for name in names))
     tests = f"{number:,} {noun(number, 'test')}"
-    return f"graph budget: {tests}, {explained.title(cause)}", _text(lines)
+    return f"graph budget: {tests}, {cause.in_general().title}", _text(lines)
 
 
 def _text(lines: Iterable[TextLine]) -> str:
@@ -152,7 +154,7 @@ def _command(base: str, place: tuple[str, int], title: str, text: str, level: st
     return f"::{level} {shown}::{workflow_message(text[:_LONGEST])}"
 
 
-def _place(cause: RootCause, test: TestReport, root: Path) -> tuple[str, int]:
+def _place(cause: Finding, test: TestReport, root: Path) -> tuple[str, int]:
     """Return the line to show: that of the place, or the innermost user's call that led there.
 
     A cause without a line in the repository is shown at the file of its first test, and a test

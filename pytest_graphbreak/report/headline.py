@@ -8,7 +8,7 @@ from typing import Final
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.findings import cached, cached_text, cause_words, decomposition
+from pytest_graphbreak.report.counts import cache_counts, cached_text, cause_words, decomposition
 from pytest_graphbreak.text.output import TextLine, noun
 
 
@@ -26,7 +26,7 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     if verdict.name == "new":
         return f"no baseline for this test ({totals(record)})"
     if verdict.emptied:
-        return _nothing_left(verdict, record)
+        return _no_graph_any_more(verdict, record)
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"{verdict.name}, {totals(record)}"
@@ -36,11 +36,11 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     return f"{_amount(step)}, {_who(step)} {step.before} ({sign})"
 
 
-def _nothing_left(verdict: Verdict, record: Record) -> str:
+def _no_graph_any_more(verdict: Verdict, record: Record) -> str:
     """Describe a layer that makes no graph any more, which is worse than any growth."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
-    made = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
-    return f"no {step.layer} graph any more, {_who(step)} {step.before}{made}"
+    still = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
+    return f"no {step.layer} graph any more, {_who(step)} {step.before}{still}"
 
 
 def _who(step: Difference) -> str:
@@ -64,10 +64,10 @@ def _amount(step: Difference) -> str:
 
 def totals(record: Record) -> str:
     counts = {layer: record.graphs.get(layer, 0) for layer in record.layers}
-    made = {layer: count for layer, count in counts.items() if count}
-    if counts and not made:
-        made = {record.headline: 0}
-    parts = [f"{count} {layer} {noun(count, 'graph')}" for layer, count in made.items()]
+    graphs = {layer: count for layer, count in counts.items() if count}
+    if counts and not graphs:
+        graphs = {record.headline: 0}
+    parts = [f"{count} {layer} {noun(count, 'graph')}" for layer, count in graphs.items()]
     if record.breaks:
         parts.append(f"{len(record.breaks)} {noun(len(record.breaks), 'graph break')}")
     return ", ".join(parts) or "nothing was compiled"
@@ -107,12 +107,12 @@ def counts(
         )
         if step.kind != "ops"
     }
-    parts, known = [], set[str | None]()
+    parts, explained = [], set[str | None]()
     for step in sorted(steps.values(), key=_order):
         parts.append(_count(step))
-        if step.kind == "graph" and step.growth > 0 and step.layer not in known:
+        if step.kind == "graph" and step.growth > 0 and step.layer not in explained:
             parts[-1] += _made_of(step.layer or "", record, fixtures)
-            known.add(step.layer)
+            explained.add(step.layer)
     if verdict.name == "new":
         parts = [
             f"{layer} {count}{_made_of(layer, record, fixtures)}"
@@ -140,7 +140,7 @@ def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
     parts = cause_words(decomposition(layer, record))
     parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
     text = f" ({', '.join(parts)})" if parts else ""
-    return text + cached_text(cached(layer, record))
+    return text + cached_text(cache_counts(layer, record))
 
 
 def _operations(steps: Iterable[Difference]) -> Iterator[str]:

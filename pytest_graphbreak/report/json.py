@@ -19,9 +19,9 @@ def entry(
     nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
 ) -> TestReport:
     """Return one item of ``tests``. ``data`` is what the test's report carried, or empty."""
-    test = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
-    found = TestReport.from_dict({**data, **test, "nodeid": "-", "setup": _setup(data)})
-    return replace(found, nodeid=nodeid)  # a node id of this run may be longer than readers accept
+    facts = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
+    test = TestReport.from_dict({**data, **facts, "nodeid": "-", "setup": _setup(data)})
+    return replace(test, nodeid=nodeid)  # a node id of this run may be longer than readers accept
 
 
 def _setup(data: Mapping[str, Any]) -> Plain:

@@ -46,11 +46,11 @@ class Judgement:
 
     @property
     def baseline(self) -> Recorded | None:
-        return recorded(self.case.expected)
+        return baseline_of(self.case.expected)
 
     @property
     def budget(self) -> Budget | None:
-        return allowed(self.case.record, self.case.expected, self.case.cap)
+        return budget_for(self.case.record, self.case.expected, self.case.cap)
 
     def to_dict(self) -> Plain:
         """Return the judgement for other processes, in the shape of the JSON report."""
@@ -140,15 +140,15 @@ def _lines(
     return failure(verdict, case.record, replace(context(), case=case))
 
 
-def recorded(expected: Expected | None) -> Recorded | None:
+def baseline_of(expected: Expected | None) -> Recorded | None:
     """Return the baseline of the profile, as ``baseline`` of the report."""
     if expected is None:
         return None
-    known = Recorded(**structs.asdict(expected.values), profile=expected.profile)
-    return structs.replace(known, **{name: expected.versions.get(name) for name in COMPILERS})
+    baseline = Recorded(**structs.asdict(expected.values), profile=expected.profile)
+    return structs.replace(baseline, **{name: expected.versions.get(name) for name in COMPILERS})
 
 
-def allowed(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:
+def budget_for(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:
     """Return the smaller of baseline and marker, by layer, as ``budget`` of the report."""
     if expected is None and cap is None:
         return None
@@ -157,7 +157,7 @@ def allowed(record: Record, expected: Expected | None, cap: Cap | None) -> Budge
         limits = [cap.graphs(layer) if cap is not None else None]
         if expected is not None and layer in expected.judged(record.layers):
             limits.append(expected.values.graphs.get(layer, 0))
-        known = [limit for limit in limits if limit is not None]
-        if known:
-            graphs[layer] = min(known)
+        stated = [limit for limit in limits if limit is not None]
+        if stated:
+            graphs[layer] = min(stated)
     return Budget(graphs)

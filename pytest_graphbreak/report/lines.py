@@ -1,22 +1,164 @@
-"""The lines of a place in a failure: position, code, calls that lead there, advice."""
+"""Findings as lines: what, where, what to write instead, what led there, what follows from it.
+
+Every report that shows text shows findings by these lines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns, Recompile
-from pytest_graphbreak.text.output import TextLine, noun
+from pytest_graphbreak.judging.finding import GONE, Finding
+from pytest_graphbreak.judging.repeats import names_of
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.text.output import TextLine, indented, noun, plural, signed
+from pytest_graphbreak.text.safe import cut
 
-NEAR = 2
+NEAR: Final = 2
 """The number of calls above a place that are always shown."""
-FAR = 3
+FAR: Final = 3
 """The number of outermost calls that are always shown: the test's own lines, and its helpers'."""
-DEPTH = 6
-"""Columns before the lines below the first line of a cause."""
+DEPTH: Final = 6
+"""Columns before the lines below the first line of a finding."""
+MOST_FUNCTIONS: Final = 8
+"""The number of functions that are named with one that is compiled again."""
+_COUNTED: Final = 5
+"""Columns by which lines below a count are deeper than those below a sign."""
+
+KINDS: Final = {
+    "break": "graph break",
+    "eager": "left to eager",
+    "other": "cut by torch_xla",
+}
+"""The names of kinds of findings; other kinds are called by their own name."""
+
+
+def lines(finding: Finding) -> list[TextLine]:
+    """Return the lines of a finding after its sign: new, gone, another reason."""
+    head = signed(finding.sign, finding.words, f"{finding.id}  " if finding.id else "")
+    return [head, *_body(finding, finding.count)]
+
+
+def general_lines(finding: Finding) -> list[TextLine]:
+    """Return the lines of a finding of several tests, without what is specific to one of them."""
+    general = replace(finding.in_general(), count=1)
+    return [replace(line, text=cut(line.text)) for line in lines(general)]
+
+
+def counted_lines(finding: Finding, *, with_owner: bool = False, after: str = "") -> list[TextLine]:
+    """Return the lines of a finding after its number and time; with ``with_owner``, with its model.
+
+    ``after`` ends the first line.
+    """
+    identity = f"{finding.id}  " if finding.id else ""
+    kind = KINDS.get(finding.kind, finding.kind)
+    words = f"{kind}  {identity}{cut(finding.reason)}".rstrip()
+    owner = [detail(f"in {finding.owner}")] if with_owner and finding.owner else []
+    body = [replace(line, text=cut(line.text)) for line in [*_body(finding), *owner]]
+    head = counted(finding.count, f"{words}{after}", None if after else finding.seconds)
+    return [head, *indented(body, _COUNTED)]
+
+
+def counted(count: int, text: str, took: float | None = None) -> TextLine:
+    """Return a line with a count, the time taken, and a text."""
+    time = "" if took is None else f"{took:.1f} s  "
+    return TextLine(text, indent=4, head=f"{count:>4}x  {time}")
+
+
+def _body(finding: Finding, times: int = 1) -> Iterator[TextLine]:
+    if finding.circumstances:
+        yield detail(finding.circumstances)
+    yield from map(detail, finding.notes)
+    for words, where in finding.places:
+        yield from at(where, times) if not words else [detail(f"{words} {position(where)}")]
+        yield from code(where) if words else ()
+        times = 1
+    yield from to_try(*finding.fix)
+    yield from calls(finding.calls)
+    yield from consequences(finding)
+
+
+# The consequences of a finding, each on one line and without advice.
+
+
+def consequences(finding: Finding) -> Iterator[TextLine]:
+    """Yield what follows from a finding, below its calls."""
+    words: list[str] = []
+    if finding.is_of(Break):
+        words += _of_break(finding)
+    elif finding.is_of(Recompile) or finding.sign == GONE:
+        yield from _followers(finding)
+        words += _more_graphs(finding)
+    if words:
+        yield detail("and because of it:")
+        yield from (detail(text, 2) for text in words)
+
+
+def _of_break(finding: Finding) -> Iterator[str]:
+    breaks = finding.with_it(Break)
+    for follower in breaks:
+        name = f"{follower.id}  " if follower.id else ""
+        yield f"{position(follower.where)} breaks, too: {name}{follower.reason}"
+    breaking = {follower.where.key for follower in breaks}
+    for eager in finding.with_it(Eager):
+        if eager.where.key not in breaking:
+            yield f"{position(eager.where)} runs without the compiler"
+    for where, numbers, why in _recompiled_functions(finding.with_it(Recompile)):
+        yield f"{position(where)} is compiled again ({numbers}){why}"
+    for graph in finding.with_it(Graph):
+        # A function that is now compiled by itself follows from the break and needs no line.
+        if graph.layer and DESCRIPTIONS[graph.layer].cause(graph.kind).falls_with:
+            yield _graph_more(graph)
+
+
+def _graph_more(graph: Finding) -> str:
+    return f"{position(graph.where)} is a graph more: {graph.reason or graph.kind}"
+
+
+def _more_graphs(finding: Finding) -> Iterator[str]:
+    """Yield the graphs of another layer that a finding causes."""
+    for graph in finding.with_it(Graph):
+        if graph.layer != finding.layer:
+            yield _graph_more(graph)
+
+
+def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame, str, str]]:
+    """Yield each recompiled function, how often, and the reason if there is only one."""
+    functions: dict[tuple[str, ...], list[Finding]] = {}
+    for recompile in recompiles:
+        functions.setdefault(recompile.where.key[:2], []).append(recompile)
+    followers = [follower for recompile in recompiles for follower in recompile.with_it(Recompile)]
+    for follower in followers:
+        functions.setdefault(follower.where.key[:2], []).append(follower)
+    for same in functions.values():
+        first = same[0]
+        graphs = [name for recompile in same for name in recompile.graphs]
+        follows = all(recompile in followers for recompile in same)
+        numbers = "once" if len(graphs) == 1 else f"{len(graphs)} times"
+        if len(same) == 1 and not follows:
+            numbers = names_of(graphs)
+        yield first.where, numbers, "" if follows or len(same) > 1 else f": {first.reason}"
+
+
+def _followers(finding: Finding) -> Iterator[TextLine]:
+    """Yield the functions that are recompiled with their caller."""
+    followers = finding.with_it(Recompile)
+    if followers:
+        yield detail(f"and recompiled with its caller, since {finding.since}:")
+    for follower in followers[:MOST_FUNCTIONS]:
+        names = (*follower.graphs[:3], "...") if follower.graphs[3:] else follower.graphs
+        yield detail(f"{position(follower.where)}   {', '.join(names)}", 2)
+    if len(followers) > MOST_FUNCTIONS:
+        yield detail(f"... and {plural(len(followers) - MOST_FUNCTIONS, 'more function')}", 2)
+
+
+# Parts of a finding.
 
 
 def detail(text: str, deeper: int = 0) -> TextLine:
-    """Return a line below the first one of a cause."""
+    """Return a line below the first one of a finding."""
     return TextLine(text, indent=DEPTH + deeper)
 
 
@@ -47,31 +189,9 @@ def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
         if number == NEAR and between:
             yield detail(f"... {between} {noun(between, 'call')} between")
         if not NEAR <= number < NEAR + between:
-            yield _call(frame)
+            yield TextLine(f"from {position(frame)}", "call", DEPTH)
 
 
-def _call(frame: Frame) -> TextLine:
-    return TextLine(f"from {position(frame)}", "call", DEPTH)
-
-
-def process(item: Graph | LineRuns) -> str:
-    return f"   in process {item.process}" if item.process else ""
-
-
-def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[TextLine]:
-    """Return the process and what the test said it was doing; ``first`` for its first time."""
-    process = f"in process {item.process}" if item.process else ""
-    doing = f"{'first ' * first}during {item.during}" if item.during else ""
-    words = ", ".join(filter(None, (process, doing)))
-    return [detail(words)] if words else []
-
-
-def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
-    """Return what the test said it was doing; the process of a graph is in its first line."""
-    first = "first " * (count > 1)
-    return [detail(f"{first}during {item.during}")] if item.during else []
-
-
-def to_try(*lines: str | None) -> list[TextLine]:
+def to_try(*advice: str) -> list[TextLine]:
     """Return what to write instead, as far as that is known."""
-    return [TextLine(words, "advice", DEPTH, "fix: ") for words in lines if words]
+    return [TextLine(words, "advice", DEPTH, "fix: ") for words in advice if words]

@@ -11,12 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from pytest_graphbreak.judging.finding import Finding
+from pytest_graphbreak.judging.findings import of_record
 from pytest_graphbreak.model.differences import ALL, FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import explained, findings, passing
-from pytest_graphbreak.report.findings import made_of
-from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
+from pytest_graphbreak.report import passing
+from pytest_graphbreak.report.counts import made_of
+from pytest_graphbreak.report.lines import lines
+from pytest_graphbreak.report.root_causes import RootCauses, cause_lines, headline, root_causes
+from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.report.view import (
     NAMED,
     NOTHING,
@@ -26,9 +30,9 @@ from pytest_graphbreak.report.view import (
     CheckNotes,
     ProfileRun,
     acceptable,
-    captured,
     counted,
     is_red,
+    moved_operations,
     moves,
     named,
     standing,
@@ -70,24 +74,14 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, notes)}\n\n")
     failing = {named(test, run, runs): (run, test) for run, test in rows if _has_reasons(test)}
-    found = root_causes((name, test) for name, (_, test) in failing.items())
-    page.add(_causes(found, limit // 4))
-    _listed(page, _environment(runs), len(runs), "run", limit // 8)
-    for title, names in (
-        ("Cannot be judged", list(notes.problems)),
-        ("Missing", list(notes.missing)),
-        ("Unmeasured", [name for run in runs for name in run.unmeasured]),
-        ("Taken out of the gate", list(notes.loosened)),
-        ("Not gated", [name for run in runs for name in run.ungated]),
-        ("Stale baseline entries", [name for run in runs for name in run.stale]),
-    ):
-        if names and page.add(f"\n**{title}**\n\n"):
-            some = (f"- {_code(name)}\n" for name in names[:_NAMES])
-            _listed(page, some, len(names), "", limit // 16)
+    causes = root_causes((name, test) for name, (_, test) in failing.items())
+    page.add(_causes(causes, limit // 4))
+    _add_list(page, _environment(runs), len(runs), "run", limit // 8)
+    _add_notices(page, runs, notes, limit // 16)
     # The table may take half of the space; the rest is for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
     page.add(_passing(passing.changes((named(test, run, runs), test) for run, test in rows)))
-    firsts = set(found.firsts)
+    firsts = set(causes.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
@@ -145,10 +139,10 @@ def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
     if not parts:
         parts.append(f"{plural(total, 'test')}")
         others = verdicts.get(UNJUDGED, 0)
-        said = "not judged" if others == total else "none over budget"
+        words = "not judged" if others == total else "none over budget"
         if others and others < total:
-            said += f", {others:,} not judged"
-        parts.append(said if total else "so nothing was judged")
+            words += f", {others:,} not judged"
+        parts.append(words if total else "so nothing was judged")
     if REPORTED in verdicts:
         parts.append(f"{verdicts[REPORTED]:,} without a baseline")
     if UNGATED in verdicts:
@@ -156,28 +150,28 @@ def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
     return f"Graph budget: {', '.join(parts)}"
 
 
-def _causes(found: RootCauses, size: int) -> str:
+def _causes(causes: RootCauses, size: int) -> str:
     """Return each cause of failed tests once, as many as fit into ``size`` bytes."""
-    if not found.places:
+    if not causes.places:
         return ""
     lines: list[str] = []
-    left = len(found.all)
-    for cause in found.all:
-        rows = (wrapped(line.harmless(), _WIDE) for line in explained.cause_lines(cause))
+    left_out = len(causes.all)
+    for cause in causes.all:
+        rows = (wrapped(line.harmless(), _WIDE) for line in cause_lines(cause))
         block = [str(row) for row in chain.from_iterable(rows)]
         size -= sum(len(safe.preformatted(line).encode()) for line in block)
         if size < 0:
             break
         lines += block
-        left -= 1
-    if left:
-        lines.append(f"  ... and {plural(left, 'more cause')}")
-    return f"**{headline(found)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
+        left_out -= 1
+    if left_out:
+        lines.append(f"  ... and {plural(left_out, 'more cause')}")
+    return f"**{headline(causes)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
 
 
-def _passing(found: list[passing.PassingChange]) -> str:
+def _passing(findings: Sequence[Finding]) -> str:
     """Return what changed in passing tests, each place once."""
-    rows = (wrapped(line.harmless(), _WIDE) for line in passing.lines(found))
+    rows = (wrapped(line.harmless(), _WIDE) for line in passing.lines(findings))
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
         return ""
@@ -194,18 +188,35 @@ def _same(tests: int) -> str:
 
 def _looked_at(runs: Sequence[ProfileRun]) -> str:
     """Return what tests made that were not judged, as on a terminal."""
-    found = unjudged(test for run in runs for test in run.tests)
-    if not found:
+    tests = unjudged(test for run in runs for test in run.tests)
+    if not tests:
         return ""
-    return f"\n{safe.preformatted(_shorten(plain(findings.unjudged_lines(found))))}\n"
+    return f"\n{safe.preformatted(_shorten(plain(unjudged_lines(tests))))}\n"
+
+
+def _add_notices(
+    page: BoundedText, runs: Sequence[ProfileRun], notes: CheckNotes, size: int
+) -> None:
+    """Add what is to be known besides the tests; each list takes at most ``size`` bytes."""
+    for title, names in (
+        ("Cannot be judged", list(notes.problems)),
+        ("Missing", list(notes.missing)),
+        ("Unmeasured", [name for run in runs for name in run.unmeasured]),
+        ("Taken out of the gate", list(notes.loosened)),
+        ("Not gated", [name for run in runs for name in run.ungated]),
+        ("Stale baseline entries", [name for run in runs for name in run.stale]),
+    ):
+        if names and page.add(f"\n**{title}**\n\n"):
+            lines = (f"- {_code(name)}\n" for name in names[:_NAMES])
+            _add_list(page, lines, len(names), "", size)
 
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
         verdicts = counted(run.tests)
         parts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        made = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
-        yield f"- {_code(run.label)}{made}: {parts or 'no tests'}\n"
+        versions = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
+        yield f"- {_code(run.label)}{versions}: {parts or 'no tests'}\n"
 
 
 def _cut(text: str, most: int = _LONGEST_NAME) -> str:
@@ -216,7 +227,7 @@ def _code(text: str, most: int = _LONGEST_NAME) -> str:
     return safe.markdown(_cut(text, most))
 
 
-def _listed(page: BoundedText, lines: Iterable[str], total: int, word: str, size: int) -> None:
+def _add_list(page: BoundedText, lines: Iterable[str], total: int, word: str, size: int) -> None:
     """Add as many lines as fit into ``size`` bytes, and how many more there are."""
     end, shown = page.size + size, 0
     for line in lines:
@@ -259,7 +270,7 @@ def _row(run: ProfileRun | None, test: TestReport) -> str:
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
         for move in moves(test)
     ]
-    graphs += (words.replace("->", "→") for words in captured(test))
+    graphs += (words.replace("->", "→") for words in moved_operations(test))
     cells = [standing(test), _code(test.nodeid), ", ".join(graphs)]
     if run is not None:
         cells.insert(1, _code(run.label, 60))
@@ -276,11 +287,11 @@ def _breaks(test: TestReport) -> str:
 
 def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, TestReport]]) -> int:
     """Add the reasons, folded by test, as long as they fit; return how many did not."""
-    left = 0
+    left_out = 0
     for run, test in failing:
-        if left or not page.add(_fold(run, test)):
-            left += 1
-    return left
+        if left_out or not page.add(_fold(run, test)):
+            left_out += 1
+    return left_out
 
 
 def _fold(run: ProfileRun, test: TestReport) -> str:
@@ -299,19 +310,16 @@ def _reasons(test: TestReport) -> Iterator[str]:
         if parts := made_of(layer, record):
             yield f"{layer}: {parts}"
     yield from record.errors
-    for item in record.breaks:
-        where = item.where
-        yield f"+ {item.id or ''} {item.reason}   x{item.count}".replace("+  ", "+ ")
-        yield f"    {where.file}:{where.line} in {where.function}"
-        yield f"        {where.code}"
+    for finding in of_record(record):
+        yield plain(lines(finding))
 
 
 def _shorten(text: str) -> str:
     if len(text) <= _LONGEST_MESSAGE:
         return text
     lines = text[:_LONGEST_MESSAGE].split("\n")
-    rest = len(text.split("\n")) - len(lines)
-    return "\n".join((*lines, f"... and {rest} more lines" if rest else "..."))
+    left_out = len(text.split("\n")) - len(lines)
+    return "\n".join((*lines, f"... and {left_out} more lines" if left_out else "..."))
 
 
 def _left_out(rows: int, reasons: int) -> str:

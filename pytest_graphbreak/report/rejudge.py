@@ -19,7 +19,6 @@ from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
-from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.layers import LAYERS
@@ -78,19 +77,19 @@ class Judge:
         if seen.level < BLIND:
             return None
         entry = self.baselines.entry(seen.nodeid)
-        other = self._against.get((seen.profile, seen.nodeid))
+        earlier = self._against.get((seen.profile, seen.nodeid))
         record, expected, baseline, line = seen.test.record, None, None, None
-        if other is not None and other.level == MEASURED:
-            expected, record = budget_of(other, record)
-            baseline = other.report.name
+        if earlier is not None and earlier.level == MEASURED:
+            expected, record = budget_of(earlier, record)
+            baseline = earlier.report.name
         elif entry is not None:
             expected = entry.expected(seen.profile)
             baseline, line = shown(entry.path, self.checkout.root), entry.line
         case = Case(
             record,
             expected,
-            _cap(seen.test),
-            ungated=_ungated(seen, entry),
+            seen.test.cap,
+            ungated=_reason_not_gated(seen, entry),
             # The gate fails a test inside its call, so an xfail mark covers that failure as well.
             excused=(*FAILING, *STRICT) if seen.test.outcome in ("xfailed", "xpassed") else (),
             versions=seen.report.versions,
@@ -118,7 +117,7 @@ def _of_block(seen: SeenTest) -> Judged:
     return Judged(seen, verdict_of(seen.test), seen.test, lines)
 
 
-def _ungated(seen: SeenTest, entry: Entry | None) -> str | None:
+def _reason_not_gated(seen: SeenTest, entry: Entry | None) -> str | None:
     """Return why the test is not judged: its current baseline, or its marker in the run."""
     if entry is not None and entry.ungated is not None:
         return entry.ungated
@@ -148,26 +147,26 @@ def _outcome(test: TestReport) -> str:
     return "passed" if was_ours else test.outcome
 
 
-def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
+def budget_of(earlier: SeenTest, record: Record) -> tuple[Expected, Record]:
     """Return another run's counts as a budget, and the record on the layers it can judge.
 
     A layer that the other run did not observe is not judged. A layer on which it had graphs is
     judged even if it is missing here.
     """
-    measured = values(other.test.record)
-    versions = minors(other.report.versions, other.report.versions)
+    measured = values(earlier.test.record)
+    versions = minors(earlier.report.versions, earlier.report.versions)
     expected = Expected(
         values=measured,
-        profile=other.profile,
+        profile=earlier.profile,
         versions=versions,
         recorded=True,
         own=measured.layers,
         places_with={"breaks": versions, "eager": versions},
         ops_with=by_layer(measured.ops, versions),
         causes_with=by_layer(LAYERS, versions),
-        packages=other.report.environment.packages,
+        packages=earlier.report.environment.packages,
     )
-    layers = tuple(layer for layer in record.layers if layer in other.test.record.layers)
+    layers = tuple(layer for layer in record.layers if layer in earlier.test.record.layers)
     if layers == record.layers:
         return expected, record
     return expected, replace(
@@ -176,18 +175,3 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
         graphs={layer: count for layer, count in record.graphs.items() if layer in layers},
         recompiles={layer: count for layer, count in record.recompiles.items() if layer in layers},
     )
-
-
-def _cap(test: TestReport) -> Cap | None:
-    """Return the marker's cap, as far as the report has it."""
-    if test.cap is not None or test.budget is None:
-        return test.cap
-    # The budget is the smaller of marker and baseline, so a number below the baseline's is a
-    # marker's.
-    allowed = None if test.baseline is None else test.baseline.graphs
-    layers = {
-        layer: count
-        for layer, count in test.budget.graphs.items()
-        if allowed is None or count < allowed.get(layer, 0)
-    }
-    return Cap(layers=layers) if layers else None

@@ -14,9 +14,11 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import accepting, explained, findings, passing
-from pytest_graphbreak.report.footer import left_behind
+from pytest_graphbreak.report import accepting, passing
+from pytest_graphbreak.report.footer import leaked_settings
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
+from pytest_graphbreak.report.root_causes import lines as cause_lines
+from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.report.view import acceptable, counted, row, standing, unjudged
 from pytest_graphbreak.text.output import TextLine, labelled, listed, noun, plural
 
@@ -66,21 +68,21 @@ def header(outcome: Outcome) -> str:
 
 def lines(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the lines of the summary; none if there is nothing to report."""
-    yield from explained.lines(root_causes(by_nodeid(outcome.final)))
+    yield from cause_lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
     yield from passing.lines(passing.changes(by_nodeid(outcome.final)))
     yield from listed("unmeasured", outcome.unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from listed("stale", stale, MOST)
     yield from _setups(outcome)
-    yield from listed("settings", left_behind(outcome.tests), MOST)
+    yield from listed("settings", leaked_settings(outcome.tests), MOST)
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield labelled("error", fault)
     yield from listed("note", _without_graphs(outcome), MOST)
     yield from _no_directory(outcome.settings)
     if not outcome.settings.gate and unjudged(outcome.tests):
-        yield from findings.unjudged_lines(outcome.tests)
+        yield from unjudged_lines(outcome.tests)
     yield from _totals(outcome)
     yield from _next(outcome)
 
@@ -89,8 +91,8 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
     """Yield a line for each test with a verdict, but for those whose failures pytest prints."""
     tests = [test for test in outcome.final if test.failed_by != "gate"]
     for verdict in LISTED:
-        found = [row(test) for test in tests if test.verdict == verdict]
-        yield from listed(verdict, found, MOST)
+        rows = [row(test) for test in tests if test.verdict == verdict]
+        yield from listed(verdict, rows, MOST)
 
 
 def _no_directory(settings: Settings) -> Iterator[TextLine]:
@@ -101,14 +103,14 @@ def _no_directory(settings: Settings) -> Iterator[TextLine]:
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
     """Yield what fixtures compiled; it is not judged, since it is charged to no test."""
-    found = [
+    lines = [
         f"{test.nodeid}   "
         + ", ".join(plural(count, f"{layer} graph") for layer, count in counts.items())
         + f" in {phase}, not judged"
         for test in outcome.tests
         for phase, counts in test.setup.phases.items()
     ]
-    yield from listed("fixtures", found, MOST)
+    yield from listed("fixtures", lines, MOST)
 
 
 def _without_graphs(outcome: Outcome) -> Iterator[str]:
@@ -128,10 +130,10 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
-    found = counted(outcome.final)
-    found.pop("none", None)
-    parts = [f"{count} {name}" for name, count in found.items()]
-    parts += [f"{count} {word}" for word, count in _unjudged(outcome).items()]
+    verdicts = counted(outcome.final)
+    verdicts.pop("none", None)
+    parts = [f"{count} {name}" for name, count in verdicts.items()]
+    parts += [f"{count} {word}" for word, count in _count_unjudged(outcome).items()]
     if outcome.changes:
         written = {
             "recorded": outcome.changes.of("added"),
@@ -152,35 +154,37 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
         yield TextLine(words, "title")
 
 
-def _unjudged(outcome: Outcome) -> Counter[str]:
+def _count_unjudged(outcome: Outcome) -> Counter[str]:
     """Count tests that ``counted`` leaves out by reason; together they are the whole run."""
-    found = Counter[str]()
+    reasons = Counter[str]()
     for test in outcome.final:
         if standing(test) != "none" or test.ungated is not None:
             continue
         if test.failed_by == "test" or test.outcome in ("failed", "crashed"):
-            found["failed without the gate"] += 1
+            reasons["failed without the gate"] += 1
         elif test.outcome in ("skipped", "xfailed"):
-            found[test.outcome] += 1
+            reasons[test.outcome] += 1
         else:
-            found["without graphs"] += 1
-    return found
+            reasons["without graphs"] += 1
+    return reasons
 
 
 def _next(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the next command, once."""
     settings = outcome.settings
-    wanted = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
-    if not settings.gate or not wanted:
+    acceptable_tests = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
+    if not settings.gate or not acceptable_tests:
         return
-    found = passing.changes(by_nodeid(outcome.final))
-    if len(found) > passing.MOST:
+    changes = passing.changes(by_nodeid(outcome.final))
+    if len(changes) > passing.MOST:
         yield labelled("next", "read all changes in the JSON report before you accept them")
         return
-    if in_ci() and any(map(acceptable, wanted)):
+    if in_ci() and any(map(acceptable, acceptable_tests)):
         yield _accepting(outcome)
     elif not settings.writes:
-        yield from _writing(outcome, wanted, has_new=any(one.is_new for one in found))
+        yield from _writing(
+            outcome, acceptable_tests, has_new=any(change.is_new for change in changes)
+        )
 
 
 def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> Iterator[TextLine]:
@@ -214,8 +218,8 @@ def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) ->
 def _can_be_fixed(test: TestReport) -> bool:
     """Return whether a red test has a new break or recompile of Dynamo, which ``fix`` is for."""
     return test.verdict == "over" and any(
-        one.layer == "dynamo" and one.kind in ("break", "recompile") and one.is_new
-        for one in verdict_of(test).changes
+        change.layer == "dynamo" and change.kind in ("break", "recompile") and change.is_new
+        for change in verdict_of(test).changes
     )
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.difference import observed
+from pytest_graphbreak.judging.findings import of_record
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.behind import with_changed
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
-    lines,
     nowhere,
     places,
     shrunk,
 )
-from pytest_graphbreak.report.findings import made_of
+from pytest_graphbreak.report.counts import made_of
 from pytest_graphbreak.report.footer import (
     NO_LINES,
     Context,
@@ -27,14 +26,14 @@ from pytest_graphbreak.report.footer import (
     measured_with,
 )
 from pytest_graphbreak.report.headline import counts, first_line, headline, totals
-from pytest_graphbreak.report.root_causes import occurrences
+from pytest_graphbreak.report.lines import lines
 from pytest_graphbreak.text.output import BLANK, TextLine, blocks
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine]:
     """Return the text of a failure; its sections are separated by blank lines."""
     if verdict.name == "error":
-        return _not_seen(record)
+        return _blind(record)
     return [
         *blocks(
             [headline(verdict, record)],
@@ -52,15 +51,10 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
     ]
 
 
-def between(verdict: Verdict, record: Record) -> list[TextLine]:
-    """Return what changed between two runs: a failure without its first and last lines."""
-    return [*blocks(_causes((), verdict, record), counts(verdict, record, ops=verdict.ops))]
-
-
 def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLine]:
     """Return the text of a block or a script that exceeded its cap, without baseline and marker."""
     if verdict.name == "error":
-        return _not_seen(record)
+        return _blind(record)
     return [
         *blocks(
             [headline(verdict, record)],
@@ -75,17 +69,17 @@ def _causes(
     nowhere: Iterable[TextLine], verdict: Verdict, record: Record, shown: SourceLines = NO_LINES
 ) -> list[TextLine]:
     """Return new places, then what was lost because of them, then what is left."""
-    found = list(places(verdict, record, shown))
-    lines = [*nowhere, *found, *shrunk(verdict, record)]
-    return with_changed(lines, verdict, record, shown)
+    findings = list(places(verdict, record, shown))
+    text = [*nowhere, *findings, *shrunk(verdict, record)]
+    return with_changed(text, verdict, record, shown)
 
 
-def _not_seen(record: Record) -> list[TextLine]:
-    first, *more = record.errors
+def _blind(record: Record) -> list[TextLine]:
+    first, *others = record.errors
     return [
         first_line(f"could not see: {first}"),
         BLANK,
-        *(TextLine(f"and {error}", indent=2) for error in more),
+        *(TextLine(f"and {error}", indent=2) for error in others),
         TextLine("A gate that cannot see does not pass, and nothing is recorded.", indent=2),
     ]
 
@@ -96,10 +90,8 @@ def describe(record: Record) -> list[TextLine]:
     for layer in record.layers:
         if parts := made_of(layer, record):
             text.append(TextLine(f"{layer}: {parts}", indent=2))
-    found = occurrences(observed(record), record, lambda change: change.kind != "graph")
-    for kind in ("break", "recompile", "eager"):
-        for one in [one for one in found if one.change.kind == kind][:MOST_PLACES]:
-            text += lines(one, " ")
+    for finding in of_record(record)[:MOST_PLACES]:
+        text += lines(finding)
     text += [TextLine(error, indent=2) for error in record.errors]
     text += measured_with(record)
     return text

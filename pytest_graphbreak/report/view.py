@@ -22,7 +22,7 @@ REPORTED: Final = "new (reported)"
 UNJUDGED: Final = "not judged"
 """A test that compiled something in a run without the gate; its ``none`` is no verdict."""
 _BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
-ORDER: Final = tuple(one for name in VERDICTS for one in (name, *_BESIDE.get(name, ())))
+ORDER: Final = tuple(chain(*((name, *_BESIDE.get(name, ())) for name in VERDICTS)))
 """All standings of tests, the most urgent first: verdicts, or what replaces them."""
 NAMED: Final = ORDER[: ORDER.index("ok")]
 """The standings that a report lists by test."""
@@ -47,10 +47,7 @@ def is_red(test: TestReport) -> bool:
 
 def acceptable(test: TestReport) -> bool:
     """Return whether an update of the baseline accepts any of what a test counted."""
-    verdict = verdict_of(test)
-    # A report without changes does not say by what the test was judged.
-    by_baseline = verdict.acceptable or not (test.block or verdict.worse)
-    return BY_VERDICT[test.verdict].accepted and by_baseline
+    return BY_VERDICT[test.verdict].accepted and verdict_of(test).acceptable
 
 
 def unjudged(tests: Iterable[TestReport]) -> list[TestReport]:
@@ -91,14 +88,14 @@ def moves(test: TestReport) -> list[Move]:
 
 
 def _moves(test: TestReport) -> Iterator[Move]:
-    allowed = _allowed(test) or {}
+    allowed = _limits(test) or {}
     for layer in LAYERS:
         before, after = allowed.get(layer), test.record.graphs.get(layer, 0)
         if before or after:
             yield Move(layer, before, after)
 
 
-def _allowed(test: TestReport) -> Mapping[str, int] | None:
+def _limits(test: TestReport) -> Mapping[str, int] | None:
     """Return the graphs that the test may make, by its baseline or else its marker."""
     baseline = None if test.baseline is None else test.baseline.graphs
     if baseline is None and test.budget is None:
@@ -108,21 +105,21 @@ def _allowed(test: TestReport) -> Mapping[str, int] | None:
 
 def row(test: TestReport) -> str:
     """Return one test on one line: its changed counts, and its number of breaks."""
-    known = _allowed(test) is not None
+    is_limited = _limits(test) is not None
     moves = []
     for move in _moves(test):
         if move.was is not None:
             moves.append(str(move))
-        elif not known:  # it has no baseline yet
+        elif not is_limited:  # it has no baseline yet
             moves.append(str(replace(move, was=0) if move.layer in JUDGED else move))
     places = len(test.record.breaks)
     if places:
         moves.append(f"{places} {noun(places, 'graph break')}")
-    moves += captured(test)
+    moves += moved_operations(test)
     return f"{test.nodeid}   {', '.join(moves)}".rstrip()
 
 
-def captured(test: TestReport) -> list[str]:
+def moved_operations(test: TestReport) -> list[str]:
     """Return ``captured operations 28 -> 17`` of a passing test with changed operations.
 
     A test in which a count fell has none, since a removed recompile repeats no operations.
@@ -130,7 +127,7 @@ def captured(test: TestReport) -> list[str]:
     if test.verdict != "changed":
         return []
     moved = dict.fromkeys(
-        (one.before, one.after) for one in test.changes or () if one.kind == "ops"
+        (total.before, total.after) for total in test.changes or () if total.kind == "ops"
     )
     return [f"captured operations {before} -> {after}" for before, after in moved]
 
@@ -168,11 +165,11 @@ class ProfileRun:
 
     @property
     def unmeasured(self) -> list[str]:
-        return list(dict.fromkeys(chain(*(one.session.unmeasured for one in self.reports))))
+        return list(dict.fromkeys(chain(*(report.session.unmeasured for report in self.reports))))
 
     @property
     def stale(self) -> list[str]:
-        return list(dict.fromkeys(chain(*(one.session.stale for one in self.reports))))
+        return list(dict.fromkeys(chain(*(report.session.stale for report in self.reports))))
 
     @property
     def ungated(self) -> list[str]:
@@ -198,11 +195,11 @@ def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
     groups: list[tuple[set[str], list[RunReport]]] = []
     for report in reports:
         names = {test.nodeid for test in report.tests}
-        for known, group in groups:
+        for names_of_group, group in groups:
             first = group[0]
-            made = (first.profile, first.versions) == (report.profile, report.versions)
-            if made and not known & names:
-                known |= names
+            is_same = (first.profile, first.versions) == (report.profile, report.versions)
+            if is_same and not names_of_group & names:
+                names_of_group |= names
                 group.append(report)
                 break
         else:
@@ -230,8 +227,8 @@ UNGATED = "ungated"
 
 def counted(tests: Iterable[TestReport]) -> dict[str, int]:
     """Return the number of tests by standing, in the order of ``ORDER``, without zeros."""
-    found = Counter(standing(test) if test.ungated is None else UNGATED for test in tests)
-    return {name: found[name] for name in (*ORDER, UNGATED) if found[name]}
+    standings = Counter(standing(test) if test.ungated is None else UNGATED for test in tests)
+    return {name: standings[name] for name in (*ORDER, UNGATED) if standings[name]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,12 +257,10 @@ def test_what_became_ungated_since_the_other_reports(workspace: Workspace) -> No
     assert "ungated:" not in back.out
 
 
-@pytest.mark.parametrize("reported", [True, False], ids=["cap in the report", "budget only"])
-def test_a_marker_still_holds(reported: bool, workspace: Workspace) -> None:
+def test_a_marker_still_holds(workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 3))
     test = over(T, 3, 3, budget={"graphs": {"dynamo": 1}}, message="over the marker")
-    if reported:
-        test["cap"] = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
+    test["cap"] = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
     workspace.report("one.json", a_report(test))
     said = workspace.run("check", "one.json")
     assert said.code == 1

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report import logs
+from pytest_graphbreak.report.scripts import script_lines
 from pytest_graphbreak.runs.incoming import load_all
 from tests.cli.conftest import Workspace
 
@@ -142,7 +142,7 @@ def test_an_exception_looks_as_it_does_under_python(workspace: Workspace) -> Non
 
 
 def test_without_torch_there_is_nothing_to_count() -> None:
-    assert [*map(str, logs.script_lines("a.py", "exit 0", Record()))] == [
+    assert [*map(str, script_lines("a.py", "exit 0", Record()))] == [
         "a.py   exit 0",
         "  graphs   none: neither torch nor JAX was used",
     ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_graphbreak.baseline.model import Expected, by_layer
-from pytest_graphbreak.judging.difference import diff, observed
+from pytest_graphbreak.judging.difference import diff, observed_changes
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cap, Values
@@ -106,7 +106,7 @@ def test_a_loop_is_one_change_and_what_it_calls_happens_with_it() -> None:
         structs.replace(item, reason="___stack0 == 3") if item.where == INNER else item
         for item in items
     ]
-    (loop, called) = observed(structs.replace(record, recompile_list=tuple(left)))
+    (loop, called) = observed_changes(structs.replace(record, recompile_list=tuple(left)))
     assert (loop.items, loop.after, loop.parent) == ((0, 2, 4), 3, None)
     assert (called.items, called.after, called.parent) == ((1, 3, 5), 3, 0)
 
@@ -226,7 +226,7 @@ def test_a_graph_that_is_reported_by_its_recompile_is_reported_once() -> None:
         graph_list=graphs,
         recompile_list=tuple(Recompile("xla", one.name, "x", OUTER) for one in graphs),
     )
-    for found in (observed(record), diff(None, record, Cap(every=0))):
+    for found in (observed_changes(record), diff(None, record, Cap(every=0))):
         assert [(one.kind, one.after) for one in found if not one.total] == [("recompile", 3)]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from msgspec.structs import replace
 
-from pytest_graphbreak.judging.repeats import plainly, series
+from pytest_graphbreak.judging import guards
+from pytest_graphbreak.judging.repeats import names_of, repeats
 from pytest_graphbreak.model.record import Frame, Recompile
 from tests.conftest import Suite
 
@@ -17,44 +19,25 @@ def again(graph: str, reason: str, layer: str = "dynamo") -> Recompile:
     return Recompile(layer, graph, reason, WHERE)
 
 
-@pytest.mark.parametrize(
-    ("reasons", "words"),
-    [
-        (
-            ["n == 3 (n is 4 now)", "n == 4 (n is 5 now)", "n == 5 (n is 6 now)"],
-            "+1 graph at each call with another value of n, 3 times: "
-            "n == 3 (n is 4 now), ... n == 5 (n is 6 now)",
-        ),
-        (
-            [
-                f"tensor 'x' size mismatch at index 1. expected {n}, actual {n + 1}"
-                for n in (4, 5, 6)
-            ],
-            "+1 graph at each call with another shape of x, 3 times: tensor 'x' size mismatch at "
-            "index 1. expected 4, actual 5, ... tensor 'x' size mismatch at index 1. expected 6, "
-            "actual 7",
-        ),
-        (
-            [f"cache went from shape [1, {n}] to [1, {n + 1}]" for n in (4, 5, 6, 7)],
-            "+1 graph at each call with another shape of cache, 4 times: cache went from shape "
-            "[1, 4] to [1, 5], ... cache went from shape [1, 7] to [1, 8]",
-        ),
-    ],
-)
-def test_a_loop(reasons: list[str], words: str) -> None:
-    (reported,) = series([again(f"0/{n}", reason) for n, reason in enumerate(reasons, 1)])
-    assert reported.graphs == f"0/1 to 0/{len(reasons)}"
-    assert reported.reason == words
-
-
-def test_what_is_no_loop_stays_on_its_own() -> None:
+def test_recompiles_of_one_guard_are_one_group_whatever_their_values() -> None:
     items = [again("0/1", "n == 3"), again("0/2", "n == 4"), again("0/3", "m == 4")]
-    reported = series(items)
-    assert [(one.graphs, one.reason) for one in reported] == [
-        ("0/1", "n == 3"),
-        ("0/2", "n == 4"),
-        ("0/3", "m == 4"),
-    ]
+    graphs = [[item.graph for item in group.items] for group in repeats(items)]
+    assert graphs == [["0/1", "0/2"], ["0/3"]]
+
+
+def test_other_values_and_other_places_are_groups_of_their_own() -> None:
+    other = replace(again("1/1", "n == 3 (n is 4 now)"), where=Frame("b.py", "g", 1, "g(x)"))
+    items = [again("0/1", "n == 3 (n is 4 now)"), again("0/2", "m == 3 (m is 4 now)"), other]
+    assert len(repeats(items)) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1, "0/1"), (2, "0/1, 0/2"), (3, "0/1 to 0/3")],
+    ids=["one graph", "both graphs", "the first and the last"],
+)
+def test_graphs_are_named_in_a_row(number: int, words: str) -> None:
+    assert names_of([f"0/{graph}" for graph in range(1, number + 1)]) == words
 
 
 def test_what_follows_its_caller_is_reported_with_it() -> None:
@@ -73,9 +56,9 @@ def test_what_follows_its_caller_is_reported_with_it() -> None:
             (2, "___stack0", rest, (test, rest)),
         )
     ]
-    (reported,) = series(items)
-    assert reported.times == 3
-    assert reported.since == "x has shape [6, 4] now"
+    (reported,) = repeats(items)
+    assert len(reported.items) == 3
+    assert guards.since(reported.items[-1].reason) == "x has shape [6, 4] now"
     assert [(same[0].where, [one.graph for one in same]) for same in reported.followers] == [
         (inner, ["1/1", "1/2", "1/3"]),
         (rest, ["2/1", "2/2", "2/3"]),
@@ -88,24 +71,7 @@ def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
         Recompile("dynamo", "0/1", "n == 3", outer),
         Recompile("dynamo", "1/1", "m == 4", inner, (outer,)),
     ]
-    assert [reported.first.graph for reported in series(items)] == ["0/1", "1/1"]
-
-
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        ("___stack1 == 3", "a value that the break left (___stack1) == 3"),
-        (
-            "tensor '___stack0' size mismatch at index 0",
-            "tensor a value that the break left (___stack0) size mismatch at index 0",
-        ),
-        ("__import_yolo_dot_head.SCALE == 2", "yolo.head.SCALE == 2"),
-        ("___check_obj_id(fn, ...)", "fn is another object now (___check_obj_id(fn, ...))"),
-        ("n == 3", "n == 3"),
-    ],
-)
-def test_generated_names_do_not_stand_alone(reason: str, words: str) -> None:
-    assert plainly(reason) == words
+    assert [reported.items[0].graph for reported in repeats(items)] == ["0/1", "1/1"]
 
 
 LOOP = """
@@ -138,12 +104,11 @@ def test_the_failure_of_a_loop_names_what_was_compiled(suite: Suite) -> None:
     result.assert_outcomes(failed=1)
     wanted = """
         *graph budget: 4 dynamo graphs, the block allows 0 (+4)
-        *recompile ?/1 to ?/4   +1 graph at each call with another value of n, 4 times: *
-        *test_it.py:*in decode
+        *recompile ?/1 to ?/4   another value of n in each call: 2, 3, 4, 5
+        *test_it.py:*in decode   4 times
         *dynamo 0 -> 4 (4 recompiles)
     """
     result.stdout.fnmatch_lines(textwrap.dedent(wanted).strip().splitlines())
-    result.stdout.fnmatch_lines(["*n == 1 (n is 2 now), ... n == 4 (n is 5 now)"])
 
 
 def test_a_warm_loop_compiles_nothing(suite: Suite) -> None:

@@ -44,7 +44,7 @@ def test_a_function_that_is_gone_is_named(suite: Suite) -> None:
     result = suite.run("--graph-budget", "-o", "graph_budget_strict=true")
     result.stdout.fnmatch_lines(
         [
-            "  + entry",
+            "  + entry   a function that was not compiled before",
             "      test_it.py:* in h",
             "  - entry   no longer compiled",
             "      test_it.py:* in g",

@@ -36,11 +36,11 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
     assert said.code == 1
     lines = said.out.splitlines()
     assert lines[0] == "Net  strict: fails"
-    assert lines[1] == "  GB0170  Data-dependent branching"
+    assert lines[1] == "    GB0170  Data-dependent branching"
     assert lines[2] == "      a.py:6 in Net.forward"
     assert lines[3].strip() == "x = x + 1 if x.sum() > 3 else x"
     assert lines[4].startswith("      fix: ")
-    assert lines[5] == "      graphbreak explain GB0170"
+    assert lines[5].endswith(" explain GB0170")
     assert lines[6] == "Net  not strict: fails"
     (one,) = json.loads((shop.path / "out.json").read_text())["exports"]
     assert one["strict"]["where"]["line"] == one["not strict"]["where"]["line"] == 6

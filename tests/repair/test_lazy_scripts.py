@@ -109,7 +109,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "a.py"
 
 
-def run(path: Path, record: Record) -> tuple[lazy.LineCut, int, str]:
+def run(path: Path, record: Record) -> tuple[lazy.LazyCut, int, str]:
     """The first cut of a record, and the exit code and the last line of its script."""
     out = path.parent / "here"
     out.mkdir(exist_ok=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.build import BuildError, text_of
 from pytest_graphbreak.repair.loading import located
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
+from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once
 
@@ -42,8 +44,16 @@ def test_a_source_that_cannot_be_read_is_an_error_of_building(here: Path) -> Non
 class Interrupted(Repro):
     """Its first run is ended by Ctrl-C, when the script is there."""
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, path: Path) -> None:
+        self.first = Trial(Record(breaks=(ITEM,)))
+        self.lazy = []
+        self._path = path
+
+    def _paths(self) -> Iterator[Path]:
+        yield self._path
+
+    def _cuts(self) -> Answer:
+        return {}
 
     def _found(self, path: Path, item: Break, cuts: Answer) -> Script:
         path.write_text("a script")
@@ -52,5 +62,5 @@ class Interrupted(Repro):
 
 def test_a_script_whose_run_is_interrupted_does_not_stay(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        Interrupted()._script(here / "net_repro_1.py", ITEM, {})
+        list(Interrupted(here / "net_repro_1.py").run(lambda *_: None))
     assert [path.name for path in here.iterdir()] == ["repros"]

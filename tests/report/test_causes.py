@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.judging.difference import observed
+from pytest_graphbreak.judging.difference import observed_changes
+from pytest_graphbreak.judging.findings import of_changes
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import (
@@ -18,7 +19,7 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.report import causes
 from pytest_graphbreak.report.footer import SourceLines
-from pytest_graphbreak.report.root_causes import occurrences
+from pytest_graphbreak.report.lines import lines
 from tests.changes import total
 
 pytestmark = pytest.mark.pure
@@ -39,8 +40,8 @@ def lost(*changes: Difference) -> Verdict:
 
 def of(record: Record) -> list[str]:
     """The lines of what stands for itself in a record."""
-    found = occurrences(observed(record), record)
-    return [str(line) for one in found for line in causes.lines(one)]
+    found = of_changes(observed_changes(record), record)
+    return [str(line) for one in found for line in lines(one)]
 
 
 def test_each_graph_says_what_is_left_of_all() -> None:
@@ -74,8 +75,8 @@ def test_an_entry_that_is_gone_is_shown_where_it_is_defined_with_what_runs_in_it
     gone = Difference("graph", "dynamo", cause="entry", where=Frame("net.py", "f"), before=1)
     lazy = Difference("graph", "xla", cause="sync", where=HERE, reason="a sync", after=1, parent=0)
     record = Record(graph_list=(Graph("xla", "1", "sync", where=HERE),))
-    (one,) = occurrences((gone, replace(lazy, items=(0,))), record)
-    assert [str(line) for line in causes.lines(one, shown=Defined())] == [
+    verdict = Verdict("lost", (gone, replace(lazy, items=(0,))))
+    assert [*map(str, causes.places(verdict, record, Defined()))] == [
         "  - entry   no longer compiled",
         "      net.py:7 in f",
         "          def forward(self, x):",
@@ -90,7 +91,7 @@ def test_of_many_places_the_first_are_reported() -> None:
         for number in range(1, 15)
     )
     record = Record(layers=("dynamo",), breaks=many)
-    shown = [*map(str, causes.places(Verdict("new", observed(record)), record))]
+    shown = [*map(str, causes.places(Verdict("new", observed_changes(record)), record))]
     assert shown[-1] == "  ... and 2 more places (the JSON report has them all)"
 
 
@@ -150,8 +151,8 @@ def test_what_a_caller_compiles_again_stands_with_it() -> None:
 
 
 def test_code_that_left_the_compiler_is_reported_with_its_number() -> None:
-    lines = causes.eager_lines("+", Eager("dynamo", "skipped", HERE, 3))
-    assert [*map(str, lines)][:2] == [
+    record = Record(layers=("dynamo",), eager=(Eager("dynamo", "skipped", HERE, 3),))
+    assert of(record)[:2] == [
         "  + eager   skipped",
         "      net.py:18 in Net.forward   3 times",
     ]

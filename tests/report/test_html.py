@@ -489,6 +489,14 @@ def test_a_screen_reader_hears_what_the_strips_show(show: Any) -> None:
         assert name or role not in ("button", "searchbox", "combobox", "image", "link"), role
 
 
+def test_of_two_runs_the_later_is_shown_with_a_column_before(show: Any) -> None:
+    page = show(a_report(over(was=1, now=3)), a_report(over(was=1, now=2)))
+    columns = "[...document.querySelectorAll('.test > summary .count')].map((c) => c.textContent)"
+    assert page.run(columns) == ["1 → 2 +1", "before 3"]
+    page.choose("run", "0")
+    assert page.run(columns) == ["1 → 3 +2", ""]
+
+
 def test_several_reports_side_by_side(show: Any) -> None:
     reports = [
         a_report(over(was=1, now=3), profile="xla-cpu"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.report import findings
+from pytest_graphbreak.report.unjudged import unjudged_lines
 from tests.conftest import BROKEN, CLEAN, Suite
 from tests.reports import a_break, a_graph, a_test, as_tests, place
 
@@ -19,7 +19,7 @@ def broken(nodeid: str, times: int = 1) -> dict[str, object]:
 def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
     rare = a_break(place(file="net.py", code="print(x)"), id="GB0059", reason="print", count=9)
     tests = [broken("t.py::a"), broken("t.py::b", 2), a_test("t.py::c", 2, breaks=[rare])]
-    lines = [*map(str, findings.unjudged_lines(as_tests(*tests)))]
+    lines = [*map(str, unjudged_lines(as_tests(*tests)))]
     assert lines[:2] == [
         "not judged: what 3 tests made, by cause",
         "  dynamo   7 graphs = 3 entries + 4 after a break; 2 graph breaks, 0 recompiles",
@@ -37,7 +37,7 @@ def test_what_was_judged_is_not_looked_at() -> None:
         a_test("t.py::failed", 3, outcome="failed", failed_by="test"),
         a_test("t.py::nothing", 0),
     ]
-    assert list(findings.unjudged_lines(as_tests(*judged))) == []
+    assert list(unjudged_lines(as_tests(*judged))) == []
 
 
 def test_a_run_with_the_report_alone_says_what_it_saw(suite: Suite) -> None:

@@ -98,7 +98,7 @@ def test_hostile_text_stays_text() -> None:
 def test_hostile_text_makes_no_markdown() -> None:
     """As a markdown parser sees it: our headings, our table, our folds, and nothing else."""
     parser = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed")
-    text = rendered(an_untrusted_report(), limit=markdown.SUMMARY)
+    text = rendered(an_untrusted_report(), a_report(over()), limit=markdown.SUMMARY)
     tokens = parser.MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     flat = [child for token in tokens for child in (token, *(token.children or ()))]
     kinds = {token.type for token in flat}

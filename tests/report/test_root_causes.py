@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.report import explained
-from pytest_graphbreak.report.root_causes import RootCauses, by_nodeid, headline, root_causes
+from pytest_graphbreak.report.root_causes import (
+    UNREACHED,
+    RootCauses,
+    by_nodeid,
+    cause_lines,
+    headline,
+    lines,
+    root_causes,
+)
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, known, over, place
 
 pytestmark = pytest.mark.pure
@@ -40,8 +47,8 @@ def test_one_print_behind_220_red_tests_is_one_finding() -> None:
     )
     assert headline(found) == "2 places explain 220 red tests"
     first, second = found.places
-    assert (len(first.tests), first.graphs, first.tests[0]) == (220, 221, "t.py::much")
-    assert (second.tests, second.graphs) == (["t.py::much"], 2)
+    assert (len(first.tests), first.growth, first.tests[0]) == (220, 221, "t.py::much")
+    assert (second.tests, second.growth) == (("t.py::much",), 2)
     assert first.where == Frame("models/head.py", "Head.forward", 11, "print(scores)")
     assert (found.without, found.firsts) == ((), ("t.py::much",))
 
@@ -49,7 +56,7 @@ def test_one_print_behind_220_red_tests_is_one_finding() -> None:
 def test_a_place_is_known_by_its_line_and_not_by_the_number_of_the_line() -> None:
     moved = PRINT | {"line": 40, "code": " print(scores)  "}
     found = causes(red("t.py::one", PRINT), red("t.py::two", moved), red("t.py::three", ITEM))
-    assert [cause.tests for cause in found.places] == [["t.py::one", "t.py::two"], ["t.py::three"]]
+    assert [cause.tests for cause in found.places] == [("t.py::one", "t.py::two"), ("t.py::three",)]
 
 
 def test_what_the_baseline_knows_makes_nothing_red() -> None:
@@ -76,7 +83,7 @@ def test_a_test_with_two_causes_counts_once() -> None:
         a_test("t.py::blind2", verdict="error", failed_by="gate", errors=["Dynamo is disabled"]),
     )
     assert headline(found) == "2 places explain 2 of 5 red tests"
-    assert [(cause.words, len(cause.tests)) for cause in found.without] == [
+    assert [(cause.reason, len(cause.tests)) for cause in found.without] == [
         ("could not see: Dynamo is disabled", 2),
         ("no baseline", 1),
     ]
@@ -103,7 +110,7 @@ LOST = over(breaks=[], graph_list=[], graphs={}, verdict="lost")
 )
 def test_what_no_place_explains_is_reported_by_what_is_known(test: Data, words: str) -> None:
     found = causes(test, red("t.py::other", PRINT))
-    assert [cause.words for cause in found.without] == [words]
+    assert [cause.reason for cause in found.without] == [words]
     assert headline(found) == "1 place explains 1 of 2 red tests"
 
 
@@ -117,11 +124,11 @@ def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
         for name in ("t.py::a", "t.py::b")
     ]
     (cause,) = causes(*tests).places
-    assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ["t.py::a", "t.py::b"])
-    assert list(map(str, explained.cause_lines(cause))) == [
+    assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ("t.py::a", "t.py::b"))
+    assert list(map(str, cause_lines(cause))) == [
         "  - no longer compiled",
         "      m.py in M.head",
-        f"      fix: {explained.UNREACHED}",
+        f"      fix: {UNREACHED}",
         "      in 2 tests; one of them:",
         "          t.py::a",
     ]
@@ -133,7 +140,7 @@ def test_a_function_more_is_a_place() -> None:
     test = over(now=2, breaks=[], graph_list=functions[1:] * 2, baseline=known_one)
     (cause,) = causes(test).places
     assert cause.where.code == "x.item()"
-    assert explained.title(cause) == "entry   a function that was not compiled before"
+    assert cause.in_general().title == "entry   a function that was not compiled before"
 
 
 def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
@@ -144,15 +151,15 @@ def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
         }
 
     (cause,) = causes(split("t.py::xla", "xla"), split("t.py::tt", "tt")).places
-    assert cause.tests == ["t.py::tt", "t.py::xla"]
-    assert explained.title(cause) == "split   cpu"
+    assert cause.tests == ("t.py::tt", "t.py::xla")
+    assert cause.in_general().title == "split   cpu"
 
 
 def test_a_marker_alone_makes_every_break_a_cause() -> None:
     cap = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
     test = red("t.py::test", PRINT, baseline=None, cap=cap, budget={"graphs": {"dynamo": 1}})
     (cause,) = causes(test).places
-    assert (cause.where.code, cause.graphs) == ("print(scores)", 1)
+    assert (cause.where.code, cause.growth) == ("print(scores)", 1)
 
 
 # the lines
@@ -160,7 +167,7 @@ def test_a_marker_alone_makes_every_break_a_cause() -> None:
 
 def test_lines_of_causes() -> None:
     found = causes(red("t.py::both", PRINT, ITEM), red("t.py::one", PRINT))
-    assert list(map(str, explained.lines(found))) == [
+    assert list(map(str, lines(found))) == [
         "2 places explain 2 red tests",
         "  + GB0059  Failed to trace",
         "      models/head.py:11 in Head.forward",
@@ -172,19 +179,19 @@ def test_lines_of_causes() -> None:
         "      models/head.py:30 in Head.forward",
         "          x.item()",
         "      fix: Set capture_scalar_outputs",
-        "      in 1 test, which makes 2 graphs more",
+        "      in 1 test, which makes 2 graphs more:",
         "          t.py::both",
         "",
     ]
 
 
 def test_one_red_test_is_reported_by_its_failure_alone() -> None:
-    assert list(map(str, explained.lines(causes(red("t.py::one", PRINT))))) == []
+    assert list(map(str, lines(causes(red("t.py::one", PRINT))))) == []
 
 
 def test_lines_are_bounded() -> None:
     many = [red(f"t.py::test[{n}]", place(line=n, code=f"x{n}" * 1000)) for n in range(1, 500)]
-    shown = list(map(str, explained.lines(causes(*many))))
+    shown = list(map(str, lines(causes(*many))))
     assert shown[-2:] == ["  ... and 489 more causes", ""]
     assert len(shown) < 70
     assert max(map(len, shown)) < 500

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.footer import left_behind, measured_with
+from pytest_graphbreak.report.footer import leaked_settings, measured_with
 
 pytestmark = pytest.mark.pure
 
@@ -48,8 +48,8 @@ def test_what_torch_xla_sets_is_reported_where_it_differs_or_torch_xla_is_not_th
 def test_what_was_left_is_one_line() -> None:
     left = {"torch._dynamo.config.disable": True, "grad_mode": False}
     tests = [TestReport("t.py::test_it", "passed", leaks=left), TestReport("t.py::b", "passed")]
-    assert left_behind(tests) == ["t.py::test_it   left disable = True, grad_mode = False"]
-    assert left_behind(tests[1:]) == []
+    assert leaked_settings(tests) == ["t.py::test_it   left disable = True, grad_mode = False"]
+    assert leaked_settings(tests[1:]) == []
 
 
 def test_what_the_tests_of_a_class_left_is_one_line_for_each_setting() -> None:
@@ -62,7 +62,7 @@ def test_what_the_tests_of_a_class_left_is_one_line_for_each_setting() -> None:
         test("TestB::test_5", limit=5),
         test("test_alone", stance="force_eager"),
     ]
-    assert left_behind(tests) == [
+    assert leaked_settings(tests) == [
         "tests/t.py::TestA (75 tests)   left stance = force_eager",
         "tests/t.py::TestB (5 tests)   left stance = force_eager",
         "tests/t.py::TestB (6 tests)   left limit = 0, 1, 2, ...",

@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
-from pytest_graphbreak.report.findings import cause_words
+from pytest_graphbreak.report.counts import cause_words
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.text import describe, failure

@@ -17,8 +17,7 @@ from typing import Final
 from pytest_graphbreak.model.stacks import Line
 
 _CALL: Final = re.compile(r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))(\w+\.\w+)")
-_NODE: Final = re.compile(r" = torch\.ops\.(\w+\.\w+)[.\w]*\(")
-_PLACE: Final = re.compile(r"# File: (.+):(\d+) in (.+?), code: (.*)")
+_NODE: Final = re.compile(r" = torch\.ops\.(\w+\.\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,10 @@ def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
     """Yield the operators of a graph, each with the line in the comment before it."""
     line: Line | None = None
     for text in operations.splitlines():
-        if place := _PLACE.search(text):
-            file, number, function, code = place.groups()
+        place, _, code = text.partition("# File: ")[2].partition(", code: ")
+        if place:
+            place, _, function = place.rpartition(" in ")
+            file, _, number = place.rpartition(":")
             line = Line(file, int(number), function, code)
         elif line is not None and (node := _NODE.search(text)):
             yield node[1].rstrip("_"), line

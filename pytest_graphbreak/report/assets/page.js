@@ -62,12 +62,27 @@
     return `${layer.name}: ${plural(layer.now, "graph")}${parts ? ` (${parts})` : ""}${was}.`;
   }
 
+  // Of two runs of one profile the first is the run before: rows show the second, beside its counts.
+  const BEFORE = data.before ?? null;
+
+  function before(test, run, { name }) {
+    const earlier = BEFORE === null || run === BEFORE ? null : test.runs[BEFORE];
+    if (!earlier) return null;
+    return earlier.layers.find((layer) => layer.name === name)?.now ?? 0;
+  }
+
   function layersOf(test, run, label) {
     const result = test.runs[run];
-    const grid = make("span", { class: "layers", role: "img", "aria-label": result.layers.map(spoken).join(" ") });
+    const words = result.layers.map((layer) => {
+      const count = before(test, run, layer);
+      return count === null ? spoken(layer) : `${spoken(layer)} The run before made ${count}.`;
+    });
+    const grid = make("span", { class: BEFORE === null ? "layers" : "layers compared", role: "img", "aria-label": words.join(" ") });
     if (label) grid.append(make("span", { class: "run" }, label));
     for (const layer of result.layers) {
       grid.append(make("span", { class: "layer" }, layer.name), strip(test, run, layer, BOXES), counts(layer));
+      const count = before(test, run, layer);
+      if (BEFORE !== null) grid.append(make("span", { class: "count before" }, count === null ? "" : `before ${count}`));
     }
     return grid;
   }
@@ -75,7 +90,8 @@
   // ---- one test
 
   const chosenRun = () => Number(byId("run").value);
-  const shownRun = (test) => (chosenRun() >= 0 && test.runs[chosenRun()] ? chosenRun() : test.worst);
+  const usualRun = (test) => (BEFORE !== null && test.runs[1 - BEFORE] ? 1 - BEFORE : test.worst);
+  const shownRun = (test) => (chosenRun() >= 0 && test.runs[chosenRun()] ? chosenRun() : usualRun(test));
 
   function row(test) {
     const run = shownRun(test);
@@ -433,7 +449,7 @@
     details.querySelector("summary").focus();
   }
 
-  byId("run").append(make("option", { value: "-1" }, "worst of each test"),
+  byId("run").append(make("option", { value: "-1" }, BEFORE === null ? "worst of each test" : "the later run"),
     ...data.runs.map((run, number) => make("option", { value: number }, run.label)));
   byId("run-label").hidden = data.runs.length < 2;
   byId("sort").addEventListener("change", update);

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak.model.record import Record  # noqa: E402
-from pytest_graphbreak.report.findings import cached  # noqa: E402
+from pytest_graphbreak.report.counts import cache_counts  # noqa: E402
 from pytest_graphbreak.watching.measure import Measurement  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ def has_two_graphs(record: Record) -> None:
 def test_without_a_compiler_below(backend: str) -> None:
     record = measured(backend, torch.ones(3))
     has_two_graphs(record)
-    assert not cached("dynamo", record), "nothing is compiled below, and no cache was asked"
+    assert not cache_counts("dynamo", record), "nothing is compiled below, and no cache was asked"
 
 
 @pytest.mark.once
@@ -69,18 +69,18 @@ def test_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cold = measured("inductor", torch.ones(3))
     has_two_graphs(cold)
     assert list(tmp_path.rglob("*.so")), "inductor compiled nothing"
-    assert cached("dynamo", cold) == {"compiled": 2}
+    assert cache_counts("dynamo", cold) == {"compiled": 2}
 
     # The caches on disk change where the code comes from, and no count.
     torch._dynamo.reset()
     warm = measured("inductor", torch.ones(3))
     has_two_graphs(warm)
-    assert cached("dynamo", warm) == {"loaded": 2}
+    assert cache_counts("dynamo", warm) == {"loaded": 2}
     with torch._functorch.config.patch(enable_autograd_cache=False):
         torch._dynamo.reset()
         warm = measured("inductor", torch.ones(3))
     has_two_graphs(warm)
-    assert cached("dynamo", warm) == {"loaded": 2}
+    assert cache_counts("dynamo", warm) == {"loaded": 2}
 
 
 def test_a_function_of_the_users() -> None:

@@ -1,14 +1,18 @@
-"""Findings: the most important first, by the models of a program."""
+"""What is observed without a judgement: the most important first, by the models of a program."""
 
 from __future__ import annotations
 
 import pytest
 
+from pytest_graphbreak.judging.finding import NamedPlace
+from pytest_graphbreak.judging.findings import of_record
 from pytest_graphbreak.model.json import entry_json
-from pytest_graphbreak.model.record import Break, Frame, Graph, Record
+from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.findings import homes_of, observed, order
-from pytest_graphbreak.report.logs import script_lines, script_markdown
+from pytest_graphbreak.report.document import of_script
+from pytest_graphbreak.report.scripts import script_lines
+from pytest_graphbreak.report.unjudged import homes_of, order
 
 pytestmark = pytest.mark.pure
 
@@ -18,7 +22,7 @@ NOBODY_KNOWS = Break("dynamo", "unknown", Frame("a.py", "f", 3), count=5)
 
 
 def reasons(*breaks: Break) -> list[str]:
-    return [item.reason for item in observed(Record(("dynamo",), breaks=breaks))]
+    return [item.reason for item in of_record(Record(("dynamo",), breaks=breaks))]
 
 
 def test_what_took_longest_comes_first() -> None:
@@ -33,8 +37,8 @@ def test_below_a_second_and_without_times_frequency_decides() -> None:
 
 def test_the_title_says_what_decides() -> None:
     record = Record(("dynamo",), breaks=(OFTEN, LONG))
-    assert order(observed(record)) == "most compile time"
-    assert order(observed(Record(("dynamo",), breaks=(OFTEN,)))) == "most frequent"
+    assert order(of_record(record)) == "most compile time"
+    assert order(of_record(Record(("dynamo",), breaks=(OFTEN,)))) == "most frequent"
 
 
 def graph(name: str, owner: str | None, seconds: float | None, **more: object) -> Graph:
@@ -69,7 +73,7 @@ def test_one_model_needs_no_name() -> None:
 def test_markdown_has_time_model_and_the_line_of_torch() -> None:
     raised = Frame("torch/_dynamo/variables/tensor.py", "method_item", 7)
     item = Break("dynamo", "why", Frame("a.py", "f", 2), seconds=42.0, owner="VAE", raised=raised)
-    text = script_markdown("a.py", "exit 0", Record(("dynamo",), {"dynamo": 2}, breaks=(item,)))
+    text = of_script("a.py", "exit 0", Record(("dynamo",), {"dynamo": 2}, breaks=(item,)))
     assert "### Most compile time" in text
     assert "**1x graph break**, 42.0 s" in text
     assert "VAE" in text
@@ -84,3 +88,15 @@ def test_json_leaves_out_what_is_not_known() -> None:
     assert "raised" not in plain["breaks"][0]
     assert (plain["breaks"][1]["seconds"], plain["breaks"][1]["owner"]) == (42.0, "UNet")
     assert plain["graph_list"][1]["seconds"] == 20
+
+
+def test_a_lazy_line_that_compiles_again_is_one_entry_with_the_line_that_sets_it() -> None:
+    line = Frame("a.py", "f", 3, "f(x, n)")
+    origin = Frame("a.py", "f", 1, "x = torch.ones(n)")
+    words = "a shape, a type or a constant differs, and explicit sync compiles its graph again"
+    graphs = [Graph("xla", str(n), "recompile", where=line, reason=words) for n in range(1, 7)]
+    recompiles = [Recompile("xla", str(n), words, line, origin=origin) for n in range(1, 7)]
+    record = record_of("xla", graphs=6, recompiles=6, graph_list=graphs, recompile_list=recompiles)
+    (finding,) = of_record(record)
+    assert finding.count == 6
+    assert NamedPlace("set in", origin) in finding.places

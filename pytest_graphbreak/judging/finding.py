@@ -1,0 +1,177 @@
+"""A finding: what changed or happened at one place, once for all reports.
+
+``judging.findings`` makes findings of the changes of a judged test, or of a record without a
+judgement. Reports choose from them and format them: as lines, as Markdown, as data of a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from pytest_graphbreak.judging import guards
+from pytest_graphbreak.model.differences import Item
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.merging import total_seconds
+from pytest_graphbreak.model.record import NOWHERE, Break, Frame, LineRuns, Recompile
+
+NEW: Final = "+"
+GONE: Final = "-"
+REWORDED: Final = "~"
+MAY_BE_NEW: Final = "*"
+"""One of several functions of which any may be new."""
+SEEN: Final = " "
+"""What was observed where nothing says what was there before."""
+
+
+class NamedPlace(NamedTuple):
+    """A line of source that a finding shows, after some words: ``set in``, or none."""
+
+    words: str
+    where: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What changed or happened at one place, in the words of every report.
+
+    - ``kind``: break, eager, recompile, execution, read, compiled, or the cause of a graph. A
+      failure that no place explains is ``unreached`` (a function is no longer compiled) or
+      ``other``.
+    - ``name``: the words before the reason, if it is not the ``id``: ``recompile 0/1``, ``split``.
+    - ``stack``: from the outermost call to ``where``, which is its last frame.
+    - ``fix``: what to write instead, one line for each reason.
+    - ``count``: how often it happened in one test.
+    - ``tests``: the names of the tests that have it, the most urgent first, and ``growth`` the
+      graphs above the limit that they make together.
+    - ``notes``: further reasons and facts. ``aside`` and ``circumstances`` are those of one test:
+      the graphs above, the process, what the test said that it was doing.
+    - ``places``: the lines of source to show, of which ``where`` is one, or its definition.
+    - ``below``: its consequences, which disappear with it.
+    - ``items``: the items of the record that it was made of; none if something is gone.
+    """
+
+    sign: str
+    kind: str
+    layer: str | None = None
+    reason: str = ""
+    id: str = ""
+    where: Frame = NOWHERE
+    stack: tuple[Frame, ...] = ()
+    fix: tuple[str, ...] = ()
+    count: int = 1
+    tests: tuple[str, ...] = ()
+    growth: int = 0
+    name: str = ""
+    notes: tuple[str, ...] = ()
+    aside: str = ""
+    circumstances: str = ""
+    places: tuple[NamedPlace, ...] = ()
+    below: tuple[Finding, ...] = ()
+    items: tuple[Item, ...] = ()
+
+    @property
+    def code(self) -> str:
+        return self.where.code
+
+    @property
+    def is_new(self) -> bool:
+        return self.sign in (NEW, MAY_BE_NEW)
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether it is a function that was compiled when it was called."""
+        layer = DESCRIPTIONS[self.layer] if self.layer else None
+        return layer is not None and layer.above is None and layer.cause(self.kind).is_plain
+
+    @property
+    def words(self) -> str:
+        """What it is, without its id: ``split   aten::histc runs on the CPU``."""
+        return "   ".join(filter(None, (self.name, self.reason, self.aside)))
+
+    @property
+    def title(self) -> str:
+        """What it is on one line: ``GB0124  Unsupported Tensor.item() call``."""
+        return f"{self.id}  {self.words}" if self.id else self.words
+
+    @property
+    def seconds(self) -> float | None:
+        """The compile time of its graphs, or None if it is not known."""
+        return total_seconds(item for item in self.items if not isinstance(item, LineRuns))
+
+    @property
+    def owner(self) -> str:
+        """The model that it belongs to; empty if there are several, or none."""
+        owners = {getattr(item, "owner", None) or "" for item in self.items}
+        return owners.pop() if len(owners) == 1 else ""
+
+    @property
+    def raised(self) -> Frame:
+        """The line of torch that gave up; ``NOWHERE`` if it is not known."""
+        return next((item.raised for item in self.items if isinstance(item, Break)), NOWHERE)
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of the graphs that its recompiles made."""
+        return tuple(item.graph for item in self.items if isinstance(item, Recompile))
+
+    @property
+    def since(self) -> str:
+        """Why functions are recompiled with this one: ``x has shape [3, 4] now``."""
+        return guards.since(self.items[-1].reason)
+
+    @property
+    def calls(self) -> tuple[Frame, ...]:
+        """The calls that lead to it, without the last ones that are among its places."""
+        shown = {(place.where.file, place.where.line) for place in self.places}
+        stack = self.stack
+        while stack and (not stack[-1].file or (stack[-1].file, stack[-1].line) in shown):
+            stack = stack[:-1]
+        return stack
+
+    def is_of(self, kind: type[Item]) -> bool:
+        """Return whether it was made of items of this kind: breaks, recompiles, graphs."""
+        return isinstance(next(iter(self.items), None), kind)
+
+    def with_it(self, kind: type[Item]) -> tuple[Finding, ...]:
+        """Return the consequences that were made of items of this kind."""
+        return tuple(finding for finding in self.below if finding.is_of(kind))
+
+    def in_general(self) -> Finding:
+        """Return it as a finding of many tests: without what only one of them says."""
+        shown = any(place.where.key == self.where.key for place in self.places)
+        calls = () if shown else self.stack[-1:]
+        return replace(self, aside="", circumstances="", stack=calls, below=())
+
+    def of_its_tests(self) -> Finding:
+        """Return it in general if it is a finding of several tests."""
+        return self if len(self.tests) < 2 else self.in_general()
+
+    @property
+    def place_key(self) -> Hashable:
+        """The identity of its place, whatever happened there; without a place, the reason."""
+        return self.where.key if self.where.file else (self.kind, self.reason)
+
+    @property
+    def key(self) -> Hashable:
+        """The identity of what happened at its place."""
+        return (self.sign, self.kind, self.layer, self.place_key)
+
+
+def each_once(
+    findings: Iterable[tuple[str, Finding]], key: Callable[[Finding], Hashable]
+) -> list[Finding]:
+    """Return the findings of tests, each once, with the names of all tests that have it."""
+    groups: dict[Hashable, list[tuple[str, Finding]]] = {}
+    for name, finding in findings:
+        groups.setdefault(key(finding), []).append((name, finding))
+    return [
+        replace(
+            group[0][1],
+            tests=tuple(dict.fromkeys(name for name, _ in group)),
+            growth=sum(finding.growth for _, finding in group),
+            count=sum(finding.count for _, finding in group),
+        )
+        for group in groups.values()
+    ]

@@ -1,0 +1,236 @@
+"""Makes findings: of the changes of a judged test, or of a record without a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.judging import guards
+from pytest_graphbreak.judging.difference import observed_changes
+from pytest_graphbreak.judging.finding import (
+    GONE,
+    MAY_BE_NEW,
+    NEW,
+    REWORDED,
+    SEEN,
+    Finding,
+    NamedPlace,
+)
+from pytest_graphbreak.judging.repeats import names_of
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import PLACES_LAYER
+from pytest_graphbreak.model.differences import LISTS, Difference
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Graph,
+    LineRuns,
+    Recompile,
+    Record,
+)
+from pytest_graphbreak.text.output import plural
+
+NEW_ENTRY: Final = "a function that was not compiled before"
+
+
+def of_record(record: Record, graphs: Iterable[Graph] | None = None) -> list[Finding]:
+    """Return what was observed where nothing is judged: most compile time first, then frequency.
+
+    Breaks and recompiles account for most graphs; of the others, those of the deepest layer are
+    findings, unless ``graphs`` are given instead. The time is compared in whole seconds.
+    """
+    layer = record.headline
+    deepest = record.graph_list if graphs is None else graphs
+    above = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
+    below = (graph for graph in deepest if graph.layer == layer != PLACES_LAYER)
+    explained = structs.replace(record, graph_list=(*above, *below))
+    observed = of_changes(observed_changes(explained), explained)
+    findings = [replace(finding, sign=SEEN) for finding in observed]
+    return sorted(findings, key=lambda finding: (-int(finding.seconds or 0), -finding.count))
+
+
+def reported(verdict: Verdict, record: Record) -> list[Finding]:
+    """Return what a failure reports: layers with a worse number or, without any, all layers."""
+    layers = {total.layer for total in verdict.worse if total.layer}
+
+    def is_reported(change: Difference) -> bool:
+        return change.kind in ("break", "eager") or not layers or change.layer in layers
+
+    return of_changes(verdict.changes, record, is_reported)
+
+
+def of_changes(
+    changes: Sequence[Difference],
+    record: Record,
+    wanted: Callable[[Difference], bool] | None = None,
+) -> list[Finding]:
+    """Return the changes that are reported separately, in the order of the report."""
+    below: dict[int, list[Finding]] = {}
+    findings = []
+    # Consequences of a change come after it.
+    for number, change in reversed([*enumerate(changes)]):
+        if change.total or change.kind not in LISTS or (wanted and not wanted(change)):
+            continue
+        finding = _of_change(change, record, tuple(reversed(below.get(number, []))))
+        if change.parent is None:
+            findings.append(finding)
+        else:
+            below.setdefault(change.parent, []).append(finding)
+    return findings[::-1]
+
+
+def _of_change(change: Difference, record: Record, below: tuple[Finding, ...]) -> Finding:
+    finding = Finding(
+        NEW,
+        change.cause if change.kind == "graph" else change.kind,
+        change.layer,
+        change.reason,
+        where=change.where,
+        stack=(change.where,),
+        count=change.after,
+        places=(NamedPlace("", change.where),),
+        below=below,
+        items=change.found(record),
+    )
+    if change.was:
+        now = f"{change.was} is now {change.id or ''} {change.reason}"
+        return replace(finding, sign=REWORDED, reason=now.rstrip(), count=1)
+    match finding.items:
+        case ():
+            return _of_gone(finding, change)
+        case (Break() as item, *_):
+            return _of_break(finding, item)
+        case (Recompile() as item, *_):
+            return _of_recompile(finding, item)
+        case (Eager() as item, *_):
+            return _of_eager(finding, item)
+        case (LineRuns() as item, *_):
+            return _of_runs(finding, item, change.growth)
+        case (Graph() as item, *_):
+            return _of_graph(finding, item, change)
+    raise AssertionError("unreachable")
+
+
+def _of_gone(finding: Finding, change: Difference) -> Finding:
+    gone = replace(finding, sign=GONE, stack=(), count=max(-change.growth, 1))
+    if change.kind != "graph":
+        words = f"{change.reason or change.kind}   gone"
+        return replace(gone, id=change.id or "", reason=words, count=1)
+    words = "no longer compiled" if finding.is_entry else "gone"
+    return replace(gone, name=change.cause, reason=words)
+
+
+def _of_break(finding: Finding, graph_break: Break) -> Finding:
+    where, disabled = graph_break.where, graph_break.disabled
+    return replace(
+        finding,
+        reason=graph_break.reason,
+        id=graph_break.id or "",
+        stack=(*graph_break.stack[:-1], where),
+        fix=advice.shorts(graph_break),
+        notes=tuple(f"and {further.id or ''}  {further.reason}" for further in graph_break.also),
+        circumstances=_circumstances(graph_break, first=graph_break.count > 1),
+        places=(NamedPlace("", disabled if disabled.file else where),),
+    )
+
+
+def _of_eager(finding: Finding, eager: Eager) -> Finding:
+    return replace(
+        finding,
+        name="eager",
+        reason=eager.reason,
+        fix=advice.shorts(eager),
+        circumstances=_circumstances(eager, first=eager.count > 1),
+    )
+
+
+def _of_recompile(finding: Finding, recompile: Recompile) -> Finding:
+    """Return a recompile with the line of the guard, and the line that sets what it is about."""
+    origin = (
+        recompile.origin
+        if recompile.origin not in (recompile.guard, recompile.where, *recompile.stack)
+        else NOWHERE
+    )
+    guard, where = NamedPlace("", recompile.guard), NamedPlace("", recompile.where)
+    set_in = NamedPlace("set in", origin)
+    places = (guard, where, set_in)
+    if recompile.guard.file and recompile.where.file:
+        without_code = structs.replace(recompile.where, code="")
+        places = (guard, set_in, NamedPlace("recompiles", without_code))
+    return replace(
+        finding,
+        name=f"{_again(recompile.layer)} {names_of(finding.graphs)}",
+        reason=guards.reason(item.reason for item in finding.items),
+        stack=(*recompile.stack, recompile.where),
+        fix=advice.shorts(recompile),
+        circumstances=_circumstances(recompile, first=len(finding.items) > 1),
+        places=tuple(place for place in places if place.where.file),
+    )
+
+
+def _again(layer: str) -> str:
+    """Return the word of a layer for a recompile."""
+    causes = DESCRIPTIONS[layer].causes
+    return next((cause.name for cause in causes if cause.kind == "repeat"), "recompile")
+
+
+def _of_graph(finding: Finding, graph: Graph, change: Difference) -> Finding:
+    reason = guards.reason(item.reason for item in finding.items) or change.reason
+    finding = replace(
+        finding,
+        name=graph.cause,
+        reason=reason,
+        stack=(*graph.stack[:-1], graph.where),
+        circumstances=_circumstances(graph, first=change.growth > 1),
+        count=change.growth,
+    )
+    if change.kind == "compiled":
+        key = f"no cache had it (key {graph.hash})" if graph.hash else "no cache had it"
+        words, notes = f"{graph.cause}   {graph.name}", tuple(filter(None, (key, reason)))
+        return replace(finding, name="compiled", reason=words, notes=notes, count=change.after)
+    if finding.is_entry:
+        if change.unsure:
+            return replace(finding, sign=MAY_BE_NEW, aside="may be new")
+        return replace(finding, reason=reason or NEW_ENTRY)
+    aside = f"(from dynamo {', '.join(graph.sources)})" if graph.sources else ""
+    return replace(finding, aside=aside, fix=advice.shorts(graph))
+
+
+_ASKED: Final = {
+    "sync": ("torch_xla.sync()", "sync once a step, and not inside of a loop over its parts"),
+    "access": (
+        "a value was read before it was computed",
+        "read values once, after the sync at the end of a step",
+    ),
+    "item": ("item(), bool() or float()", "keep it a tensor; read what is logged once in a while"),
+}
+"""What caused a run or a read, and advice."""
+
+
+def _of_runs(finding: Finding, line: LineRuns, growth: int) -> Finding:
+    """Return runs or reads of one line: ``11 executions: torch_xla.sync()``."""
+    asked, fix = _ASKED.get(line.cause, ("nobody knows what asked", ""))
+    if line.cause == "call":
+        graph = f" (graph {line.graph})" if line.graph else ""
+        asked = f"a compiled function was called{graph}"
+        fix = "call it once with all that it is to compute, or compile the loop around it"
+    return replace(
+        finding,
+        reason=f"{plural(growth, finding.kind)}: {asked}",
+        fix=(fix,) if fix else (),
+        circumstances=f"in process {line.process}" if line.process else "",
+        count=1,
+    )
+
+
+def _circumstances(item: Break | Eager | Recompile | Graph, *, first: bool) -> str:
+    """Return the process and what the test said it was doing; ``first`` for its first time."""
+    process = f"in process {item.process}" if item.process else ""
+    doing = f"{'first ' * first}during {item.during}" if item.during else ""
+    return ", ".join(filter(None, (process, doing)))

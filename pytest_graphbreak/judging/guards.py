@@ -1,0 +1,114 @@
+"""What a failed guard says: in plain words, what it is about, and the value that came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from pytest_graphbreak.layers.dynamo.messages import UNNAMED
+
+MOST_VALUES: Final = 6
+"""The number of values that a reason names; the rest are counted."""
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_CURRENT = re.compile(r" \(([^()]* now)\)$")
+TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
+_WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
+_VALUE = re.compile(r"^(?P<name>\S+) ==")
+_LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
+_SIZE = re.compile(r"(?P<name>[\w.\[\]']{1,200})\.(?:size\(\)|shape)\[")
+_SHAPE = {"size": "shape", "rank": "shape"}
+_STATIC = re.compile(r"^the static argument (?P<name>[^\s:]+): ")
+_ARRAY = re.compile(
+    r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
+)
+_OPERATION = re.compile(r"^(?P<name>[\w:]+) makes \w+\[[^\]]*\], made ")
+LEFT = re.compile(r"'?___stack(\d+)'?")
+_IMPORTED = re.compile(r"__import_(\w+)")
+_FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
+_IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
+
+
+def without_numbers(reason: str) -> str:
+    """Return a reason without its numbers, which depend on the inputs."""
+    return _NUMBER.sub("#", reason)
+
+
+def plainly(reason: str) -> str:
+    """Return a guard with names that Dynamo made up removed or explained."""
+    reason = LEFT.sub(r"a value that the break left (___stack\1)", reason, count=1)
+    reason = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), reason)
+    if match := _FREED.match(reason):
+        return f"{match[1]} is another object now, and the one before is gone"
+    if match := _IDENTITY.match(reason):
+        what = "another object" if match[1] == "obj" else "of another type"
+        return f"{match[2]} is {what} now ({match[0]})"
+    return reason
+
+
+def subject(reason: str) -> str:
+    """Return what a failed guard is about, without values: ``shape of x``, ``value of self.k``.
+
+    The result is empty if the compiler did not say which guard failed.
+    """
+    reason = plainly(reason)
+    if match := TENSOR.match(reason):
+        return f"{_SHAPE.get(match['what'], match['what'])} of {match['name']}"
+    if match := _WENT.match(reason):
+        return f"{'shape' if match['what'] else 'value'} of {match['name']}"
+    if match := _LENGTH.match(reason):
+        return f"length of {match['name']}"
+    if match := _VALUE.match(reason) or _STATIC.match(reason):
+        return f"value of {match['name']}"
+    if match := _ARRAY.match(reason):
+        return f"{'type' if match['shape'] == match['now'] else 'shape'} of {match['name']}"
+    if match := _OPERATION.match(reason):
+        return f"shape of {match['name']}"
+    if match := _SIZE.search(reason):
+        return f"shape of {match['name']}"
+    return "" if reason == UNNAMED else without_numbers(_CURRENT.sub("", reason))
+
+
+_OF_FUNCTION: Final = re.compile(r" \([^()]{1,200} of [^()]{1,400}:\d{1,9}\)$")
+"""The function that a reason of JAX ends with."""
+_NOW: Final = (
+    re.compile(r" (?:is|has shape|has strides|is of) ([^()]{1,200}) now\)?$"),
+    re.compile(r" before, (.{1,200}) now$"),
+    re.compile(r" went from .{1,200}? to (\[[^\]]{0,200}\]|[^\s,]{1,100})"),
+)
+
+
+def kind(reason: str) -> str:
+    """Return the same text for reasons that differ only in their values."""
+    stem = _stem(reason)
+    return subject(stem) or without_numbers(stem)
+
+
+def reason(reasons: Iterable[str]) -> str:
+    """Return reasons of one kind as one: ``another shape of x in each call: [4], [5]``."""
+    texts = list(dict.fromkeys(map(plainly, reasons)))
+    if len(texts) == 1:
+        return texts[0]
+    values = list(dict.fromkeys(filter(None, map(_value, texts))))
+    what = subject(_stem(texts[0]))
+    if not what or len(values) < 2:
+        return f"{texts[0]}, ... {texts[-1]}"
+    others = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+    return f"another {what} in each call: {', '.join(values[:MOST_VALUES])}{others}"
+
+
+def since(reason: str) -> str:
+    """Return why what a function calls is compiled again: ``x has shape [3, 4] now``."""
+    current = _CURRENT.search(reason)
+    return current[1] if current else f"{plainly(reason)} failed"
+
+
+def _stem(text: str) -> str:
+    return _OF_FUNCTION.sub("", text)
+
+
+def _value(text: str) -> str:
+    """Return the value that came now; empty if the reason does not say it."""
+    matches = (pattern.search(_stem(text)) for pattern in _NOW)
+    return next((match[1] for match in matches if match), "")

@@ -1,0 +1,134 @@
+"""What was observed where nothing is judged: of a program, a log, tests without the gate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from pytest_graphbreak.judging.finding import Finding, each_once
+from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
+from pytest_graphbreak.model.merging import total_seconds
+from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.counts import layer_counts
+from pytest_graphbreak.report.lines import code, counted, counted_lines, position
+from pytest_graphbreak.report.view import unjudged, weight
+from pytest_graphbreak.text.output import BLANK, TextLine, plural
+from pytest_graphbreak.text.safe import cut
+
+MOST: Final = 20
+"""The number of entries of one section; the JSON report has all."""
+MOST_REASONS: Final = 10
+"""The number of reasons of several tests that are shown with their places."""
+_DEPTH: Final = 15
+"""Columns before a source line."""
+
+Homes = Mapping[str, Sequence[tuple[Frame, int]]]
+"""By title, the source lines that graphs come from, with their numbers of graphs."""
+
+
+def order(findings: Sequence[Finding]) -> str:
+    """Return what findings are sorted by: time, if one took at least a second, else frequency."""
+    timed = bool(findings) and (findings[0].seconds or 0) >= 1
+    return "most compile time" if timed else "most frequent"
+
+
+def found_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
+    """Yield the findings, most important first, with their models if there are several."""
+    with_owner = len({finding.owner for finding in findings}) > 1
+    entries = [counted_lines(finding, with_owner=with_owner) for finding in findings]
+    yield from section(order(findings), entries)
+
+
+def models(record: Record, layer: str) -> dict[str, list[Graph]]:
+    """Return the graphs of each model of a program; empty if there is only one model.
+
+    A device graph belongs to the model of the FX graph that it was lowered from.
+    """
+    owners = {graph.name: graph.owner for graph in record.graph_list if graph.owner}
+    groups: dict[str, list[Graph]] = {}
+    for graph in record.graph_list:
+        if graph.layer == layer:
+            above = next((owners[name] for name in graph.sources if name in owners), None)
+            groups.setdefault(graph.owner or above or "no model known", []).append(graph)
+    return groups if len(groups) > 1 else {}
+
+
+def homes_of(record: Record, layer: str) -> Homes:
+    """Return the source lines that graphs of a layer come from, with their numbers of graphs.
+
+    They are grouped by title; each model of a program has its own, with its graphs and their time.
+    """
+    graphs = [graph for graph in record.graph_list if graph.layer == layer]
+    groups = {f"{layer} graphs come from": graphs}
+    if by_model := models(record, layer):
+        groups = {_of_model(layer, name, group): group for name, group in by_model.items()}
+    return {
+        title: Counter(graph.where for graph in group if graph.where.file).most_common()
+        for title, group in groups.items()
+    }
+
+
+def _of_model(layer: str, name: str, graphs: Sequence[Graph]) -> str:
+    """Return the title of a model: ``UNet: 5 dynamo graphs, 12.3 s``."""
+    took = total_seconds(graphs)
+    time = "" if took is None else f", {took:.1f} s"
+    return f"{cut(name)}: {plural(len(graphs), f'{layer} graph')}{time}"
+
+
+def home_lines(homes: Homes) -> Iterator[TextLine]:
+    for title, places in homes.items():
+        yield from section(title, [_home(where, count) for where, count in places])
+
+
+def _home(where: Frame, count: int) -> list[TextLine]:
+    source = structs.replace(where, code=cut(where.code))
+    return [counted(count, cut(position(where))), *code(source, _DEPTH)]
+
+
+def section(title: str, entries: list[list[TextLine]], most: int = MOST) -> Iterator[TextLine]:
+    """Yield a title and its entries of some lines each; entries over ``most`` are counted."""
+    if not entries:
+        return
+    yield BLANK
+    yield TextLine(title, indent=2)
+    for entry in entries[:most]:
+        yield from entry
+    if len(entries) > most:
+        yield TextLine(f"... and {len(entries) - most:,} more", indent=4)
+
+
+def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
+    """Yield the graphs and reasons of tests that were not judged, if there are any."""
+    tests = unjudged(tests)
+    if not tests:
+        return
+    records = [test.record for test in tests]
+    yield TextLine(f"not judged: what {plural(len(records), 'test')} made, by cause")
+    for layer in reversed(LAYERS):
+        any_graph = any(record.graphs.get(layer) for record in records)
+        if any_graph or (layer in JUDGED and any(layer in record.layers for record in records)):
+            yield TextLine(layer_counts(layer, records, places=True), indent=2, head=f"{layer:<8} ")
+    findings = of_tests(tests)
+    entries = [
+        counted_lines(finding.of_its_tests(), after=f"   in {plural(len(finding.tests), 'test')}")
+        for finding in findings[:MOST_REASONS]
+    ]
+    yield from section("most frequent", entries)
+    if len(findings) > MOST_REASONS:
+        words = f"... and {plural(len(findings) - MOST_REASONS, 'more reason')} in the JSON report"
+        yield TextLine(words, indent=4)
+
+
+def of_tests(tests: Iterable[TestReport]) -> list[Finding]:
+    """Return each finding of tests that were not judged once, those of most tests first."""
+    urgent_first = sorted(unjudged(tests), key=weight)
+    findings = each_once(
+        ((test.nodeid, finding) for test in urgent_first for finding in of_record(test.record)),
+        lambda finding: finding.key,
+    )
+    return sorted(findings, key=lambda finding: (-len(finding.tests), -finding.count))

@@ -1,0 +1,65 @@
+"""What failed guards say: reasons of one kind are one reason, with the values that came."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.judging.guards import plainly, reason
+
+pytestmark = pytest.mark.pure
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (
+            [f"n == {n} (n is {n + 1} now)" for n in range(7)],
+            "another value of n in each call: 1, 2, 3, 4, 5, 6 and 1 more",
+        ),
+        (
+            [
+                f"tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1} "
+                f"(x has shape [{n + 1}, 8] now)"
+                for n in (4, 5)
+            ],
+            "another shape of x in each call: [5, 8], [6, 8]",
+        ),
+        (
+            [f"the static argument n: {n} before, {n + 1} now (f of a.py:1)" for n in (3, 4)],
+            "another value of n in each call: 4, 5",
+        ),
+        (
+            [f"`x` went from shape [{n}, 8] to [{n + 1}, 8]" for n in (4, 5)],
+            "another shape of `x` in each call: [5, 8], [6, 8]",
+        ),
+        (
+            [f"cache went from shape [1, {n}] to [1, {n + 1}]" for n in (4, 5, 6, 7)],
+            "another shape of cache in each call: [1, 5], [1, 6], [1, 7], [1, 8]",
+        ),
+        (
+            [f"tensor 'x' size mismatch at index 1. expected {n}, actual 9" for n in (4, 5)],
+            "tensor 'x' size mismatch at index 1. expected 4, actual 9, ... "
+            "tensor 'x' size mismatch at index 1. expected 5, actual 9",
+        ),
+        (["n == 3", "n == 3"], "n == 3"),
+    ],
+)
+def test_reasons_of_one_kind_are_one_reason(texts: list[str], words: str) -> None:
+    assert reason(texts) == words
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("___stack1 == 3", "a value that the break left (___stack1) == 3"),
+        (
+            "tensor '___stack0' size mismatch at index 0",
+            "tensor a value that the break left (___stack0) size mismatch at index 0",
+        ),
+        ("__import_yolo_dot_head.SCALE == 2", "yolo.head.SCALE == 2"),
+        ("___check_obj_id(fn, ...)", "fn is another object now (___check_obj_id(fn, ...))"),
+        ("n == 3", "n == 3"),
+    ],
+)
+def test_generated_names_do_not_stand_alone(reason: str, words: str) -> None:
+    assert plainly(reason) == words
