@@ -82,7 +82,7 @@ class Proof:
                     yield f"{layer} {name}", str(old.get(layer, 0)), str(new.get(layer, 0))
         yield "graph breaks", str(len(before.breaks)), str(len(after.breaks))
         if before.eager or after.eager:
-            yield "left to eager", str(len(before.eager)), str(len(after.eager))
+            yield "eager functions", str(len(before.eager)), str(len(after.eager))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as plain data."""

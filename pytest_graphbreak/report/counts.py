@@ -64,5 +64,5 @@ def layer_counts(
         recompiles = sum(record.recompiles.get(layer, 0) for record in records)
         text += f"; {plural(len(breaks), 'graph break')}, {plural(recompiles, 'recompile')}"
         if eager:
-            text += f", {plural(len(eager), 'place' if places else 'function')} left to eager"
+            text += f", {plural(len(eager), 'eager place' if places else 'eager function')}"
     return text

@@ -29,7 +29,7 @@ _COUNTED: Final = 5
 
 KINDS: Final = {
     "break": "graph break",
-    "eager": "left to eager",
+    "eager": "runs eagerly",
     "other": "cut by torch_xla",
 }
 """The names of kinds of findings; other kinds are called by their own name."""

@@ -15,7 +15,7 @@ from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.family import families
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Graph, Recompile, Record
 
-pytestmark = pytest.mark.jax
+pytestmark = [pytest.mark.pure, pytest.mark.jax]
 
 EXAMPLES = {
     f"{name}-{number}": (name, example)
