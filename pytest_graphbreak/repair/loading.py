@@ -67,6 +67,7 @@ _SCRIPT: Final = """\
             sys.modules["__main__"] = program
             exec(compile(Path(path).read_bytes(), path, "exec"), vars(program))"""
 _TEST: Final = """\
+            sys.path.append({root})
             options = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]
             pytest.main([*options, path + {test!r}])
             of_test = (one for one in sys.modules.values() if getattr(one, "__file__", 0) == path)
@@ -132,8 +133,12 @@ class Writer:
         """Return the lines that run the program, and the expression of its path."""
         program, test = self.target.path, self.target.test
         home = located(program.parent, self.out)
-        run = _SCRIPT.format(arguments=list(self.target.arguments), home=home)
-        return _TEST.format(test=f"::{test}") if test else run, located(program, self.out)
+        if test:
+            root = located(Path(), self.out)
+            run = _TEST.format(root=root, test=f"::{test}")
+        else:
+            run = _SCRIPT.format(arguments=list(self.target.arguments), home=home)
+        return run, located(program, self.out)
 
     def _call(
         self, inputs: Answer, what: str, data: str, grad: bool, *, module: bool = False

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +178,10 @@ def _homes(base: Sequence[str]) -> dict[str, str]:
     added = [folder for entry in sys.path if (folder := os.path.realpath(entry)) not in start]
     homes: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
-        paths = getattr(module, "__path__", None)
-        place = paths[0] if isinstance(paths, list) and paths else getattr(module, "__file__", None)
+        # A package without an __init__.py has no file; torch.classes has any attribute.
+        spec = getattr(module, "__spec__", None)
+        paths = spec.submodule_search_locations if isinstance(spec, ModuleSpec) else None
+        place = next(iter(paths or ()), getattr(module, "__file__", None))
         if "." in name or name.startswith("__") or not isinstance(place, str):
             continue
         folder = os.path.realpath(os.path.dirname(os.path.abspath(place)))

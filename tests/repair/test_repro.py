@@ -83,6 +83,41 @@ def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
     assert 'print("inner")' in done.stderr
 
 
+def test_a_test_of_a_package_in_the_root_that_has_no_init_file(shop: Shop) -> None:
+    """``python -m pytest`` has the root on its path, and a script has it, too."""
+    for folder in ("yolo", "tests"):
+        (shop.path / folder).mkdir()
+    shop.write(
+        "yolo/head.py",
+        """
+        import torch
+
+        class Head(torch.nn.Module):
+            def forward(self, x):
+                if x.max().item() > 0.9:
+                    x = x + 1
+                return x * 2
+        """,
+    )
+    shop.write(
+        "tests/test_yolo.py",
+        """
+        import torch
+        from yolo.head import Head
+
+        def test_yolo():
+            torch.compile(Head(), backend="eager")(torch.ones(2, 4))
+        """,
+    )
+    said = shop.run("repro", "tests/test_yolo.py::test_yolo")
+    assert said.code == 0, said.out + said.err
+    assert "1 of 1 break reproduced in repros" in said.out
+    script = [sys.executable, shop.path / "repros/yolo_repro_1.py"]
+    run = subprocess.run(script, capture_output=True, cwd="/", text=True)
+    assert run.returncode == 0, run.stderr
+    assert "Graph break" in run.stderr
+
+
 COMPILED_BEFORE = {
     "fixture": """
         import pytest
