@@ -32,7 +32,7 @@ def nodeid(number: int) -> str:
 
 
 def _seen(number: int, graphs: int) -> Any:
-    from pytest_graphbreak.judging.measured import measured
+    from pytest_graphbreak.judging.measured import measurement
     from pytest_graphbreak.model.merging import record_of
     from pytest_graphbreak.model.record import Break, Frame, Graph
     from pytest_graphbreak.model.report import RunEnvironment
@@ -58,7 +58,7 @@ def _seen(number: int, graphs: int) -> Any:
     )
     record = record_of("dynamo", graphs=graphs, breaks=breaks, graph_list=made)
     environment = RunEnvironment(versions={"torch": "2.13.0"})
-    return measured(nodeid(number), "cpu", environment, record)
+    return measurement(nodeid(number), "cpu", environment, record)
 
 
 def write(directory: Path, tests: int) -> None:

@@ -40,14 +40,21 @@ def _log(directory: Path) -> Callable[[bytes], None]:
 
 
 def _message(directory: Path) -> Callable[[bytes], None]:
-    from pytest_graphbreak.layers.dynamo.messages import error, guard, limit, plain, reason, stopped
+    from pytest_graphbreak.layers.dynamo.messages import (
+        error,
+        export_stop,
+        guard,
+        limit,
+        plain,
+        reason,
+    )
 
     def run(data: bytes) -> None:
         message = data.decode("utf-8", "surrogateescape")
         found = reason(message)
         for line in (found.text, found.explanation, *found.hints, guard((message,))):
             assert "\n" not in line, message
-        for call in (error, stopped, limit):
+        for call in (error, export_stop, limit):
             call("Unsupported", message)
         assert plain(plain(message)) == plain(message), message
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_graphbreak.config import settings as _settings
-from pytest_graphbreak.config.typed import typed
+from pytest_graphbreak.config.typed import typed_command
 from pytest_graphbreak.suite.gate import GATE, Gate
 from pytest_graphbreak.suite.phases import PHASES, Phases
 from pytest_graphbreak.suite.reports import attach, colour, note_step
@@ -44,7 +44,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
     from pytest_graphbreak.watching.watch import BlockBudget
 
     note = partial(note_step, request.node)
-    return BlockBudget(request.config.rootpath, typed(request.config), note)
+    return BlockBudget(request.config.rootpath, typed_command(request.config), note)
 
 
 @pytest.fixture

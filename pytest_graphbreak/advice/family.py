@@ -100,10 +100,10 @@ class Families:
 @cache
 def families() -> Families:
     """Return all families; they are read when first requested."""
-    return loaded("families.yaml", Families)
+    return load_yaml("families.yaml", Families)
 
 
-def loaded(name: str, kind: type[Data]) -> Data:
+def load_yaml(name: str, kind: type[Data]) -> Data:
     """Return the contents of a YAML file of this package, converted to ``kind``."""
     import yaml
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pytest_graphbreak.advice.registry import TABLE, installed
+from pytest_graphbreak.advice.registry import TABLE, installed_registry
 
 
 def main() -> None:
-    registry = installed()
+    registry = installed_registry()
     version = (registry.version or "").partition("+")[0]
     table = {"torch": version, "ids": {id: words[0].reason for id, words in registry.ids.items()}}
     text = json.dumps(table, indent=1, ensure_ascii=True)

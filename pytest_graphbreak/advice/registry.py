@@ -81,7 +81,7 @@ def link(id: str) -> str:
 
 
 @functools.cache
-def installed() -> Registry:
+def installed_registry() -> Registry:
     """Return the registry of the installed torch, empty if there is no registry or no torch."""
     try:
         spec = importlib.util.find_spec("torch")
@@ -94,7 +94,7 @@ def installed() -> Registry:
 
 
 @functools.cache
-def shipped() -> Registry:
+def shipped_registry() -> Registry:
     """Return the ids that come with this package, each with its reason alone."""
     text = (resources.files(__package__) / TABLE).read_text(encoding="utf-8")
     table = json.loads(text)
@@ -103,17 +103,20 @@ def shipped() -> Registry:
 
 def registry_of(id: str) -> Registry | None:
     """Return where an id is known: the installed torch, else the table, else None."""
-    return next((registry for registry in (installed(), shipped()) if id in registry.ids), None)
+    return next(
+        (registry for registry in (installed_registry(), shipped_registry()) if id in registry.ids),
+        None,
+    )
 
 
 def all_ids() -> dict[str, tuple[Words, ...]]:
     """Return the wordings of all ids, those of the installed torch first."""
-    return {**shipped().ids, **installed().ids}
+    return {**shipped_registry().ids, **installed_registry().ids}
 
 
 def id_of_reason(reason: str) -> str | None:
     """Return the id with this reason, in the installed torch, else in the table."""
-    return installed().by_reason(reason) or shipped().by_reason(reason)
+    return installed_registry().by_reason(reason) or shipped_registry().by_reason(reason)
 
 
 def read(file: Path) -> dict[str, tuple[Words, ...]]:

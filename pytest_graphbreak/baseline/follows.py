@@ -37,7 +37,7 @@ USUAL: Final[Mapping[str, Callable[[str, CountsByKey], int]]] = {
 """The keys that are left out where they follow; ``work`` follows from ``executions``."""
 
 
-def completed(written: Mapping[str, Any]) -> dict[str, Any]:
+def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
     values = {key: {} for key in ("graphs", "recompiles", "ops", *USUAL)} | {**written}
     for key, usual in USUAL.items():
@@ -46,7 +46,7 @@ def completed(written: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value or key in written.keys() - USUAL}
 
 
-def shortened(values: Mapping[str, Any]) -> dict[str, Any]:
+def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values without what follows from the others, as the inverse of ``completed``."""
     written = {**values}
     for key, usual in USUAL.items():

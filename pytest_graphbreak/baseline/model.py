@@ -16,7 +16,7 @@ from pytest_graphbreak.baseline.rules import RULES, WHOLE, inherited_counts
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
-from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import UserError
 
 
@@ -44,7 +44,7 @@ class BaselineError(UserError):
         self.also = tuple(also)
 
     def __str__(self) -> str:
-        place = "" if self.path is None else shown(self.path)
+        place = "" if self.path is None else display_path(self.path)
         if place and self.line is not None:
             place += f":{self.line}"
         line = ": ".join(part for part in (place, self.message) if part)
@@ -169,7 +169,7 @@ class Entry:
     @property
     def place(self) -> str:
         """The entry's ``path:line``, for messages."""
-        return f"{shown(self.path)}:{self.line}"
+        return f"{display_path(self.path)}:{self.line}"
 
     @property
     def is_remark(self) -> bool:

@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.baseline.files import load_text
-from pytest_graphbreak.baseline.follows import completed
+from pytest_graphbreak.baseline.follows import complete
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Document,
@@ -41,7 +41,7 @@ from pytest_graphbreak.baseline.tree import (
 from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values
 from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -72,7 +72,7 @@ def document(text: str, path: Path, file: str) -> Document:
 def parsed(text: str, path: Path, file: str) -> tuple[Document, Mapping]:
     """Return the same as ``document``, and the nodes of the text without its byte order mark."""
     try:
-        with uncollected():
+        with without_collector():
             root = parse(text.removeprefix("\ufeff"))
             if isinstance(root, Mapping) and "version" in root.items:
                 # This comes first, since the keys of another version may differ.
@@ -135,7 +135,7 @@ def _versions(raw: Raw, above: Versions) -> Versions:
 
 def _values(raw: Raw) -> Values:
     written = {key: rule.from_file(raw[key]) for key, rule in RULES.items() if key in raw}
-    return Values(**completed(written))
+    return Values(**complete(written))
 
 
 # checks of nodes, created from the types

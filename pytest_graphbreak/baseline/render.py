@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from pytest_graphbreak.baseline import form
-from pytest_graphbreak.baseline.follows import shortened
+from pytest_graphbreak.baseline.follows import shorten
 from pytest_graphbreak.baseline.model import Document, Entries, Entry, Override
 from pytest_graphbreak.baseline.rules import RULES
 from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values, writable
@@ -105,7 +105,7 @@ def _override(override: Override, top: Document) -> dict[str, Any]:
 
 
 def _values(values: Values, named: frozenset[str] = frozenset()) -> dict[str, Any]:
-    written = shortened({key: getattr(values, key) for key in RULES})
+    written = shorten({key: getattr(values, key) for key in RULES})
     return {
         key: _as_data(rule.to_file(written[key]))
         for key, rule in RULES.items()

@@ -15,7 +15,7 @@ from pytest_graphbreak.baseline.paths import (
     split_nodeid,
 )
 from pytest_graphbreak.baseline.read import load
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 
 
 class Baselines:
@@ -60,7 +60,7 @@ class Baselines:
         ``BaselineError`` with the first error of each invalid file.
         """
         faults = []
-        with uncollected():
+        with without_collector():
             for file, path in self._paths():
                 if not is_needed(file or path.relative_to(self.directory).as_posix()):
                     continue

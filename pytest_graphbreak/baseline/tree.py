@@ -26,7 +26,7 @@ from yaml.events import (
 )
 
 from pytest_graphbreak.baseline.model import BaselineError
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 
 DEEPEST = 16
 """Maximum levels of nesting; a baseline has ten."""
@@ -125,7 +125,7 @@ def parse(text: str) -> Node:
     try:
         loader = _Loader(text)
         try:
-            with uncollected():
+            with without_collector():
                 return _Builder(loader.get_event).document()
         finally:
             loader.dispose()

@@ -28,7 +28,7 @@ from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that is writing."""
@@ -115,7 +115,7 @@ def _plan(directory: Path, work: dict[str, _Work], mode: Mode, base_profile: str
     for file, todo in work.items():
         path = baseline_path(directory, file)
         inside(directory, path)
-        with uncollected():
+        with without_collector():
             changes, old, new = _plan_file(path, file, todo, mode, base_profile)
         entry_changes += changes
         if new != old:

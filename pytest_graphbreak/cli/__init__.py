@@ -98,13 +98,13 @@ def _guard(parsed: argparse.Namespace) -> int:
 
 def _words(error: Exception) -> str:
     """Return the error as one line of limited length."""
-    from pytest_graphbreak.text.output import located
+    from pytest_graphbreak.text.output import failure_words
 
     if isinstance(error, RecursionError):
         return "the input is nested too deeply"
     if isinstance(error, MemoryError):
         return "the input needs more memory than there is"
-    return (" ".join(located(error).split()) or type(error).__name__)[:LONGEST]
+    return (" ".join(failure_words(error).split()) or type(error).__name__)[:LONGEST]
 
 
 class _Parser(argparse.ArgumentParser):

@@ -32,14 +32,14 @@ from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
 from pytest_graphbreak.cli.messages import listing, note, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
-from pytest_graphbreak.judging.measured import measured
+from pytest_graphbreak.judging.measured import measurement
 from pytest_graphbreak.model.budget import Cause
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
-from pytest_graphbreak.text.files import shown, uncollected
-from pytest_graphbreak.text.output import TextLine, UserError, labelled, plural
+from pytest_graphbreak.text.files import display_path, without_collector
+from pytest_graphbreak.text.output import TextLine, UserError, label_line, plural
 
 OK, DECLINED = 0, 1
 IN_FULL: Final = 500
@@ -106,10 +106,10 @@ class Collected:
 def run(args: argparse.Namespace) -> int:
     """Accept reports. Returns 0 if written or nothing to write, 1 if declined, 2 if not usable."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
-    with uncollected():
+    with without_collector():
         together = union(_reports(args))
         refuse(together, args.base_profile)
-        return settle(args, checkout, offered(args, checkout, together))
+        return settle(args, checkout, offer_of(args, checkout, together))
 
 
 def _reports(args: argparse.Namespace) -> list[RunReport]:
@@ -118,7 +118,7 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
         return load_all(args.reports, note=note)
-    run = report.named(args.run, args.repo)
+    run = report.github_run(args.run, args.repo)
     with report.downloaded(run, args.artifact) as directory:
         return load_all([directory], shown=f"run {run.number}", note=note)
 
@@ -137,7 +137,7 @@ class Offer:
         return self.changes.of("added", "changed", "pruned")
 
 
-def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
+def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
     """Return the changes that the reports make, without writing them. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
     is_wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
@@ -164,7 +164,7 @@ def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> 
         say("Nothing to write: the baselines say this already.")
         return ""
     files = plural(len(offer.changes.files), "file")
-    where = shown(checkout.directory, Path.cwd())
+    where = display_path(checkout.directory, Path.cwd())
     return f"{plural(len(offer.moved), 'change')} in {files} below {where}"
 
 
@@ -250,7 +250,7 @@ def gather(
             # A test that compiles nothing has no entry, unless it has one already.
             if record.judged or baselines.entry(seen.nodeid) is not None:
                 collected.take.append(
-                    measured(seen.nodeid, seen.profile, seen.report.environment, record)
+                    measurement(seen.nodeid, seen.profile, seen.report.environment, record)
                 )
         elif seen.level == BLIND:
             collected.blind.append(
@@ -270,7 +270,7 @@ def difference(moved: Sequence[Change], root: Path) -> Iterator[str | TextLine]:
     for number, change in enumerate(sorted(moved, key=lambda item: str(item.path))):
         if change.path != path:
             path = change.path
-            yield from ("", shown(path, root))
+            yield from ("", display_path(path, root))
         yield _line(change)
         if number < IN_FULL:
             yield from _places(change)
@@ -296,11 +296,11 @@ def _places(change: Change) -> Iterator[str | TextLine]:
         return
     old, new = change.old or Values(), change.new or Values()
     for word, was, now in (("", old.breaks, new.breaks), ("eager  ", old.eager, new.eager)):
-        for sign, item in _moved(was, now):
+        for sign, item in _movements(was, now):
             yield f"      {sign} {word}{_place_line(item)}"
             yield TextLine(item.code, "source", 10)
     # Breaks and recompiles explain the other causes.
-    for sign, cause in _moved(old.causes, new.causes):
+    for sign, cause in _movements(old.causes, new.causes):
         kind = DESCRIPTIONS[cause.layer].cause(cause.cause)
         if not (kind.is_plain or kind.explained_by):
             times = f"   x{cause.count}" if cause.count > 1 else ""
@@ -309,7 +309,7 @@ def _places(change: Change) -> Iterator[str | TextLine]:
                 yield TextLine(cause.code, "source", 10)
 
 
-def _moved(was: Sequence[_Item], now: Sequence[_Item]) -> Iterator[tuple[str, _Item]]:
+def _movements(was: Sequence[_Item], now: Sequence[_Item]) -> Iterator[tuple[str, _Item]]:
     """Yield the items that were added and removed, with ``+`` and ``-``."""
     before, after = {item.key: item for item in was}, {item.key: item for item in now}
     yield from (("+", item) for key, item in after.items() if key not in before)
@@ -347,11 +347,11 @@ def _show_left_out(
     ]
     say(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
     for reason in unusable(together):
-        say(labelled("note", reason))
+        say(label_line("note", reason))
     if pruning and together.partial_files:
         files = plural(len(together.partial_files), "file")
         words = f"{files} collected in part only: nothing of theirs is dropped"
-        say(labelled("note", words))
+        say(label_line("note", words))
 
 
 def _ask(question: str) -> bool:

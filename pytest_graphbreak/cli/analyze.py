@@ -164,7 +164,7 @@ def _write(
     if args.json:
         where = environment(readings)
         if names:
-            tests = [counted(names[reading.path], reading) for reading in readings]
+            tests = [count_of(names[reading.path], reading) for reading in readings]
             where = replace(where, profile=args.profile)
         else:
             tests = [entry(reading, completeness) for reading, completeness in analyses]
@@ -190,7 +190,7 @@ def entry(reading: Reading, completeness: Completeness) -> Plain:
     }
 
 
-def counted(nodeid: str, reading: Reading) -> Plain:
+def count_of(nodeid: str, reading: Reading) -> Plain:
     """Return the number of graphs as that of a test; a dump does not say why they exist."""
     record = record_of("tt", graphs=reading.record.graphs.get("tt", 0))
     return entry_json(TestReport(nodeid, "passed", record=record))

@@ -37,7 +37,7 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.union import FAILED, Union, union
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.output import TextLine, indented, plural
 
 OK, FAILS = 0, 1
@@ -121,7 +121,7 @@ class Result:
         return FAILS if self.failing or self.unmeasured or (self.strict and self.stale) else OK
 
 
-@uncollected()
+@without_collector()
 def run(args: argparse.Namespace) -> int:
     """Judge the reports. Returns 0 if within budget, 1 if not, 2 if they cannot be judged."""
     checkout = find(Path.cwd(), args.graph_budget_dir)
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     result = check(together, checkout, earlier, made_by)
     result.allow_missing = args.allow_missing
     if earlier is not None:
-        result.loosened = list(loosened(result.judged, earlier))
+        result.loosened = list(new_freedoms(result.judged, earlier))
     _show(result, together, reports, _accept(args.reports, made_by))
     notes = replace(_notes(result), accept=accept_line(made_by))
     written = write_pages(_rewritten(reports, result), args, notes)
@@ -182,7 +182,7 @@ def check(
     return result
 
 
-def loosened(judged: Sequence[Judged], earlier: Union) -> Iterator[str]:
+def new_freedoms(judged: Sequence[Judged], earlier: Union) -> Iterator[str]:
     """Yield what the gate sees less of than in another run: new ``ungated``, wider caps."""
     for current in judged:
         seen = earlier.seen.get((current.seen.profile, current.seen.nodeid))

@@ -9,7 +9,7 @@ from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.report import comparison
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.union import union
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 
 SAME, DIFFERS = 0, 1
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if anything changed")
 
 
-@uncollected()
+@without_collector()
 def run(args: argparse.Namespace) -> int:
     """Compare both runs. Returns 0, with ``--exit-code`` 1 for a difference, 2 if unusable."""
     before, after = (union(load_all([run], note=note)) for run in (args.before, args.after))

@@ -85,7 +85,7 @@ def examine() -> Iterator[CheckResult]:
     yield from variables(os.environ)
     for layer in DESCRIPTIONS.values():
         if layer.probe is not None and here.has(layer):
-            yield from probed(layer.name, PATIENCE, os.environ)
+            yield from probe_results(layer.name, PATIENCE, os.environ)
 
 
 def packages(here: Machine) -> Iterator[CheckResult]:
@@ -205,7 +205,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
         yield CheckResult("tt", PROBLEM, f"{TT_DESCRIBED}: there is no {path}", "name a .ttsys")
 
 
-def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
+def probe_results(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Check what the observer of one layer sees of a small function."""
     seen, remedy = _probe(layer, patience, environ), DESCRIPTIONS[layer].remedy
     if "fault" in seen:
@@ -248,7 +248,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 # ``reasons`` of recompiles, and the ``errors`` and ``notes`` of the observers.
 
 
-def tried(asked: Plain) -> Plain:
+def run_probe(asked: Plain) -> Plain:
     """Return what the observer of the given ``layer`` sees of its probe, as described above."""
     layer = DESCRIPTIONS[asked["layer"]]
     assert layer.probe is not None
@@ -259,7 +259,7 @@ def tried(asked: Plain) -> Plain:
     record = seen.close()
     return {
         "expected": probe.expected,
-        "saw": _seen(layer, record),
+        "saw": _totals(layer, record),
         "with": probe.about(),
         "reasons": [item.reason for item in record.recompile_list],
         "errors": list(record.errors),
@@ -267,7 +267,7 @@ def tried(asked: Plain) -> Plain:
     }
 
 
-def _seen(layer: Layer, record: Record) -> str:
+def _totals(layer: Layer, record: Record) -> str:
     """Return the graphs, recompiles and breaks that were seen, as text.
 
     For example: ``4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break``.

@@ -21,7 +21,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.family import Family
-from pytest_graphbreak.advice.registry import as_id, installed, shipped
+from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped_registry
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
@@ -211,7 +211,7 @@ def _example(example: Example) -> Iterator[TextLine]:
 def _torch(explanation: Explanation) -> Iterator[TextLine]:
     """Yield torch's own text, and the earlier meanings of the id if there were any."""
     words, *earlier = explanation.words
-    if explanation.torch == installed().version:
+    if explanation.torch == installed_registry().version:
         title = f"Torch {explanation.torch} on {words.id}"
         yield from _section(title, words.explanation or _MADE_LATER)
     for hint in words.hints:
@@ -249,7 +249,9 @@ def _unknown(topic: str) -> Iterator[str | TextLine]:
     yield f"graphbreak: no advice on {topic!r}"
     if as_id(topic):
         versions = dict.fromkeys(
-            registry.version for registry in (installed(), shipped()) if registry.version
+            registry.version
+            for registry in (installed_registry(), shipped_registry())
+            if registry.version
         )
         yield f"torch {' and '.join(versions)} has no such id; another torch may"
         yield "give the text of the reason instead of its id"

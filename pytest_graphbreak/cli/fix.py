@@ -25,7 +25,7 @@ from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine, UserError, reason
 from pytest_graphbreak.text.terminal import columns
 
@@ -177,7 +177,7 @@ def _write_fixed(
     if stop is not None:
         return None, stop
     try:
-        progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")
+        progress.step(1, 1, f"{display_path(fixed.path, Path.cwd())} as written")
         proof = _proof(target, fixed, search, bench)
     except KeyboardInterrupt as error:
         outcome.stopped = "interrupted"
@@ -212,7 +212,7 @@ def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
     if outcome.source is None:
         say("No remedy worked: nothing is written.")
         return NOTHING
-    name = shown(target.beside("_fixed").path, Path.cwd())
+    name = display_path(target.beside("_fixed").path, Path.cwd())
     say(f"Wrote {name}.")
     if target.test:
         say(TextLine("pytest passes it over; this runs the test: ", command=own().python(name)))

@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.output import TextLine, lined, listed, reason, size
+from pytest_graphbreak.text.output import TextLine, list_lines, reason, size, text_lines
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2
@@ -28,8 +28,8 @@ def say(text: str | TextLine = "", to: TextIO | None = None) -> None:
     """Print a line, or the lines of a text, made harmless; wrapped and coloured on a terminal."""
     out = to or sys.stdout
     encoding = out.encoding or "utf-8"
-    for line in lined(text) if isinstance(text, str) else (text,):
-        for part in terminal.printed(line, out):
+    for line in text_lines(text) if isinstance(text, str) else (text,):
+        for part in terminal.rows_of(line, out):
             print(part.encode(encoding, "backslashreplace").decode(encoding), file=out)
 
 
@@ -52,7 +52,7 @@ def note(text: str) -> None:
 
 def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
     """Print a line for each item after a label; items beyond ``most`` are counted."""
-    say_all(listed(word, items, most))
+    say_all(list_lines(word, items, most))
 
 
 def write(path: str, text: str, to: TextIO | None = None) -> bool:
@@ -62,15 +62,15 @@ def write(path: str, text: str, to: TextIO | None = None) -> bool:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
 
-    return _written(path, put, to)
+    return _write(path, put, to)
 
 
 def write_report(path: str, document: Plain, to: TextIO | None = None) -> bool:
     """Write a JSON report, like ``write``."""
-    return _written(path, lambda: json.write(Path(path), document), to)
+    return _write(path, lambda: json.write(Path(path), document), to)
 
 
-def _written(path: str, put: Callable[[], object], to: TextIO | None) -> bool:
+def _write(path: str, put: Callable[[], object], to: TextIO | None) -> bool:
     try:
         put()
     except (OSError, ValueError) as error:

@@ -64,7 +64,7 @@ def inputs_of(model: Any) -> dict[str, Any]:
     raise UserError(f"it takes {model.main_input_name}, and tokens and pictures are made only")
 
 
-def called(kind: str) -> tuple[Any, dict[str, Any]]:
+def call_model(kind: str) -> tuple[Any, dict[str, Any]]:
     """Return a model that was called once without a compiler, and its inputs.
 
     Raises ``UserError`` if it cannot be made small, or called with these inputs.
@@ -100,7 +100,7 @@ def main(name: str) -> None:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UserError(f"transformers {transformers.__version__} has no model {name!r}{hint}")
     torch.manual_seed(0)
-    model, inputs = called(kind)
+    model, inputs = call_model(kind)
     print(f"{type(model).__name__} of transformers {transformers.__version__}, small and random")
     with torch.no_grad():
         torch.compile(model, backend="eager")(**inputs)

@@ -32,7 +32,7 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.runs.incoming import ReportError, load_all
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.output import plural, reason
 
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
@@ -57,7 +57,11 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def run_of(args: argparse.Namespace) -> GitHubRun | None:
     """Return the CI run of ``--of-run``, in this workflow's repository. Raises ``ReportError``."""
-    return None if args.of_run is None else named(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
+    return (
+        None
+        if args.of_run is None
+        else github_run(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
+    )
 
 
 def accept_line(made_by: GitHubRun | None) -> str:
@@ -67,7 +71,7 @@ def accept_line(made_by: GitHubRun | None) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Write the requested pages, or print a summary. Returns 0, or 2 for bad reports."""
-    with uncollected():
+    with without_collector():
         made_by = run_of(args)
         reports = load_all(args.reports, note=note)
         if any(getattr(args, name) for name in PAGES):
@@ -143,7 +147,7 @@ _BY_HAND: Final = (
 )
 
 
-def named(run: str, repository: str | None) -> GitHubRun:
+def github_run(run: str, repository: str | None) -> GitHubRun:
     """Return the run of ``--run`` and ``--repo``: a number, or the address of its page.
 
     Without ``--repo`` the repository is the one that gh finds (``""``). Raises ``ReportError`` for

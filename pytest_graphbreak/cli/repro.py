@@ -12,7 +12,7 @@ from pytest_graphbreak.repair.lazy import XLA
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
-from pytest_graphbreak.text.output import UserError, labelled, plural, reason
+from pytest_graphbreak.text.output import UserError, label_line, plural, reason
 
 DONE, UNVERIFIED = 0, 1
 
@@ -71,16 +71,16 @@ def _write_scripts(
 def _show(script: Script) -> None:
     name = f"{script.item.id}  " if script.item.id else ""
     state = "verified" if script.verified else "UNVERIFIED"
-    say(labelled(state, f"{script.path}   {script.what}"))
+    say(label_line(state, f"{script.path}   {script.what}"))
     times = f", {plural(script.item.count, 'graph')}" if script.item.layer == XLA else ""
-    say(labelled("", f"{name}{script.item.reason}{times}"))
+    say(label_line("", f"{name}{script.item.reason}{times}"))
     where = script.item.where
     if where.file:
-        say(labelled("", f"{where.file}:{where.line}"))
+        say(label_line("", f"{where.file}:{where.line}"))
     if script.how:
-        say(labelled("", script.how))
+        say(label_line("", script.how))
     if script.why:
         words = "smaller was not possible: " if script.verified else ""
-        say(labelled("", f"{words}{script.why}"))
+        say(label_line("", f"{words}{script.why}"))
     if script.note:
-        say(labelled("", f"not by its path: {script.note}"))
+        say(label_line("", f"not by its path: {script.note}"))

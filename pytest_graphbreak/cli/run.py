@@ -27,8 +27,8 @@ from pytest_graphbreak.report.document import of_script
 from pytest_graphbreak.report.footer import Case
 from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.report.scripts import script_lines
-from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.output import TextLine, UserError, located
+from pytest_graphbreak.text.files import display_path
+from pytest_graphbreak.text.output import TextLine, UserError, failure_words
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         with suppress(OSError):
             os.unlink(files["json"])
     process = os.getpid()
-    with _observed(args.device, "headers" if log is None else "full"):
+    with _tt_log(args.device, "headers" if log is None else "full"):
         if getattr(args, "typed", False) and watched.can_watch():
             code, status = _apart(program, root, log)
         else:
@@ -93,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
     if status is not None and status.refused:
         raise UserError(status.refused)
     record = watched.whole(status, code)
-    judged = None if code else _judged(record, args.max_graphs, args.max_compiled)
-    name = (status.name if status is not None else "") or _typed(program)
+    judged = None if code else _judge(record, args.max_graphs, args.max_compiled)
+    name = (status.name if status is not None else "") or _typed_words(program)
     failed = judged is not None and judged.fails
     with suppress(OSError):  # even if nobody reads the output, the files are written
         _show(name, code, record, judged.lines if judged is not None else ())
@@ -138,7 +138,7 @@ def _here(
                 return code, status
             return code, watched.Status()
     except OSError as error:  # ``program`` shows those of the script itself
-        status = watched.Status(state=watched.ENDED, refused=located(error))
+        status = watched.Status(state=watched.ENDED, refused=failure_words(error))
         if channel is not None:
             channel.send(status)
         return UNUSABLE, status
@@ -168,7 +168,7 @@ def _count(text: str) -> int:
 
 
 @contextmanager
-def _observed(asked: str, log: str) -> Iterator[None]:
+def _tt_log(asked: str, log: str) -> Iterator[None]:
     """Turn on the TT plugin's log if the script may use TT; all of it if the log is kept."""
     if not runs_tt(asked):
         yield
@@ -184,7 +184,7 @@ def _observed(asked: str, log: str) -> Iterator[None]:
         turn_off()
 
 
-def _typed(program: UserProgram) -> str:
+def _typed_words(program: UserProgram) -> str:
     """Return what was typed to name the program."""
     return f"{_LIBRARY}:{program.args[0]}" if program.name == _MODELS else program.name
 
@@ -192,7 +192,7 @@ def _typed(program: UserProgram) -> str:
 def _name(program: UserProgram, root: Path) -> str:
     """Return the path of what was run, as it was typed; for a module the path of its file."""
     if not program.is_module or program.name == _MODELS:
-        return _typed(program)
+        return _typed_words(program)
     try:
         spec = importlib.util.find_spec(program.name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -201,18 +201,18 @@ def _name(program: UserProgram, root: Path) -> str:
         spec = None
     if spec is None or not spec.origin:
         return program.name
-    return shown(Path(spec.origin), root)
+    return display_path(Path(spec.origin), root)
 
 
 def _running(program: UserProgram, root: Path) -> str:
     """Return the name of what runs now, like ``_name`` but without importing anything."""
     if not program.is_module or program.name == _MODELS:
-        return _typed(program)
+        return _typed_words(program)
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
-    return shown(Path(origin), root) if origin else program.name
+    return display_path(Path(origin), root) if origin else program.name
 
 
-def _judged(record: Record, most: int | None, compiled: int | None) -> Judgement | None:
+def _judge(record: Record, most: int | None, compiled: int | None) -> Judgement | None:
     """Return the judgement on a script by the options for it, or None without any."""
     if most is None and compiled is None:
         return None

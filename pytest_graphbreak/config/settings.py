@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
-from pytest_graphbreak.config.typed import Typed, typed
+from pytest_graphbreak.config.typed import Typed, typed_command
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
 DEVICES: Final = ("auto", *reversed(BACKENDS), "cpu", "cuda")
@@ -226,7 +226,7 @@ def from_config(config: pytest.Config) -> Settings:
         infra=_directories(config),
         runs=asked.choice("runs", RUNS),
         backend=tuple(asked.text("backend").replace(",", " ").split()),
-        typed=typed(config),
+        typed=typed_command(config),
     )
     _refuse_writing_in_ci(settings)
     return settings

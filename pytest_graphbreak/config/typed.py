@@ -97,7 +97,7 @@ def _join(words: Iterable[str]) -> str:
     return " ".join(shlex.quote(printable(word)) for word in words)
 
 
-def typed(config: pytest.Config) -> Typed:
+def typed_command(config: pytest.Config) -> Typed:
     """Return how this session was started; in an xdist worker, how its controller was."""
     sent = getattr(config, "workerinput", {}).get("graphbreak_typed")
     if sent:

@@ -26,7 +26,13 @@ from pytest_graphbreak.judging.graphs import (
     has_own_reason,
 )
 from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, number_drafts
-from pytest_graphbreak.judging.totals import compiled, limits, operations, runs_and_reads, totals
+from pytest_graphbreak.judging.totals import (
+    compiled_graphs,
+    limits,
+    operations,
+    runs_and_reads,
+    totals,
+)
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
@@ -256,7 +262,7 @@ def _add_compiled(sides: Sides) -> None:
     for total in [*sides.totals]:
         if total.kind != "compiled" or total.layer is None:
             continue
-        for same in alike(compiled(sides.after, total.layer)):
+        for same in alike(compiled_graphs(sides.after, total.layer)):
             first = same[0]
             change = Difference("compiled", first.layer, cause=first.cause, where=first.where)
             sides.add(replace(change, reason=first.reason, after=len(same)), same)

@@ -55,7 +55,7 @@ def of_record(record: Record, graphs: Iterable[Graph] | None = None) -> list[Fin
     return sorted(findings, key=lambda finding: (-int(finding.seconds or 0), -finding.count))
 
 
-def reported(verdict: Verdict, record: Record) -> list[Finding]:
+def findings_of_failure(verdict: Verdict, record: Record) -> list[Finding]:
     """Return what a failure reports: layers with a worse number or, without any, all layers."""
     layers = {total.layer for total in verdict.worse if total.layer}
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from pytest_graphbreak.baseline.follows import completed
+from pytest_graphbreak.baseline.follows import complete
 from pytest_graphbreak.baseline.form import MOST_ENTRIES
 from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import owning
@@ -25,7 +25,7 @@ _COMPREHENSION: Final = re.compile(r"<(?:list|set|dict)comp>|<genexpr>")
 
 def values(record: Record) -> Values:
     """Return the counts and places of a record, as a baseline entry holds them."""
-    counts = completed(
+    counts = complete(
         {
             "graphs": {layer: count for layer, count in record.graphs.items() if count},
             "recompiles": {layer: count for layer, count in record.recompiles.items() if count},
@@ -71,7 +71,7 @@ def _lines(record: Record) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LINES])
 
 
-def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:
+def measurement(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:
     """Return a record as input for ``baseline.update``; ``environment`` is that of its report."""
     return Measured(
         nodeid=nodeid,

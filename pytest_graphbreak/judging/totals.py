@@ -105,7 +105,7 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
             if limit is not None and counts.get(layer, 0) > limit:
                 yield _total(kind, layer, limit, counts[layer], cap.by)
         yield from _run_limits(cap, after, layer)
-        count = len(compiled(after, layer))
+        count = len(compiled_graphs(after, layer))
         if cap.compiled is not None and count > cap.compiled:
             yield _total("compiled", layer, cap.compiled, count, cap.by)
     if cap.breaks is not None and len(after.breaks) > cap.breaks:
@@ -120,7 +120,7 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
         yield _total("eager", None, 0, len(forbidden_code), cap.by)
 
 
-def compiled(record: Record, layer: str) -> tuple[Graph, ...]:
+def compiled_graphs(record: Record, layer: str) -> tuple[Graph, ...]:
     """Return the graphs of a layer that were compiled, although a cache might have had them.
 
     Where a layer below is observed that compiles the graphs of this one, those are the same.

@@ -168,16 +168,16 @@ class Probe(Protocol):
 
 def observers() -> tuple[Observer, ...]:
     """Return the observers of this process, one for each layer. No compiler is imported."""
-    return _loaded()[0]
+    return _load()[0]
 
 
-def unloaded() -> tuple[str, ...]:
+def load_errors() -> tuple[str, ...]:
     """Return why layers cannot be loaded: one that is not watched has no count of zero."""
-    return _loaded()[1]
+    return _load()[1]
 
 
 @cache
-def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
+def _load() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
     loaded: list[Observer] = []
     faults = []
     for layer in DESCRIPTIONS.values():

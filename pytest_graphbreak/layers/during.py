@@ -85,17 +85,17 @@ class Spans:
             return record
         return replace(
             record,
-            graph_list=tuple(_listed(record.graph_list, spans)),
-            recompile_list=tuple(_listed(record.recompile_list, spans)),
-            breaks=tuple(_placed(record.breaks, spans)),
-            eager=tuple(_placed(record.eager, spans)),
+            graph_list=tuple(_label_items(record.graph_list, spans)),
+            recompile_list=tuple(_label_items(record.recompile_list, spans)),
+            breaks=tuple(_label_places(record.breaks, spans)),
+            eager=tuple(_label_places(record.eager, spans)),
         )
 
 
 _Ends = list[tuple[str, Extent, Extent | None]]
 
 
-def _listed(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
+def _label_items(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
     """Label items: one is in each stretch that has its number, among those of its layer."""
     seen: dict[tuple[type, str], int] = {}
     for item in items:
@@ -107,10 +107,10 @@ def _listed(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
             if before.listed.get(key, 0) < number
             and (after is None or number <= after.listed.get(key, 0))
         ]
-        yield replace(item, during=_joined(labels)) if labels else item
+        yield replace(item, during=_join(labels)) if labels else item
 
 
-def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
+def _label_places(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
     """Label places: one is in the first stretch in which it came up, and in those around it."""
     for item in items:
         key = type(item), item.key
@@ -122,10 +122,10 @@ def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
         ]
         first = min((was for _, was in grown), default=0)
         labels = [text for text, was in grown if was == first]
-        yield replace(item, during=_joined(labels)) if labels else item
+        yield replace(item, during=_join(labels)) if labels else item
 
 
-def _joined(labels: list[str]) -> str:
+def _join(labels: list[str]) -> str:
     """Join labels, the outermost first."""
     return ", ".join(dict.fromkeys(labels))
 

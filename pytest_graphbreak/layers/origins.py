@@ -82,7 +82,7 @@ def _setting(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tuple[int
         node, is_first, declared = todo.pop()
         if isinstance(node, _FUNCTIONS):
             is_first = getattr(node, "name", "") == "__init__"
-            declared = names & _declared(node)
+            declared = names & _global_names(node)
         in_class = isinstance(node, ast.ClassDef)
         for child in ast.iter_child_nodes(node):
             if (
@@ -94,7 +94,7 @@ def _setting(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tuple[int
             todo.append((child, is_first, declared))
 
 
-def _declared(function: ast.AST) -> frozenset[str]:
+def _global_names(function: ast.AST) -> frozenset[str]:
     """Return the names that a function declares as global."""
     nodes = (node for node in ast.walk(function) if isinstance(node, ast.Global))
     return frozenset(name for node in nodes for name in node.names)

@@ -98,13 +98,13 @@ def take() -> Snapshot:
             for name, entry in entries.items():
                 value = DELETED if entry.hide else _override(entry)
                 if value is not unset and not getattr(entry, "alias", None):
-                    snapshot.values[module.__name__, name] = _copied(value)
+                    snapshot.values[module.__name__, name] = _copy(value)
         for name, mode in modes().items():
             snapshot.values["", name] = mode.read()
     return snapshot
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Return a copy of a container, which is changed in place as well; any other value as it is."""
     return deepcopy(value) if isinstance(value, (list, dict, set)) else value
 
@@ -139,7 +139,7 @@ def default(key: Key) -> Any:
     _set_override(entry, unset)
     entry.hide = False
     try:
-        return _copied(getattr(sys.modules[module], name))
+        return _copy(getattr(sys.modules[module], name))
     finally:
         _set_override(entry, before)
         entry.hide = hidden
@@ -167,7 +167,7 @@ def _equal(before: Any, now: Any) -> bool:
         return False
 
 
-def deleted(snapshot: Snapshot) -> Iterator[Key]:
+def deleted_entries(snapshot: Snapshot) -> Iterator[Key]:
     """Yield entries that were deleted: the monkeypatch of pytest 9.2 deletes to put back."""
     yield from (key for key, value in snapshot.values.items() if value is DELETED)
 
@@ -193,7 +193,7 @@ def put_back(snapshot: Snapshot, key: Key) -> None:
     """Set one setting to what ``snapshot`` says. Raises ``SettingsError``."""
     module, name = key
     with _settings_errors("could not be put back"):
-        value = _copied(snapshot.value(key))
+        value = _copy(snapshot.value(key))
         if not module:
             modes()[name].write(value)
             return

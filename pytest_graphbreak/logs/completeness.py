@@ -89,9 +89,9 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
             "the TT plugin printed, but no module: TTXLA_LOGGER_LEVEL was not DEBUG, "
             "or the compiler came from a cache"
         )
-    yield from _guessed(reading)
+    yield from _guess_notes(reading)
     yield from _cut(reading)
-    yield from _mixed(reading)
+    yield from _writer_notes(reading)
     if reading.headers and not reading.ends:
         yield (
             "this is a TTXLA_LOGGER_FILE, or standard output alone: the text of the modules, with "
@@ -104,7 +104,7 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
         )
 
 
-def _guessed(reading: Reading) -> Iterator[str]:
+def _guess_notes(reading: Reading) -> Iterator[str]:
     """Yield a sentence for each number of graphs that was inferred."""
     for rank, guess in reading.guesses.items():
         who = f" (rank {rank})" if rank else ""
@@ -134,7 +134,7 @@ def _cut(reading: Reading) -> Iterator[str]:
         )
 
 
-def _mixed(reading: Reading) -> Iterator[str]:
+def _writer_notes(reading: Reading) -> Iterator[str]:
     """Yield what remains unknown because of several writers of one log, or copies in it."""
     if copies := reading.unsure_copies:
         yield (
@@ -191,7 +191,7 @@ def _commands(reading: Reading, build: str | None) -> Iterator[str]:
         if build is not None and build.lower() not in _DEBUG_BUILDS:
             yield "cmake --preset debug && cmake --build build"
         variables = {**TT_VARIABLES, **variables}
-    settings = " ".join(f"{name}={_quoted(value)}" for name, value in variables.items())
+    settings = " ".join(f"{name}={_quote(value)}" for name, value in variables.items())
     yield f"{settings} {_program(reading.script)} > run.log 2>&1"
     yield "graphbreak analyze run.log"
 
@@ -206,5 +206,5 @@ def _program(script: str) -> str:
     return f"python {shlex.quote(script)}" if script else "python YOUR_SCRIPT.py"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return f'"{value}"' if not value.isalnum() else value

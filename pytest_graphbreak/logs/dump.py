@@ -36,7 +36,7 @@ def models(directory: Path) -> list[Path]:
     Such a directory is the parent of ``irs``, or one that holds the files themselves. Raises
     ``FileNotFoundError`` if there is none.
     """
-    holders = sorted({path.parent for path in directory.rglob("*.mlir") if _parsed(path)})
+    holders = sorted({path.parent for path in directory.rglob("*.mlir") if _parse(path)})
     if not holders:
         raise _no_module(directory)
     return [holder.parent if holder.name == "irs" else holder for holder in holders]
@@ -99,7 +99,7 @@ def _graphs(holder: Path) -> list[_DumpedGraph]:
     """
     graphs: list[_DumpedGraph] = []
     current: dict[str, _DumpedGraph] = {}
-    parsed_files = [(parsed, path) for path in holder.glob("*.mlir") if (parsed := _parsed(path))]
+    parsed_files = [(parsed, path) for path in holder.glob("*.mlir") if (parsed := _parse(path))]
     for (_, _, graph, stage), path in sorted(parsed_files):
         dumped = current.get(graph)
         if dumped is None or stage in dumped.files:
@@ -109,7 +109,7 @@ def _graphs(holder: Path) -> list[_DumpedGraph]:
     return graphs
 
 
-def _parsed(path: Path) -> tuple[int, int, str, str] | None:
+def _parse(path: Path) -> tuple[int, int, str, str] | None:
     """Return time, stage number, graph and stage from the name of a file, or None for others."""
     if match := _FILE.fullmatch(path.name):
         for stage in _STAGES:

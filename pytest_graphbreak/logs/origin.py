@@ -89,7 +89,7 @@ class Origins:
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
         graph = replace(graph, process=f"rank {rank}" if rank else None)
         self.compilations += 1
-        context = explain.reported(report, state.fx)
+        context = explain.context_of_report(report, state.fx)
         if context is not None and context.kind == "cut":
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))
         state.origin, state.kind = TORCH_XLA, graph.cause

@@ -224,7 +224,7 @@ class _Reader(Watcher):
             return record_of("tt", graphs=programs.attempted, graph_list=graphs)
         if guesses:
             number = sum(guess.graphs for guess in guesses.values())
-            return record_of("tt", graphs=number, graph_list=_guessed(guesses))
+            return record_of("tt", graphs=number, graph_list=_guessed_graphs(guesses))
         return record_of("tt") if self._tt.levels else None
 
 
@@ -256,7 +256,7 @@ def _graph(program: Program, several: bool) -> Graph:
     )
 
 
-def _guessed(guesses: dict[str, Guess]) -> list[Graph]:
+def _guessed_graphs(guesses: dict[str, Guess]) -> list[Graph]:
     """Return the graphs of a log without headers, each with a name and its progress."""
     graphs = []
     for rank, guess in guesses.items():

@@ -18,7 +18,7 @@ from pytest_graphbreak.model.forms import (
     LayerName,
     Text,
     Times,
-    versioned,
+    with_versions,
 )
 from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
 
@@ -275,7 +275,7 @@ class _Profiled(Values, frozen=True):
 if TYPE_CHECKING:
     _Versioned = _Profiled
 else:
-    _Versioned = versioned(_Profiled, COMPILERS, Annotated[Text | None, OPTIONAL])
+    _Versioned = with_versions(_Profiled, COMPILERS, Annotated[Text | None, OPTIONAL])
 
 
 class Recorded(_Versioned, frozen=True):

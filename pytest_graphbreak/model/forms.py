@@ -42,7 +42,7 @@ def says(description: str) -> Meta:
     return Meta(description=description)
 
 
-def defined(name: str) -> Meta:
+def definition(name: str) -> Meta:
     """Return metadata that makes the schema define a type once, under this name."""
     return Meta(extra_json_schema={"is": name})
 
@@ -53,15 +53,15 @@ Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
 Times = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Seconds = Annotated[float, Meta(ge=0, le=MOST_COUNT)]
-AnyCause = Annotated[Text, defined("cause")]
+AnyCause = Annotated[Text, definition("cause")]
 """The name of a cause; names of causes from reports of later versions are accepted as well."""
 
 if TYPE_CHECKING:  # the literals are only known after the layers are loaded
     LayerName = str
     Breaking = str
 else:
-    LayerName = Annotated[Literal[LAYERS], defined("layer")]
-    Breaking = Annotated[Literal[BREAKING], defined("breaking")]
+    LayerName = Annotated[Literal[LAYERS], definition("layer")]
+    Breaking = Annotated[Literal[BREAKING], definition("breaking")]
 
 Counts = Annotated[
     Mapping[LayerName, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}})
@@ -91,7 +91,7 @@ class Data(Struct, frozen=True):
         return read(cls, data)
 
 
-def versioned(base: type[Struct], packages: Iterable[str], kind: Any) -> type[Struct]:
+def with_versions(base: type[Struct], packages: Iterable[str], kind: Any) -> type[Struct]:
     """Return a subclass of ``base`` with a key for the version of each of the packages.
 
     The packages are a parameter since the layers define them.

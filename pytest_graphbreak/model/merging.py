@@ -95,7 +95,7 @@ def total_seconds(items: Iterable[Break | Eager | Recompile | Graph]) -> float |
     return sum(seconds) if seconds else None
 
 
-def rounded(seconds: float | None) -> float | None:
+def round_seconds(seconds: float | None) -> float | None:
     """Return seconds as a record holds them, to the millisecond."""
     return None if seconds is None else round(seconds, 3)
 
@@ -208,7 +208,7 @@ def of_process(record: Record, process: str) -> Record:
     )
 
 
-def numbered(names: Iterable[str], records: Sequence[Record]) -> list[str]:
+def number_names(names: Iterable[str], records: Sequence[Record]) -> list[str]:
     """Return a name for each process; processes of the same name are numbered by their records.
 
     Process ids and start order are not used, since they change from run to run.

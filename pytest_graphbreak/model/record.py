@@ -26,7 +26,7 @@ from pytest_graphbreak.model.forms import (
     Settings,
     Text,
     Times,
-    defined,
+    definition,
     says,
 )
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
@@ -52,7 +52,7 @@ class Frame(Data, frozen=True):
 
 
 NOWHERE: Final = Frame()
-Where = Annotated[Frame, defined("where")]
+Where = Annotated[Frame, definition("where")]
 """A place; ``NOWHERE`` is ``{}`` in a report."""
 
 Process = Annotated[

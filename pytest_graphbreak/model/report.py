@@ -19,7 +19,7 @@ from pytest_graphbreak.model.forms import (
     Name,
     Settings,
     Text,
-    versioned,
+    with_versions,
 )
 from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
 from pytest_graphbreak.model.record import Record
@@ -57,7 +57,7 @@ class _Device(Data, frozen=True):
 if TYPE_CHECKING:
     _Versioned = _Device
 else:
-    _Versioned = versioned(_Device, VERSIONS, Fact | None)
+    _Versioned = with_versions(_Device, VERSIONS, Fact | None)
 
 
 class RunEnvironment(_Versioned, frozen=True):

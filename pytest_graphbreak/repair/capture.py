@@ -28,7 +28,7 @@ from pytest_graphbreak.repair.limit import TooLongError, time_limit
 from pytest_graphbreak.repair.optimizers import restore
 from pytest_graphbreak.repair.printed import Lines
 from pytest_graphbreak.repair.steady import log_lines, seed, steady_random
-from pytest_graphbreak.text.output import raised
+from pytest_graphbreak.text.output import error_words
 
 MOST_CALLS: Final = 64
 """The number of calls of one run whose outputs are kept."""
@@ -309,7 +309,7 @@ class Capture:
         except TooLongError:
             return ENDLESS
         except Exception as error:
-            return f"raises {raised(error).partition(_IMPROVE)[0]}"
+            return f"raises {error_words(error).partition(_IMPROVE)[0]}"
         finally:
             self._depth -= 1
 

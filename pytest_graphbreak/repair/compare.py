@@ -144,12 +144,12 @@ def results(
         return words, counts
     for kind, new in patched["drawn"].items():
         olds = [item["drawn"][kind] for item in originals if kind in item["drawn"]]
-        if olds and (words := _drawn(olds, new, kind, counts)):
+        if olds and (words := _difference_on_drawn(olds, new, kind, counts)):
             return f"{DRAWN} ({kind}): {words}", counts
     return None, counts
 
 
-def _drawn(
+def _difference_on_drawn(
     olds: Sequence[Flat | str], new: Flat | str, kind: str, counts: dict[str, Any]
 ) -> str | None:
     """Return how a call with drawn inputs differs; a text is what was raised."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.text.output import raised
+from pytest_graphbreak.text.output import error_words
 
 _LONGEST: Final = 400
 _FAKE: Final = "with fake tensors: "
@@ -22,7 +22,7 @@ After it comes ``: got RuntimeError('...')``, the operator's own error."""
 def describe(error: BaseException) -> dict[str, Any]:
     """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
     stack = user_frames(error, places(Path.cwd()))
-    words = _operator_error(str(error)) or _body_error(str(error)) or raised(error)
+    words = _operator_error(str(error)) or _body_error(str(error)) or error_words(error)
     words = words.partition(" (Could this error message be improved?")[0]  # of torch._check
     if words.endswith(":"):  # what was found is in the lines below
         words = " ".join([words, *str(error).partition(words[-40:])[2].split()])[:_LONGEST]

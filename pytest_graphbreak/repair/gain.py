@@ -41,7 +41,9 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
         return False
     if may_leave and any(3 * ops(after) < 2 * ops(before) for ops in (_ops, _ops_of_models)):
         return False
-    back = bool(_left(before) - _left(after)) and _limit_places(after) <= _limit_places(before)
+    back = bool(_eager_places(before) - _eager_places(after)) and _limit_places(
+        after
+    ) <= _limit_places(before)
     if back and _ops(after) > _ops(before):
         return before.headline == "dynamo" or graphs(after) <= graphs(before)
     return not _dearer(before, after) and graphs(after) < graphs(before)
@@ -113,7 +115,7 @@ def _dearer(before: Record, after: Record) -> bool:
     return any(after.graphs.get(x, 0) > before.graphs.get(x, 0) for x in _upper(before))
 
 
-def _left(record: Record) -> set[tuple[str, str]]:
+def _eager_places(record: Record) -> set[tuple[str, str]]:
     """Return where code left the compiler, whichever copy of a file it is in."""
     return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
 
@@ -121,7 +123,7 @@ def _left(record: Record) -> set[tuple[str, str]]:
 def _limit_places(record: Record) -> set[tuple[str, str]]:
     """Return the places among these that were compiled again until the recompile limit."""
     limited = [item for item in record.eager if advice.name(item) == "limit"]
-    return _left(structs.replace(record, eager=tuple(limited)))
+    return _eager_places(structs.replace(record, eager=tuple(limited)))
 
 
 def _ops(record: Record) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak.model.record import Break, Graph, Record
-from pytest_graphbreak.repair.loading import WHOLE, Writer, indented, literal
+from pytest_graphbreak.repair.loading import WHOLE, Writer, indent, literal
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import plural
@@ -115,7 +115,7 @@ def script(writer: Writer, cut: LazyCut, record: Record) -> str:
     """
     program, path = writer.program()
     body = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
-    run = indented(textwrap.dedent(program).splitlines())
+    run = indent(textwrap.dedent(program).splitlines())
     is_placed = bool(cut.item.where.file)
     body += _of_line(run, cut) if is_placed else _of_program(run, cut, record)
     text = "\n".join(body)
@@ -128,7 +128,7 @@ def script(writer: Writer, cut: LazyCut, record: Record) -> str:
         "\n".join([*_header(writer, cut), "", *imports]),
         *([_line(cut, record)] if is_placed else []),
         _COUNT.strip("\n"),
-        "\n".join([f"def {name}():", *indented(body)]),
+        "\n".join([f"def {name}():", *indent(body)]),
         *([] if writer.as_test else ['if __name__ == "__main__":\n    main()']),
     ]
     return "\n\n\n".join(parts) + "\n"
@@ -163,7 +163,7 @@ def _of_line(run: list[str], cut: LazyCut) -> Iterator[str]:
     """Yield the lines that run the program until the line has made its graphs."""
     yield from ("line, trace = Line(), sys.gettrace()", "sys.settrace(line)", "try:")
     yield "    with contextlib.suppress(Enough, SystemExit):"
-    yield from indented(run)
+    yield from indent(run)
     yield from ("finally:", "    sys.settrace(trace)")
     words = 'f"graphs that end at {PLACE}: {line.graphs}, by CompileTime of torch_xla"'
     yield f"assert line.graphs {f'<= {cut.most}' if cut.most else '== 0'}, {words}"

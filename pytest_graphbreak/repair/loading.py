@@ -132,13 +132,13 @@ class Writer:
     def program(self) -> tuple[str, str]:
         """Return the lines that run the program, and the expression of its path."""
         program, test = self.target.path, self.target.test
-        home = located(program.parent, self.out)
+        home = path_source(program.parent, self.out)
         if test:
-            root = located(Path(), self.out)
+            root = path_source(Path(), self.out)
             run = _TEST.format(root=root, test=f"::{test}")
         else:
             run = _SCRIPT.format(arguments=list(self.target.arguments), home=home)
-        return run, located(program, self.out)
+        return run, path_source(program, self.out)
 
     def _call(
         self, inputs: Answer, what: str, data: str, grad: bool, *, module: bool = False
@@ -167,7 +167,7 @@ class Writer:
     ) -> str:
         """Return a script with its imports in order, the path to the program's own modules too."""
         modules = {} if loader or not prints else self.homes
-        homes = [located(Path(home), self.out) for home in dict.fromkeys(modules.values())]
+        homes = [path_source(Path(home), self.out) for home in dict.fromkeys(modules.values())]
         inserts = [f"sys.path.insert(0, {home})" for home in reversed(homes)]
         text = "\n".join([*body, loader, *inserts])
         lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
@@ -177,7 +177,7 @@ class Writer:
         set_up = ["torch.manual_seed(0)"] if prints else []
         if self.device == "TT" and prints:
             set_up.insert(0, 'xr.set_device_type("TT")')
-        main = ["def main():", *indented([*set_up, *body]), *self._end("main()", prints=prints)]
+        main = ["def main():", *indent([*set_up, *body]), *self._end("main()", prints=prints)]
         return "\n".join([*self._header(item, what), "", *lines, *main, ""])
 
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
@@ -237,7 +237,7 @@ class Writer:
 _STANDARD: Final = ("contextlib", "inspect", "sys", "types")
 
 
-def located(path: Path, script: Path) -> str:
+def path_source(path: Path, script: Path) -> str:
     """Return source for a path, for use in a file in the directory ``script``.
 
     If both are in this checkout, the path is relative to the file, so that it holds on every
@@ -264,7 +264,7 @@ def _beside(file: str) -> str:
     return f'Path(__file__).with_name("{file}")'
 
 
-def indented(lines: Iterable[str]) -> list[str]:
+def indent(lines: Iterable[str]) -> list[str]:
     """Indent lines for a function body. None of these texts has a string of several lines."""
     return [f"    {line}" if line else line for text in lines for line in text.splitlines() or [""]]
 

@@ -88,7 +88,7 @@ def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
     for patch in problem.patches:
         yield _state("kept", patch.title)
     if problem.patches and not problem.fixed:
-        remaining = "it still breaks" if item is not None else _left(record)
+        remaining = "it still breaks" if item is not None else _open_words(record)
         yield TextLine(f"{remaining}, in {plural(graphs(record), 'graph')}", indent=4)
     elif problem.fixed and not problem.patches:
         yield _state("gone", "with the patches for other places")
@@ -98,7 +98,7 @@ def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
         yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=6)
 
 
-def _left(record: Record) -> str:
+def _open_words(record: Record) -> str:
     return f"{plural(len(record.recompile_list), 'recompile')} left"
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from itertools import chain
 
 from pytest_graphbreak.judging.finding import GONE, Finding, NamedPlace
-from pytest_graphbreak.judging.findings import reported
+from pytest_graphbreak.judging.findings import findings_of_failure
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import Frame, Graph, Record
 from pytest_graphbreak.report.footer import NO_LINES, Context, SourceLines
 from pytest_graphbreak.report.lines import at, detail, lines, to_try
-from pytest_graphbreak.text.output import TextLine, noun, plural, signed
+from pytest_graphbreak.text.output import TextLine, noun, plural, sign_line
 
 MOST_PLACES = 12
 """The number of places that a failure shows in full; the rest are counted."""
@@ -26,7 +26,9 @@ def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> I
 
     Each advice is given only once.
     """
-    findings = [_with_definition(finding, shown) for finding in reported(verdict, record)]
+    findings = [
+        _with_definition(finding, shown) for finding in findings_of_failure(verdict, record)
+    ]
     advised = set[str]()
     for line in chain.from_iterable(map(lines, findings[:MOST_PLACES])):
         if line.kind != "advice" or line.text not in advised:
@@ -102,10 +104,10 @@ def _compiled_still(record: Record, layer: str) -> Iterator[TextLine]:
             runs[functions.get(line.graph, ""), line.where] += line.count
     yield TextLine("some of what ran compiled runs without the compiler now; left are:", indent=2)
     for (function, where), count in list(runs.items())[:MOST_PLACES]:
-        yield signed("-", plural(count, "execution") + (f" of {function}" if function else ""))
+        yield sign_line("-", plural(count, "execution") + (f" of {function}" if function else ""))
         yield from at(where)
     if not runs:
-        yield signed("-", "no execution")
+        yield sign_line("-", "no execution")
 
 
 def _is_explained(verdict: Verdict) -> bool:

@@ -22,7 +22,7 @@ from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.report.root_causes import which_tests
 from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union
 from pytest_graphbreak.text import safe
-from pytest_graphbreak.text.output import BLANK, TextLine, labelled, plain, plural
+from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain, plural
 
 MOST: Final = 20
 """The number of causes that are shown; the rest are counted."""
@@ -99,9 +99,9 @@ def _compare_test(
 def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLine]:
     """Yield the whole text: the causes first, then the tests."""
     for word, union in (("before", before), ("after", after)):
-        yield labelled(word, _side(union), width=8)
+        yield label_line(word, _side(union), width=8)
         for problem in (*map(str, union.contradictions), *union.incomplete):
-            yield labelled("note", f"{word}: {problem}", width=8)
+            yield label_line("note", f"{word}: {problem}", width=8)
     yield from (BLANK, TextLine(_headline(result)))
     if result.causes:
         yield BLANK
@@ -164,6 +164,6 @@ def comment(before: Union, after: Union, result: RunComparison) -> str:
     text = BoundedText(COMMENT)
     text.add(f"### Two runs: {_headline(result)}\n\n")
     rows = plain(lines(before, after, result)).split("\n")
-    while not text.add(f"{safe.preformatted(chr(10).join(rows))}\n"):
+    while not text.add(f"{safe.preformatted_block(chr(10).join(rows))}\n"):
         rows = [*rows[: len(rows) * 3 // 4], "... (left out for its length)"]
     return text.text

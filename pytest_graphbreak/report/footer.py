@@ -13,7 +13,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.findings import reported
+from pytest_graphbreak.judging.findings import findings_of_failure
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import LISTS
@@ -121,7 +121,7 @@ def explain(verdict: Verdict, record: Record, typed: Typed) -> Iterator[TextLine
 
 def _topic(verdict: Verdict, record: Record) -> str | None:
     """Return the best topic for ``graphbreak explain``: the first change reported as new."""
-    new = [finding for finding in reported(verdict, record) if finding.is_new]
+    new = [finding for finding in findings_of_failure(verdict, record) if finding.is_new]
     for finding in sorted(new, key=lambda finding: finding.is_entry):
         if topic := advice.topic(finding.items[0]):
             return topic
@@ -203,7 +203,7 @@ def measured_with(record: Record) -> Iterator[TextLine]:
     for name, value in record.settings.items():
         if not name.startswith(INDUCTOR) and (name, value) not in usual:
             words = "and" if head.isspace() else "measured with"
-            yield TextLine(f"{words} {shown(name, value)}", indent=2, head=head)
+            yield TextLine(f"{words} {setting_words(name, value)}", indent=2, head=head)
             head = " " * len(head)
 
 
@@ -218,7 +218,9 @@ def leaked_settings(tests: Iterable[TestReport]) -> list[str]:
             by_scope.setdefault((_scope_of(test.nodeid), name), {})[test.nodeid] = value
     settings: dict[tuple[str, ...], list[str]] = {}
     for (scope, name), values in by_scope.items():
-        settings.setdefault((scope, *values), []).append(shown(name, _distinct(values.values())))
+        settings.setdefault((scope, *values), []).append(
+            setting_words(name, _distinct(values.values()))
+        )
     return [
         f"{ids[0] if len(ids) == 1 else f'{scope} ({len(ids)} tests)'}   left {', '.join(words)}"
         for (scope, *ids), words in settings.items()
@@ -235,6 +237,6 @@ def _distinct(values: Iterable[Any]) -> str:
     return ", ".join([*distinct[:MOST_VALUES], *(["..."] if len(distinct) > MOST_VALUES else [])])
 
 
-def shown(name: str, value: Any) -> str:
+def setting_words(name: str, value: Any) -> str:
     """Return a setting with its value: ``capture_scalar_outputs = True``."""
     return f"{name.removeprefix(DYNAMO)} = {value}"

@@ -29,8 +29,8 @@ from pytest_graphbreak.report.view import (
     acceptable,
     counted,
     moves,
-    named,
     standing,
+    test_name,
     weight,
 )
 
@@ -94,7 +94,7 @@ def _accepting(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, st
 def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) -> Plain:
     """Return each cause of failed tests once; its tests are numbers of tests on the page."""
     order = {nodeid: number for number, nodeid in enumerate(nodeids)}
-    tests = {named(test, run, runs): test for run in runs for test in run.tests}
+    tests = {test_name(test, run, runs): test for run in runs for test in run.tests}
     causes = root_causes(tests.items())
     return {
         "headline": headline(causes),

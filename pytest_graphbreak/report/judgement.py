@@ -23,7 +23,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.text import block_failure, failure
-from pytest_graphbreak.text.output import TextLine, packed, plain
+from pytest_graphbreak.text.output import TextLine, pack, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Judgement:
             "budget": to_builtins(self.budget),
             "cap": to_builtins(case.cap),
             "message": self.message,
-            "lines": packed(self.lines),
+            "lines": pack(self.lines),
             "ungated": case.ungated,
             "unseen": list(verdict.unseen),
             "foreign": verdict.foreign,

@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.repeats import names_of
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
-from pytest_graphbreak.text.output import TextLine, indented, noun, plural, signed
+from pytest_graphbreak.text.output import TextLine, indented, noun, plural, sign_line
 from pytest_graphbreak.text.safe import cut
 
 NEAR: Final = 2
@@ -37,7 +37,7 @@ KINDS: Final = {
 
 def lines(finding: Finding) -> list[TextLine]:
     """Return the lines of a finding after its sign: new, gone, another reason."""
-    head = signed(finding.sign, finding.words, f"{finding.id}  " if finding.id else "")
+    head = sign_line(finding.sign, finding.words, f"{finding.id}  " if finding.id else "")
     return [head, *_body(finding, finding.count)]
 
 
@@ -57,11 +57,11 @@ def counted_lines(finding: Finding, *, with_owner: bool = False, after: str = ""
     words = f"{kind}  {identity}{cut(finding.reason)}".rstrip()
     owner = [detail(f"in {finding.owner}")] if with_owner and finding.owner else []
     body = [replace(line, text=cut(line.text)) for line in [*_body(finding), *owner]]
-    head = counted(finding.count, f"{words}{after}", None if after else finding.seconds)
+    head = count_line(finding.count, f"{words}{after}", None if after else finding.seconds)
     return [head, *indented(body, _COUNTED)]
 
 
-def counted(count: int, text: str, took: float | None = None) -> TextLine:
+def count_line(count: int, text: str, took: float | None = None) -> TextLine:
     """Return a line with a count, the time taken, and a text."""
     time = "" if took is None else f"{took:.1f} s  "
     return TextLine(text, indent=4, head=f"{count:>4}x  {time}")

@@ -18,7 +18,7 @@ from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Graph
 from pytest_graphbreak.report.counts import layer_counts
-from pytest_graphbreak.report.lines import counted
+from pytest_graphbreak.report.lines import count_line
 from pytest_graphbreak.report.scripts import counted_row, fixing
 from pytest_graphbreak.report.unjudged import (
     Homes,
@@ -28,7 +28,7 @@ from pytest_graphbreak.report.unjudged import (
     models,
     section,
 )
-from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import BLANK, TextLine, plural, size
 from pytest_graphbreak.text.safe import cut
 
@@ -48,7 +48,7 @@ def lines(reading: Reading, completeness: Completeness) -> list[TextLine]:
 def _script(reading: Reading) -> str:
     """Return the script whose log this is if it is here, and can be run again by its name."""
     path = Path(reading.script)
-    return "" if path.name == "__main__.py" or not path.is_file() else shown(path)
+    return "" if path.name == "__main__.py" or not path.is_file() else display_path(path)
 
 
 def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
@@ -62,7 +62,7 @@ def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
 
 def _failure_lines(failure: Failure) -> list[TextLine]:
     words = cut(failure_words(failure))
-    return [counted(failure.count, words), TextLine(cut(first(failure)), indent=11)]
+    return [count_line(failure.count, words), TextLine(cut(first(failure)), indent=11)]
 
 
 def _next(completeness: Completeness) -> Iterator[TextLine]:

@@ -34,9 +34,9 @@ from pytest_graphbreak.report.view import (
     is_red,
     moved_operations,
     moves,
-    named,
     standing,
-    unjudged,
+    test_name,
+    tests_without_judgement,
     weight,
 )
 from pytest_graphbreak.text import safe
@@ -73,14 +73,14 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     )
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, notes)}\n\n")
-    failing = {named(test, run, runs): (run, test) for run, test in rows if _has_reasons(test)}
+    failing = {test_name(test, run, runs): (run, test) for run, test in rows if _has_reasons(test)}
     causes = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(causes, limit // 4))
     _add_list(page, _environment(runs), len(runs), "run", limit // 8)
     _add_notices(page, runs, notes, limit // 16)
     # The table may take half of the space; the rest is for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
-    page.add(_passing(passing.changes((named(test, run, runs), test) for run, test in rows)))
+    page.add(_passing(passing.changes((test_name(test, run, runs), test) for run, test in rows)))
     firsts = set(causes.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
@@ -159,14 +159,14 @@ def _causes(causes: RootCauses, size: int) -> str:
     for cause in causes.all:
         rows = (wrapped(line.harmless(), _WIDE) for line in cause_lines(cause))
         block = [str(row) for row in chain.from_iterable(rows)]
-        size -= sum(len(safe.preformatted(line).encode()) for line in block)
+        size -= sum(len(safe.preformatted_block(line).encode()) for line in block)
         if size < 0:
             break
         lines += block
         left_out -= 1
     if left_out:
         lines.append(f"  ... and {plural(left_out, 'more cause')}")
-    return f"**{headline(causes)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
+    return f"**{headline(causes)}**\n\n{safe.preformatted_block(chr(10).join(lines))}\n\n"
 
 
 def _passing(findings: Sequence[Finding]) -> str:
@@ -175,7 +175,7 @@ def _passing(findings: Sequence[Finding]) -> str:
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
         return ""
-    return f"\n**{title}**\n\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n"
+    return f"\n**{title}**\n\n{safe.preformatted_block(_shorten(chr(10).join(lines)))}\n"
 
 
 def _same(tests: int) -> str:
@@ -188,10 +188,10 @@ def _same(tests: int) -> str:
 
 def _looked_at(runs: Sequence[ProfileRun]) -> str:
     """Return what tests made that were not judged, as on a terminal."""
-    tests = unjudged(test for run in runs for test in run.tests)
+    tests = tests_without_judgement(test for run in runs for test in run.tests)
     if not tests:
         return ""
-    return f"\n{safe.preformatted(_shorten(plain(unjudged_lines(tests))))}\n"
+    return f"\n{safe.preformatted_block(_shorten(plain(unjudged_lines(tests))))}\n"
 
 
 def _add_notices(
@@ -296,7 +296,7 @@ def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, TestReport]]
 
 def _fold(run: ProfileRun, test: TestReport) -> str:
     title = f"{_code(test.nodeid)} on {_code(run.label, 60)}"
-    body = safe.preformatted(_shorten("\n".join(_reasons(test))))
+    body = safe.preformatted_block(_shorten("\n".join(_reasons(test))))
     return f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"
 
 

@@ -29,7 +29,7 @@ from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
-from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine
 
 
@@ -84,7 +84,7 @@ class Judge:
             baseline = earlier.report.name
         elif entry is not None:
             expected = entry.expected(seen.profile)
-            baseline, line = shown(entry.path, self.checkout.root), entry.line
+            baseline, line = display_path(entry.path, self.checkout.root), entry.line
         case = Case(
             record,
             expected,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_graphbreak.judging.finding import GONE, MAY_BE_NEW, NEW, Finding, NamedPlace, each_once
-from pytest_graphbreak.judging.findings import NEW_ENTRY, reported
+from pytest_graphbreak.judging.findings import NEW_ENTRY, findings_of_failure
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Record
@@ -136,12 +136,12 @@ def _of_test(test: TestReport) -> list[Finding]:
         return [_without_place(f"could not see: {error}")]
     if verdict.name == "new":
         return [_without_place("no baseline")]
-    findings = reported(verdict, record)
+    findings = findings_of_failure(verdict, record)
     if new := _new(findings):
         return new
     gone = next((finding for finding in findings if _is_gone_entry(finding)), None)
     if gone is not None and verdict.name == "lost":
-        return [unreached(gone.where)]
+        return [unreached_finding(gone.where)]
     return [_without_place(_counts_only(verdict, record))]
 
 
@@ -149,7 +149,7 @@ def _without_place(words: str) -> Finding:
     return Finding(GONE, "other", reason=words)
 
 
-def unreached(function: Frame) -> Finding:
+def unreached_finding(function: Frame) -> Finding:
     """Return the finding of a function that is no longer compiled."""
     return Finding(
         GONE,

@@ -19,8 +19,14 @@ from pytest_graphbreak.report.footer import leaked_settings
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.unjudged import unjudged_lines
-from pytest_graphbreak.report.view import acceptable, counted, row, standing, unjudged
-from pytest_graphbreak.text.output import TextLine, labelled, listed, noun, plural
+from pytest_graphbreak.report.view import (
+    acceptable,
+    counted,
+    row,
+    standing,
+    tests_without_judgement,
+)
+from pytest_graphbreak.text.output import TextLine, label_line, list_lines, noun, plural
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Entry
@@ -71,17 +77,17 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     yield from cause_lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
     yield from passing.lines(passing.changes(by_nodeid(outcome.final)))
-    yield from listed("unmeasured", outcome.unmeasured, MOST)
+    yield from list_lines("unmeasured", outcome.unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
-    yield from listed("stale", stale, MOST)
+    yield from list_lines("stale", stale, MOST)
     yield from _setups(outcome)
-    yield from listed("settings", leaked_settings(outcome.tests), MOST)
+    yield from list_lines("settings", leaked_settings(outcome.tests), MOST)
     yield from _changes(outcome)
     for fault in outcome.faults:
-        yield labelled("error", fault)
-    yield from listed("note", _without_graphs(outcome), MOST)
+        yield label_line("error", fault)
+    yield from list_lines("note", _without_graphs(outcome), MOST)
     yield from _no_directory(outcome.settings)
-    if not outcome.settings.gate and unjudged(outcome.tests):
+    if not outcome.settings.gate and tests_without_judgement(outcome.tests):
         yield from unjudged_lines(outcome.tests)
     yield from _totals(outcome)
     yield from _next(outcome)
@@ -92,13 +98,13 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
     tests = [test for test in outcome.final if test.failed_by != "gate"]
     for verdict in LISTED:
         rows = [row(test) for test in tests if test.verdict == verdict]
-        yield from listed(verdict, rows, MOST)
+        yield from list_lines(verdict, rows, MOST)
 
 
 def _no_directory(settings: Settings) -> Iterator[TextLine]:
     """Yield a line if the directory that somebody named for the baselines is not there."""
     if settings.gate and not settings.writes and is_missing(settings.root, settings.directory):
-        yield labelled("error", f"{settings.directory} is not there, so no baseline was read")
+        yield label_line("error", f"{settings.directory} is not there, so no baseline was read")
 
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
@@ -110,7 +116,7 @@ def _setups(outcome: Outcome) -> Iterator[TextLine]:
         for test in outcome.tests
         for phase, counts in test.setup.phases.items()
     ]
-    yield from listed("fixtures", lines, MOST)
+    yield from list_lines("fixtures", lines, MOST)
 
 
 def _without_graphs(outcome: Outcome) -> Iterator[str]:
@@ -124,9 +130,9 @@ def _without_graphs(outcome: Outcome) -> Iterator[str]:
 def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
-    yield from listed("recorded", map(str, outcome.changes.of("added")), MOST)
-    yield from listed("updated", map(str, outcome.changes.of("changed")), MOST)
-    yield from listed("pruned", map(str, outcome.changes.of("pruned")), MOST)
+    yield from list_lines("recorded", map(str, outcome.changes.of("added")), MOST)
+    yield from list_lines("updated", map(str, outcome.changes.of("changed")), MOST)
+    yield from list_lines("pruned", map(str, outcome.changes.of("pruned")), MOST)
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
@@ -177,7 +183,7 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
         return
     changes = passing.changes(by_nodeid(outcome.final))
     if len(changes) > passing.MOST:
-        yield labelled("next", "read all changes in the JSON report before you accept them")
+        yield label_line("next", "read all changes in the JSON report before you accept them")
         return
     if in_ci() and any(map(acceptable, acceptable_tests)):
         yield _accepting(outcome)
@@ -195,24 +201,24 @@ def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) ->
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
     if (broken := next(filter(_can_be_fixed, red), None)) is not None:
-        yield labelled("next", "try a fix: ", typed.graphbreak("fix", broken.nodeid))
-        yield labelled("", "or make a script of it: ", typed.graphbreak("repro", broken.nodeid))
+        yield label_line("next", "try a fix: ", typed.graphbreak("fix", broken.nodeid))
+        yield label_line("", "or make a script of it: ", typed.graphbreak("repro", broken.nodeid))
     if any(verdict.acceptable for verdict in failed):
-        yield labelled("next", "fix the code, or accept: ", update)
+        yield label_line("next", "fix the code, or accept: ", update)
     elif failed:
         limits = (
             "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
         )
-        yield labelled("next", f"fix the code, or raise the {limits}")
+        yield label_line("next", f"fix the code, or raise the {limits}")
     if any(verdict.needs_prune for verdict in failed):
-        yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
+        yield label_line("", "(and --graph-budget-prune for what is not compiled any more)")
     if "new" in verdicts:
-        yield labelled("next", "record what is missing: ", record)
+        yield label_line("next", "record what is missing: ", record)
     intended = "if what is new is intended, " if has_new else ""
     if "improved" in verdicts:
-        yield labelled("next", f"{intended}tighten the baseline: ", update)
+        yield label_line("next", f"{intended}tighten the baseline: ", update)
     elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):
-        yield labelled("next", f"{intended}record what changed: ", update)
+        yield label_line("next", f"{intended}record what changed: ", update)
 
 
 def _can_be_fixed(test: TestReport) -> bool:
@@ -228,6 +234,6 @@ def _accepting(outcome: Outcome) -> TextLine:
     report = outcome.settings.report
     if report is None:
         words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "
-        return labelled("next", f"{words}and keep graphs.json as an artifact")
+        return label_line("next", f"{words}and keep graphs.json as an artifact")
     command = accepting.command(shlex.quote(report.name), run=accepting.this_run())
-    return labelled("next", "accept intended changes, in a checkout: ", command)
+    return label_line("next", "accept intended changes, in a checkout: ", command)

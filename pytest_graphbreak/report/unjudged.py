@@ -15,8 +15,8 @@ from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import Frame, Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import layer_counts
-from pytest_graphbreak.report.lines import code, counted, counted_lines, position
-from pytest_graphbreak.report.view import unjudged, weight
+from pytest_graphbreak.report.lines import code, count_line, counted_lines, position
+from pytest_graphbreak.report.view import tests_without_judgement, weight
 from pytest_graphbreak.text.output import BLANK, TextLine, plural
 from pytest_graphbreak.text.safe import cut
 
@@ -87,7 +87,7 @@ def home_lines(homes: Homes) -> Iterator[TextLine]:
 
 def _home(where: Frame, count: int) -> list[TextLine]:
     source = structs.replace(where, code=cut(where.code))
-    return [counted(count, cut(position(where))), *code(source, _DEPTH)]
+    return [count_line(count, cut(position(where))), *code(source, _DEPTH)]
 
 
 def section(title: str, entries: list[list[TextLine]], most: int = MOST) -> Iterator[TextLine]:
@@ -104,7 +104,7 @@ def section(title: str, entries: list[list[TextLine]], most: int = MOST) -> Iter
 
 def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
     """Yield the graphs and reasons of tests that were not judged, if there are any."""
-    tests = unjudged(tests)
+    tests = tests_without_judgement(tests)
     if not tests:
         return
     records = [test.record for test in tests]
@@ -126,7 +126,7 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
 
 def of_tests(tests: Iterable[TestReport]) -> list[Finding]:
     """Return each finding of tests that were not judged once, those of most tests first."""
-    urgent_first = sorted(unjudged(tests), key=weight)
+    urgent_first = sorted(tests_without_judgement(tests), key=weight)
     findings = each_once(
         ((test.nodeid, finding) for test in urgent_first for finding in of_record(test.record)),
         lambda finding: finding.key,

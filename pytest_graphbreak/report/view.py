@@ -50,7 +50,7 @@ def acceptable(test: TestReport) -> bool:
     return BY_VERDICT[test.verdict].accepted and verdict_of(test).acceptable
 
 
-def unjudged(tests: Iterable[TestReport]) -> list[TestReport]:
+def tests_without_judgement(tests: Iterable[TestReport]) -> list[TestReport]:
     """Return the tests that made something and were not judged."""
     return [test for test in tests if standing(test) == UNJUDGED]
 
@@ -181,7 +181,7 @@ class ProfileRun:
         ]
 
 
-def named(test: TestReport, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
+def test_name(test: TestReport, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
     """Return the name of a test: its node id, with the run if there are several."""
     return test.nodeid if len(among) == 1 else f"{test.nodeid}   on {run.label}"
 

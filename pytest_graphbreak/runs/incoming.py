@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.json import report_of
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.output import UserError, reason
 
 # The JSON files in a directory or a zip archive, as CI keeps reports; bounded and not trusted.
@@ -262,7 +262,7 @@ def load_all(
     """
     reports: list[RunReport] = []
     faults: list[str] = []
-    with uncollected():
+    with without_collector():
         for path in paths:
             try:
                 loaded, skipped = _load_below(path, shown, faults)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
-from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.files import display_path
 
 if TYPE_CHECKING:
     import pytest
@@ -92,7 +92,7 @@ def _context(
     return Context(
         nodeid=nodeid,
         profile=gate.profile,
-        baseline=shown(entry.path, settings.root) if entry else None,
+        baseline=display_path(entry.path, settings.root) if entry else None,
         baseline_line=entry.line if entry else None,
         accept=accept,
         not_accepted=not_accepted,

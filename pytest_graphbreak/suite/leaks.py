@@ -21,7 +21,7 @@ from pytest_graphbreak.layers.settings import (
     SettingsError,
     Snapshot,
     changes,
-    deleted,
+    deleted_entries,
     differing,
     put_back,
     take,
@@ -106,7 +106,7 @@ class Leaks:
             return Left()
         try:
             now = take()
-            others = {*differing(after, now)} - {*deleted(now)}
+            others = {*differing(after, now)} - {*deleted_entries(now)}
             leaked = [key for key in changed if key not in others]
             settings = changes(before, now, leaked)
         except SettingsError as fault:

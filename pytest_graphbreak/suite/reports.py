@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_graphbreak.suite.gate import GATE
-from pytest_graphbreak.text.output import plain, unpacked
+from pytest_graphbreak.text.output import plain, unpack
 
 if TYPE_CHECKING:
     from pytest_graphbreak.config.typed import Typed
@@ -155,13 +155,13 @@ def colour(report: pytest.TestReport) -> None:
     if block and hasattr(report.longrepr, "toterminal"):  # it is a plain str under --forked
         from pytest_graphbreak.report.failure import BlockText
 
-        report.longrepr.toterminal = BlockText(report.longrepr, unpacked(block))  # type: ignore[union-attr, method-assign]
+        report.longrepr.toterminal = BlockText(report.longrepr, unpack(block))  # type: ignore[union-attr, method-assign]
     data: Plain = getattr(report, "graphbreak", None) or {}
     if report.when == "call" and data.get("failed_by") == "gate" and not data.get("block"):
         from pytest_graphbreak.report.failure import FailureText
 
         is_line = hasattr(report, "graphbreak_line")
-        lines = unpacked(data["lines"])
+        lines = unpack(data["lines"])
         report.longrepr = FailureText(lines, report.location, line=is_line)  # type: ignore[assignment]
 
 

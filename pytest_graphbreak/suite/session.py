@@ -226,7 +226,7 @@ class Session:
 
     def _measurements(self) -> Iterator[Measured]:
         """Yield the records to write: of tests that passed and could be observed."""
-        from pytest_graphbreak.judging.measured import measured
+        from pytest_graphbreak.judging.measured import measurement
 
         versions = self.outcome.environment
         for test in self.outcome.tests:
@@ -234,7 +234,7 @@ class Session:
                 continue
             if test.nodeid in self.outcome.unmeasured or not self._is_to_write(test):
                 continue
-            yield measured(test.nodeid, self.gate.profile, versions, test.record)
+            yield measurement(test.nodeid, self.gate.profile, versions, test.record)
 
     def _is_to_write(self, test: TestReport) -> bool:
         if not (self.settings.update or self.settings.record):

@@ -112,7 +112,7 @@ def probe(path: Path) -> None:
         path.unlink()
 
 
-def shown(path: Path, root: Path | None = None) -> str:
+def display_path(path: Path, root: Path | None = None) -> str:
     """Return a path relative to ``root`` or to the current directory, if it is below it."""
     try:
         return str(path.relative_to(Path.cwd() if root is None else root))
@@ -124,7 +124,7 @@ def shown(path: Path, root: Path | None = None) -> str:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Pause the garbage collector: millions of objects without a cycle would double the time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -70,24 +70,24 @@ class TextLine:
 BLANK: Final = TextLine()
 
 
-def lined(text: str) -> Iterator[TextLine]:
+def text_lines(text: str) -> Iterator[TextLine]:
     """Return the lines of a text, with only their indentation as structure."""
     for line in text.split("\n"):
         words = line.lstrip(" ")
         yield TextLine(words, indent=len(line) - len(words))
 
 
-def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> TextLine:
+def label_line(word: str, text: str, command: str = "", *, width: int = 11) -> TextLine:
     """Return a line after a word that says what it is about, in a column of ``width``."""
     return TextLine(text, LEVELS.get(word, "text"), head=f"{word:<{width - 1}} ", command=command)
 
 
-def listed(word: str, items: Iterable[str], most: int) -> Iterator[TextLine]:
+def list_lines(word: str, items: Iterable[str], most: int) -> Iterator[TextLine]:
     """Yield a line for each item after a label; items beyond ``most`` are counted."""
     texts = list(items)
-    yield from (labelled(word, text) for text in texts[:most])
+    yield from (label_line(word, text) for text in texts[:most])
     if len(texts) > most:
-        yield labelled(word, f"... and {len(texts) - most:,} more")
+        yield label_line(word, f"... and {len(texts) - most:,} more")
 
 
 SIGNS: Final[dict[str, Kind]] = {
@@ -99,7 +99,7 @@ SIGNS: Final[dict[str, Kind]] = {
 }
 
 
-def signed(sign: str, text: str, name: str = "") -> TextLine:
+def sign_line(sign: str, text: str, name: str = "") -> TextLine:
     """Return a line marked as new, gone, changed or known; ``name`` is a column before the text."""
     return TextLine(text, SIGNS.get(sign, "text"), 2, f"{sign} {name}")
 
@@ -125,12 +125,12 @@ def blocks(*parts: Iterable[TextLine]) -> Iterator[TextLine]:
         yield from lines
 
 
-def packed(lines: Iterable[TextLine]) -> list[list[Any]]:
+def pack(lines: Iterable[TextLine]) -> list[list[Any]]:
     """Return lines as lists of exact builtin types, which can be sent to any process."""
     return [list(astuple(line)) for line in lines]
 
 
-def unpacked(data: Iterable[Sequence[Any]]) -> list[TextLine]:
+def unpack(data: Iterable[Sequence[Any]]) -> list[TextLine]:
     """Return the lines from the result of ``packed``."""
     return [TextLine(*values) for values in data]
 
@@ -156,13 +156,13 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def raised(error: BaseException) -> str:
+def error_words(error: BaseException) -> str:
     """Return the type and the first line of an exception: ``ValueError: no such name``."""
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def located(error: Exception) -> str:
+def failure_words(error: Exception) -> str:
     """Return why something failed, after the name of the file if it was one."""
     file = getattr(error, "filename", None)
     return reason(error) if file is None else f"{file}: {reason(error)}"

@@ -72,7 +72,7 @@ def markdown(text: str) -> str:
     return f"<code>{_LINK.sub(lambda match: f'{match[1]}&#{ord(match[2])};', shown)}</code>"
 
 
-def preformatted(text: str) -> str:
+def preformatted_block(text: str) -> str:
     """Return a block of lines for GitHub's markdown.
 
     ``<pre>`` opens an HTML block that only its end tag closes (CommonMark 0.31, section 4.6), so

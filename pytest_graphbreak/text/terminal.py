@@ -91,11 +91,11 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     return is_terminal(out) and environ.get("TERM") != "dumb"
 
 
-def printed(line: TextLine, out: TextIO) -> Iterator[str]:
+def rows_of(line: TextLine, out: TextIO) -> Iterator[str]:
     """Yield the rows of a line for this stream: harmless, wrapped to its width, and coloured."""
     coloured = has_colour(out)
     for row in wrapped(line.harmless(), columns(out)):
-        yield "".join(starmap(painted, spans(row, line.kind))) if coloured else str(row)
+        yield "".join(starmap(paint, spans(row, line.kind))) if coloured else str(row)
 
 
 def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
@@ -131,7 +131,7 @@ def wrapped(line: TextLine, width: int) -> list[Row]:
     """
     if line.whole or line.kind == "source" or len(str(line)) <= width or width < NARROWEST:
         return [_row_of(line)]
-    return _continued(line, width) if line.command else _filled(line, width)
+    return _continue_command(line, width) if line.command else _fill(line, width)
 
 
 def _row_of(line: TextLine) -> Row:
@@ -149,16 +149,16 @@ def _hang(line: TextLine, width: int) -> int:
     return min(line.indent, width // 2) + (4 if line.indent else 2)
 
 
-def _filled(line: TextLine, width: int) -> list[Row]:
+def _fill(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
     room = width - min(hang, max(4, line.indent))
-    prepared = _PASTED.sub(lambda match: _joined(match[0], room), line.text.rstrip())
+    prepared = _PASTED.sub(lambda match: _join(match[0], room), line.text.rstrip())
     words = f"{line.head}{prepared}"
     if max(map(len, words.split()), default=0) + hang > width:
         hang = min(hang, max(4, line.indent))
     column, *others = prepared.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    columns = (_joined(part, width - hang) for part in others)
+    columns = (_join(part, width - hang) for part in others)
     lead = before.rstrip() or before
     text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *columns))
     parts = wrap(text, width, rest=" " * hang)
@@ -167,12 +167,12 @@ def _filled(line: TextLine, width: int) -> list[Row]:
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
 
 
-def _joined(text: str, room: int) -> str:
+def _join(text: str, room: int) -> str:
     """Return the text with its blanks replaced, so that it is one word, if there is room for it."""
     return text.replace(" ", "\0") if len(text) <= room else text
 
 
-def _continued(line: TextLine, width: int) -> list[Row]:
+def _continue_command(line: TextLine, width: int) -> list[Row]:
     """Return a command in rows that a shell reads as one, after the words that introduce it.
 
     No row is wider than ``width``: a backslash also breaks a wider word, which a shell joins again.
@@ -181,7 +181,7 @@ def _continued(line: TextLine, width: int) -> list[Row]:
     hang, words = _hang(line, width), _WORD.findall(line.command)
     before = " " * line.indent + line.head
     is_column = len(before) + len(line.text) <= hang
-    rows = [] if is_column else _filled(replace(line, command=""), width)
+    rows = [] if is_column else _fill(replace(line, command=""), width)
     if max(map(len, words)) + hang + 2 > width:
         hang = min(hang, max(4, line.indent))
     indent = before + line.text if is_column else " " * hang
@@ -222,7 +222,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
             for size, column in zip(widths, columns, strict=True)
         ]
         if sum(words) + 2 * (len(words) - 1) > width:
-            return [line for row in rows for line in _stacked(row, width)]
+            return [line for row in rows for line in _stack_rows(row, width)]
         while sum(widths) + 2 * (len(widths) - 1) > width:
             spare, widest = max((size, n) for n, size in enumerate(widths) if size > words[n])
             widths[widest] = spare - 1
@@ -240,7 +240,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
+def _stack_rows(row: Sequence[str], width: int) -> Iterator[str]:
     first, *cells = row
     if first:
         yield from wrap(first, width)
@@ -273,7 +273,7 @@ def _pieces(word: str, room: int) -> list[str]:
     return [shlex.quote(piece) for piece in pieces if piece]
 
 
-def painted(text: str, markup: Markup) -> str:
+def paint(text: str, markup: Markup) -> str:
     """Return the text with the codes of its colours."""
     if not markup or not text.strip():
         return text

@@ -15,8 +15,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers import during
-from pytest_graphbreak.layers.base import Window, observers, unloaded
-from pytest_graphbreak.layers.children.observer import Following, kept
+from pytest_graphbreak.layers.base import Window, load_errors, observers
+from pytest_graphbreak.layers.children.observer import Following, keep
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, compilers
 from pytest_graphbreak.model.merging import merge
@@ -90,7 +90,7 @@ def holding_sensors() -> Iterator[None]:
 
 def follow(root: Path) -> AbstractContextManager[None]:
     """Let windows that open inside follow processes that were started inside before them."""
-    return kept(places(root))
+    return keep(places(root))
 
 
 def explain(reasons: bool, runs: bool = True) -> None:
@@ -173,7 +173,7 @@ def _record(seen: Mapping[str, Record | None]) -> Record:
         if observer.layer in layers:
             layers[observer.layer] = observer.joined(layers[observer.layer], layers)
     record = merge(list(layers.values()))
-    if faults := unloaded():
+    if faults := load_errors():
         return replace(record, errors=(*faults, *record.errors))
     if not record.layers and (missing := _missing()):
         return Record(errors=(f"{missing}, so nothing can be counted",))

@@ -50,7 +50,7 @@ class BudgetExceeded(AssertionError):
         return lines
 
 
-def exceeded(judgement: Judgement) -> BudgetExceeded:
+def budget_error(judgement: Judgement) -> BudgetExceeded:
     """Return the error of a block that fails by this judgement."""
     entry = {"record": judgement.case.record.to_dict(), **judgement.to_dict(), "block": True}
     return BudgetExceeded(judgement.message or "", entry)
@@ -169,12 +169,12 @@ class _Block(AbstractContextManager[Seen]):
             return
         # Nobody would read a note, since a block that passes says nothing: these are errors.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
-        judgement = judged(record, self._cap, self._typed)
+        judgement = judge(record, self._cap, self._typed)
         if judgement.fails:
-            raise exceeded(judgement)
+            raise budget_error(judgement)
 
 
-def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
+def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     """Return the judgement whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import own
     from pytest_graphbreak.report.footer import Case
@@ -338,11 +338,11 @@ class Steps(AbstractContextManager["Steps"]):
 
     def _judge(self, record: Record, cap: Cap, which: str) -> None:
         __tracebackhide__ = True
-        judgement = judged(record, cap, self._typed)
+        judgement = judge(record, cap, self._typed)
         if judgement.fails:
             first, *others = judgement.lines
             lines = [dataclasses.replace(first, text=f"{which}: {first.text}"), *others]
-            raise exceeded(dataclasses.replace(judgement, lines=lines))
+            raise budget_error(dataclasses.replace(judgement, lines=lines))
 
 
 class BlockBudget:
@@ -396,4 +396,4 @@ def _less(number: int, before: Mapping[str, int], step: Record) -> None:
             )
             case = Case(step, cap=Cap(executions=before, by=_BEFORE))
             verdict = Verdict("lost", (fewer,))
-            raise exceeded(Judgement(case, verdict, written=False, fails=True, lines=lines))
+            raise budget_error(Judgement(case, verdict, written=False, fails=True, lines=lines))

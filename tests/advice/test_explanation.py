@@ -11,7 +11,7 @@ from pytest_graphbreak.advice.explanation import by_name
 
 pytestmark = pytest.mark.once
 
-IDS = sorted(registry.installed().ids)
+IDS = sorted(registry.installed_registry().ids)
 with_ids = pytest.mark.skipif(not IDS, reason="this torch has no ids")
 
 
@@ -21,7 +21,7 @@ def test_every_id_is_explained() -> None:
         found = explain(id.lower())
         assert found is not None
         assert found.id == id
-        assert found.torch == registry.installed().version
+        assert found.torch == registry.installed_registry().version
         assert found.words[0].reason == found.title
         assert found.url == f"{registry.SITE}{id.lower()}.html"
 

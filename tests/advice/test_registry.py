@@ -26,7 +26,7 @@ VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def test_it_is_that_of_the_installed_torch() -> None:
-    found = registry.installed()
+    found = registry.installed_registry()
     assert found.version == torch.__version__
     assert bool(found.ids) == (VERSION >= (2, 8))
 
@@ -34,15 +34,17 @@ def test_it_is_that_of_the_installed_torch() -> None:
 @pytest.mark.skipif(VERSION < (2, 8), reason="torch has no registry")
 def test_no_id_is_lost() -> None:
     file = Path(torch.__file__).parent / "_dynamo" / "graph_break_registry.json"
-    assert set(registry.installed().ids) == set(json.loads(file.read_text()))
+    assert set(registry.installed_registry().ids) == set(json.loads(file.read_text()))
 
 
 @pytest.mark.skipif(VERSION < (2, 9), reason="the id came later")
 def test_an_id_has_torchs_own_words() -> None:
-    (words, *_) = registry.installed().ids["GB0124"]
+    (words, *_) = registry.installed_registry().ids["GB0124"]
     assert words.reason == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
     assert "capture_scalar_outputs" in " ".join(words.hints)
-    assert registry.installed().by_reason("unsupported  tensor.ITEM() " + words.reason[26:])
+    assert registry.installed_registry().by_reason(
+        "unsupported  tensor.ITEM() " + words.reason[26:]
+    )
 
 
 @pytest.mark.skipif(VERSION < (2, 8), reason="torch has no links")
@@ -55,7 +57,7 @@ def test_links_are_built_as_torch_builds_them() -> None:
 def test_torch_is_not_imported() -> None:
     code = (
         "import sys; from pytest_graphbreak.advice import registry;"
-        "registry.installed(); print('torch' in sys.modules)"
+        "registry.installed_registry(); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -64,7 +66,7 @@ def test_torch_is_not_imported() -> None:
 def test_without_torch_it_is_empty(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None;"
-        "from pytest_graphbreak.advice import registry; print(registry.installed())"
+        "from pytest_graphbreak.advice import registry; print(registry.installed_registry())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "Registry(version=None, ids={})"
@@ -81,12 +83,12 @@ def test_an_id_is_known_without_torch() -> None:
 
 
 def test_the_table_has_the_ids_of_the_newest_torch() -> None:
-    table = registry.shipped()
+    table = registry.shipped_registry()
     assert table.version is not None
     assert len(table.ids) > 500
     newest = tuple(int(part) for part in table.version.split(".")[:2])
     if newest == VERSION:
-        reasons = {id: words[0].reason for id, words in registry.installed().ids.items()}
+        reasons = {id: words[0].reason for id, words in registry.installed_registry().ids.items()}
         assert {id: words[0].reason for id, words in table.ids.items()} == reasons
 
 
@@ -168,15 +170,15 @@ def _url_in(exc: Any) -> str:
 
 @pytest.fixture
 def _asked_anew() -> Iterator[None]:
-    registry.installed.cache_clear()
+    registry.installed_registry.cache_clear()
     yield
-    registry.installed.cache_clear()
+    registry.installed_registry.cache_clear()
 
 
 @pytest.mark.usefixtures("_asked_anew")
 def test_something_in_torchs_place_has_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
-    found = registry.installed()
+    found = registry.installed_registry()
     assert (found.version, found.ids) == (None, {})
 
 
@@ -192,7 +194,7 @@ def test_a_torch_without_a_file_of_its_version(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     if not known:
         monkeypatch.setattr(importlib.metadata.Distribution, "from_name", classmethod(_gone))
-    found = registry.installed()
+    found = registry.installed_registry()
     assert found.ids == {}
     assert found.version == (version if known else None)
 

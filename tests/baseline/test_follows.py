@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.baseline.follows import completed, shortened
+from pytest_graphbreak.baseline.follows import complete, shorten
 from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import Values
@@ -52,10 +52,10 @@ def test_it_is_left_out_where_it_follows_and_zero_where_it_is_not_known() -> Non
     plain = {"graphs": {"dynamo": 1}, "recompiles": {}, "ops": {"dynamo": 6}}
     usual = {**plain, "executions": {"dynamo": 1}, "work": {"dynamo": 6}}
     unknown = {**plain, "executions": {}, "work": {}}
-    assert shortened(usual) == {**plain, "executions": {}, "work": {}}
-    assert shortened(unknown) == {**plain, "executions": {"dynamo": 0}, "work": {}}
+    assert shorten(usual) == {**plain, "executions": {}, "work": {}}
+    assert shorten(unknown) == {**plain, "executions": {"dynamo": 0}, "work": {}}
     for found in (usual, {**usual, "work": {}}, {**usual, "executions": {"dynamo": 4}}):
-        again = completed({key: value for key, value in shortened(found).items() if value})
+        again = complete({key: value for key, value in shorten(found).items() if value})
         assert {key: again.get(key, {}) for key in found} == found
 
 

@@ -17,7 +17,7 @@ from tests.reports import a_report, a_test, over
 
 pytestmark = pytest.mark.once
 
-IDS = registry.installed().ids
+IDS = registry.installed_registry().ids
 with_ids = pytest.mark.skipif("GB0124" not in IDS, reason="this torch has no such id")
 
 
@@ -51,7 +51,7 @@ def test_an_id_has_torchs_own_words_with_their_version(
         "GB0124: Unsupported Tensor.item() call with capture_scalar_outputs=False",
         "  item: .item(), int(t), float(t): a tensor read back as a Python number",
     ]
-    assert f"Torch {registry.installed().version} on GB0124" in lines
+    assert f"Torch {registry.installed_registry().version} on GB0124" in lines
     assert lines[-1].strip() == registry.link("GB0124")
 
 
@@ -61,7 +61,7 @@ def test_an_id_without_a_page_of_ours_is_explained_too(
 ) -> None:
     assert run("GB0249") == 0
     out = capsys.readouterr().out
-    assert f"Torch {registry.installed().version} on GB0249" in out
+    assert f"Torch {registry.installed_registry().version} on GB0249" in out
     assert ("Earlier meanings of GB0249" in out) == (len(IDS["GB0249"]) > 1)
 
 
@@ -99,7 +99,7 @@ def test_what_nobody_knows_is_an_error_that_names_what_is_near(
 def test_an_id_that_this_torch_does_not_have_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("GB9999") == 2
     err = capsys.readouterr().err
-    assert f"torch {registry.installed().version}" in err
+    assert f"torch {registry.installed_registry().version}" in err
     assert ("has no such id" in err) == bool(IDS)
 
 

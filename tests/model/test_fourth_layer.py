@@ -263,12 +263,12 @@ ASKED = """
 import json
 from pytest_graphbreak import observe
 from pytest_graphbreak.config.settings import MARKERS
-from pytest_graphbreak.cli.doctor import tried
+from pytest_graphbreak.cli.doctor import run_probe
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 
 with observe(toy=1) as seen:
     pass
-print(json.dumps({"markers": MARKERS, "probe": tried({"layer": "toy"}), "seen": seen.graphs}))
+print(json.dumps({"markers": MARKERS, "probe": run_probe({"layer": "toy"}), "seen": seen.graphs}))
 """
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import pytest_graphbreak
-from pytest_graphbreak.model.merging import merge, numbered, of_process, since
+from pytest_graphbreak.model.merging import merge, number_names, of_process, since
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
 from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite
@@ -335,8 +335,8 @@ def test_since() -> None:
 @pytest.mark.once
 def test_processes_are_numbered_by_what_they_did() -> None:
     records = [record(3), record(1), record(2)]
-    there = numbered(["p", "q", "p"], records)
-    back = numbered(["p", "q", "p"], records[::-1])
+    there = number_names(["p", "q", "p"], records)
+    back = number_names(["p", "q", "p"], records[::-1])
     assert there == ["p 2", "q", "p"]
     assert back == there[::-1]
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.baseline import store as writing
+from pytest_graphbreak.baseline import files
 from tests.conftest import BROKEN, CLEAN, Suite
 
 torch = pytest.importorskip("torch")
@@ -56,7 +56,7 @@ def sensors() -> Callable[[], bool]:
     from pytest_graphbreak.layers.dynamo import private as names
 
     def now() -> list[Any]:
-        found = [names.find(name) for name in names.required(torch.__version__)]
+        found = [names.find(name) for name in names.required_names(torch.__version__)]
         return [getattr(owner, attribute) for owner, attribute in found]
 
     import torch._dynamo
@@ -170,7 +170,7 @@ def test_the_lock_of_a_process_that_was_killed_is_free(suite: Suite) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     holder.stdout.close()
-    assert writing.lock_path(suite.path / "baselines").exists()
+    assert files.lock_path(suite.path / "baselines").exists()
     result = suite.run("--graph-budget-update")
     assert result.ret == 0
     assert "test_model" in suite.baseline()

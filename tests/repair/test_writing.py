@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.build import BuildError, text_of
-from pytest_graphbreak.repair.loading import located
+from pytest_graphbreak.repair.loading import path_source
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
 from pytest_graphbreak.repair.trial import Trial
 
@@ -27,10 +27,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_of_another_directory_is_named_in_full(here: Path) -> None:
-    inside = located(Path("models/net.py"), Path("repros"))
+    inside = path_source(Path("models/net.py"), Path("repros"))
     assert inside == 'str(Path(__file__).resolve().parents[1] / "models" / "net.py")'
     outside = here.parent / "net.py"
-    assert located(outside, Path("repros")) == repr(str(outside))
+    assert path_source(outside, Path("repros")) == repr(str(outside))
 
 
 def test_a_source_that_cannot_be_read_is_an_error_of_building(here: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.report.failure import BlockText, FailureText
-from pytest_graphbreak.text.output import BLANK, TextLine, packed, plain, unpacked
+from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain, unpack
 
 pytestmark = pytest.mark.pure
 
@@ -51,7 +51,7 @@ class Writer:
 def test_a_failure_keeps_its_kinds_on_the_way_to_another_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    there = unpacked(json.loads(json.dumps(packed(LINES))))
+    there = unpack(json.loads(json.dumps(pack(LINES))))
     assert there == LINES
     writer = Writer(0, monkeypatch)
     FailureText(there, ("test_a.py", 3, "test_it")).toterminal(writer)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.files import display_path
 
 pytestmark = pytest.mark.pure
 
 
 def test_a_path_is_named_from_where_the_reader_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
-    assert shown(Path("/x/a.yaml")) == "x/a.yaml"
-    assert shown(Path("/x/a.yaml"), Path("/x")) == "a.yaml"
-    assert shown(Path("/x/a.yaml"), Path("/y")) == "/x/a.yaml"
-    assert shown(Path("b/a.yaml"), Path("/y")) == "b/a.yaml"
+    assert display_path(Path("/x/a.yaml")) == "x/a.yaml"
+    assert display_path(Path("/x/a.yaml"), Path("/x")) == "a.yaml"
+    assert display_path(Path("/x/a.yaml"), Path("/y")) == "/x/a.yaml"
+    assert display_path(Path("b/a.yaml"), Path("/y")) == "b/a.yaml"

@@ -84,7 +84,7 @@ def test_markdown_is_code_on_one_line(text: str) -> None:
 
 @given(texts)
 def test_preformatted_stays_inside(text: str) -> None:
-    shown = safe.preformatted(text)
+    shown = safe.preformatted_block(text)
     parsed = Parsed(shown)
     assert parsed.tags == [("pre", [])]
     assert not any(obeyed(line) for line in shown.split("\n"))
@@ -93,7 +93,7 @@ def test_preformatted_stays_inside(text: str) -> None:
 
 
 def test_preformatted_keeps_lines() -> None:
-    assert Parsed(safe.preformatted("one\n    two")).text == "\none\n    two\n"
+    assert Parsed(safe.preformatted_block("one\n    two")).text == "\none\n    two\n"
 
 
 @given(st.recursive(texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner)))
@@ -124,5 +124,5 @@ def test_workflow_commands_stay_one_command(text: str) -> None:
 def test_no_escape_is_empty_handed(text: str) -> None:
     """What was there can still be read: the first word that is plain survives everywhere."""
     word = "harmless"
-    for escape in (safe.console, safe.html, safe.markdown, safe.preformatted):
+    for escape in (safe.console, safe.html, safe.markdown, safe.preformatted_block):
         assert word in escape(f"{text} {word}")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.text.output import Kind, TextLine, labelled, signed
+from pytest_graphbreak.text.output import Kind, TextLine, label_line, sign_line
 from pytest_graphbreak.text.terminal import (
     has_colour,
-    painted,
-    printed,
+    paint,
+    rows_of,
     spans,
     table,
     wrapped,
@@ -50,14 +50,14 @@ def test_prose_is_broken_at_words_and_hangs() -> None:
 @pytest.mark.parametrize(
     ("line", "rest"),
     [
-        (signed("+", "Unsupported Tensor.item() call with", "GB0124  "), 12),
-        (signed("+", "recompile 0/1 to 0/3   tensor 'x' is of another size, it says,"), 4),
+        (sign_line("+", "Unsupported Tensor.item() call with", "GB0124  "), 12),
+        (sign_line("+", "recompile 0/1 to 0/3   tensor 'x' is of another size, it says,"), 4),
         (TextLine("baselines/test_it.yaml:5, recorded on cpu", head="baseline  ", indent=2), 12),
-        (labelled("over", "tests/test_a.py::test_b   dynamo 1 -> 3, 2 graph breaks"), 11),
+        (label_line("over", "tests/test_a.py::test_b   dynamo 1 -> 3, 2 graph breaks"), 11),
         (TextLine("install g++, or compile with backend=eager", head="-> ", indent=20), 23),
         (TextLine("3 tests on cpu: 1 over, 1 new, 1 without graphs"), 2),
         (TextLine("if scores.max().item() > self.limit and not self.training:", indent=10), 14),
-        (labelled("", "smaller was not possible: the class is made in a function"), 11),
+        (label_line("", "smaller was not possible: the class is made in a function"), 11),
     ],
 )
 def test_further_rows_stand_below_the_text(line: TextLine, rest: int) -> None:
@@ -107,13 +107,13 @@ def test_the_kind_of_a_line_decides_on_its_colours(
 
 def test_a_file_gets_the_line_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert list(printed(TRY, io.StringIO())) == [str(TRY)]
-    assert painted("over", ("red", "bold")) == "\x1b[31;1mover\x1b[0m"
+    assert list(rows_of(TRY, io.StringIO())) == [str(TRY)]
+    assert paint("over", ("red", "bold")) == "\x1b[31;1mover\x1b[0m"
 
 
 def test_what_is_printed_is_harmless() -> None:
     line = TextLine("::error::a\x1b[2J", head="##[")
-    assert list(printed(line, io.StringIO())) == [r"\x23#[\x3a:error::a\x1b[2J"]
+    assert list(rows_of(line, io.StringIO())) == [r"\x23#[\x3a:error::a\x1b[2J"]
 
 
 COMMANDS = [
@@ -137,7 +137,7 @@ COMMANDS = [
         TextLine(indent=2, head="accept    "),
         TextLine(indent=4),
         TextLine(),
-        labelled("next", "fix the code, or accept: "),
+        label_line("next", "fix the code, or accept: "),
         TextLine("2 tests judged on cpu (1 report): 2 over. Over the graph budget. Accept: "),
     ],
 )
@@ -162,7 +162,7 @@ def test_narrow_terminals_and_files_are_left_alone() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        labelled(
+        label_line(
             "", "tests/models_of_the_house/encoders/test_transformer_encoder.py:12 in forward"
         ),
         TextLine("torch._dynamo.config.capture_dynamic_shapes = True", "text", 8, "kept  "),

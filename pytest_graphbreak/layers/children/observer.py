@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.base import observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
-from pytest_graphbreak.model.merging import numbered, of_process, since
+from pytest_graphbreak.model.merging import number_names, of_process, since
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
 
@@ -164,7 +164,7 @@ def begin(about: str) -> None:
     FAMILY.spawned(test, test_places)
 
 
-def kept(places: Places) -> contextlib.AbstractContextManager[None]:
+def keep(places: Places) -> contextlib.AbstractContextManager[None]:
     """Let any window that opens later follow the processes that are started inside."""
     return FAMILY.kept(places)
 
@@ -216,7 +216,7 @@ class Following:
                 new = since(child.record, self._before.get(child.node))
                 if new.active or new.errors or _note(child):
                     reports.append((child, new))
-        names = numbered((child.name for child, _ in reports), [new for _, new in reports])
+        names = number_names((child.name for child, _ in reports), [new for _, new in reports])
         unfinished, records = [], []
         for (child, new), name in zip(reports, names, strict=True):
             record = of_process(new.noted(_note(child)), name)

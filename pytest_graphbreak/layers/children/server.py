@@ -95,7 +95,7 @@ class Server:
             self._become(order, me)
         self._answer(str(pid))
         until = time.monotonic() + order["timeout"]
-        while not (ended := _ended(pid)) and not self.over and time.monotonic() < until:
+        while not (ended := _has_ended(pid)) and not self.over and time.monotonic() < until:
             self._look(max(0.0, min(60.0, until - time.monotonic())))
         processes.kill_group(pid)  # before the pid is free: also what the program left running
         code = self._reap(pid)
@@ -105,7 +105,7 @@ class Server:
     def _reap(self, pid: int) -> int | None:
         """Return the exit code of a program that ended or was killed; None if it does not die."""
         until = time.monotonic() + _GRACE
-        while not _ended(pid):
+        while not _has_ended(pid):
             if time.monotonic() > until:
                 return None
             select.select([self._wakeup[0]], [], [], 0.1)
@@ -142,7 +142,7 @@ class Server:
             os._exit(code)
 
 
-def _ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     """Return whether a child has ended; it is not reaped, so its id stays its own."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 

@@ -84,7 +84,7 @@ class BreakSensors:
             message, stack, raised, disabled = attempt.pending
         elif fault is not None:
             root = self._root(fault)
-            root_message, root_stack, raised, disabled = _said(root)
+            root_message, root_stack, raised, disabled = _details(root)
             stack = root_stack or stack
             message = message if root is fault else root_message
             self._note(fault)
@@ -151,13 +151,13 @@ class BreakSensors:
         # Until 2.10 a break that ends the whole function is reported only by its exception.
         traced = attempt.fault is not None and attempt.fault.traced
         if traced and self._unsupported_in(fault) is not None and self._note(fault):
-            self.broke(attempt, *_said(self._root(fault)))
+            self.broke(attempt, *_details(self._root(fault)))
 
     def _unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a new ``Unsupported``. If raised from another one, it is a consequence of that."""
         cause = self._unsupported_in(sys.exc_info()[1])
         root = args[0] if cause is None else self._root(cause)
-        self._local.unsupported = _said(root)
+        self._local.unsupported = _details(root)
 
     def _restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a restart of tracing, to stop earlier. Without a reason, nothing was logged."""
@@ -179,21 +179,21 @@ class BreakSensors:
         attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
         fault = self._unsupported_in(sys.exc_info()[1])
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
-            attempt.unlogged = _said(self._root(fault))
+            attempt.unlogged = _details(self._root(fault))
 
 
 def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
     return tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
 
 
-def _said(fault: Any) -> Said:
+def _details(fault: Any) -> Said:
     """Return what an ``Unsupported`` says: its text, the user's stack, where it was raised.
 
     The last is the definition of the function that is disabled, if that is why.
     """
     trace = _raised_first(fault).__traceback__
     stack = getattr(fault, "real_stack", None)
-    return say(fault), stack, _raised(trace), _disabled(trace)
+    return say(fault), stack, _innermost_line(trace), _disabled_definition(trace)
 
 
 def _raised_first(fault: Any) -> Any:
@@ -204,7 +204,7 @@ def _raised_first(fault: Any) -> Any:
     return fault
 
 
-def _raised(trace: TracebackType | None) -> Line:
+def _innermost_line(trace: TracebackType | None) -> Line:
     """Return the innermost line of a traceback that does more than make the exception."""
     line = NO_CODE
     for frame, number in walk_tb(trace):
@@ -220,7 +220,7 @@ _REFUSING: Final = {"check_inlineable": ("func", "fn"), "call_function": ("self"
 of a local variable (``symbolic_convert.py``, ``variables/functions.py``)."""
 
 
-def _disabled(trace: TracebackType | None) -> Line:
+def _disabled_definition(trace: TracebackType | None) -> Line:
     """Return the definition of the disabled function that Dynamo did not call, or ``NO_CODE``.
 
     An exception that was not raised yet has no traceback: then the frames that make it are used.

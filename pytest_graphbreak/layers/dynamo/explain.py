@@ -27,7 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Stopped,
 )
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.merging import record_of, rounded
+from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places, is_resume
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -81,8 +81,8 @@ def seconds(event: Made) -> float | None:
     """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
     took = event.attempt.seconds
     if event.late is not None:
-        return rounded(event.late)
-    return None if took is None else rounded(took / event.parts)
+        return round_seconds(event.late)
+    return None if took is None else round_seconds(took / event.parts)
 
 
 def of_torch(line: Line) -> Frame:
@@ -97,7 +97,7 @@ _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
-def explained(events: Sequence[Event], places: Places, errors: Sequence[str] = ()) -> Record:
+def explain(events: Sequence[Event], places: Places, errors: Sequence[str] = ()) -> Record:
     """Return everything that one window saw. ``errors`` are the window's own, and come first."""
     return _Window(events, places).record(errors)
 
@@ -140,12 +140,12 @@ class EventReader:
         return Recompile(
             LAYER,
             self._name(attempt),
-            _recompiled(guard, value),
+            _recompile_reason(guard, value),
             self.where(attempt),
             self._stack(attempt.above),
             guard=self._guard(attempt),
             origin=self._origin(attempt, guard),
-            seconds=rounded(attempt.seconds),
+            seconds=round_seconds(attempt.seconds),
             owner=attempt.owner or None,
         )
 
@@ -199,7 +199,7 @@ class EventReader:
             return Eager(LAYER, messages.reason(event.message).text, self._function(event.code))
         if isinstance(event, Stopped):
             stack = self._stack((*event.above, *event.traced))
-            why = messages.stopped(event.kind, event.message)
+            why = messages.export_stop(event.kind, event.message)
             return Eager(LAYER, why, stack[-1] if stack else NOWHERE)
         if isinstance(event, Started) and (why := _why_eager(event.attempt)):
             return self.left(event.attempt, why)
@@ -207,7 +207,7 @@ class EventReader:
 
     def left(self, attempt: Attempt, why: str) -> Eager:
         """Return the function that an attempt left to eager."""
-        spent, owner = rounded(attempt.seconds), attempt.owner or None
+        spent, owner = round_seconds(attempt.seconds), attempt.owner or None
         return Eager(LAYER, why, self.where(attempt), seconds=spent, owner=owner)
 
     def where(self, attempt: Attempt) -> Frame:
@@ -341,7 +341,7 @@ class _Window(EventReader):
         return errors
 
 
-def _recompiled(guard: str, value: str) -> str:
+def _recompile_reason(guard: str, value: str) -> str:
     """Return the reason of a recompile: the failed guard, and what came in its place.
 
     A guard that says less than the value, by an address or by names of torch, comes after it.

@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.dynamo.log_records import (
     parent,
     torch_calls,
 )
-from pytest_graphbreak.layers.dynamo.owners import logged
+from pytest_graphbreak.layers.dynamo.owners import owner_in_log
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (
@@ -176,7 +176,7 @@ class Dynamo:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
         attempt = LoggedAttempt.at(process.name(record.id), code, above)
-        attempt.owner = logged((*above, code), self._sources)
+        attempt.owner = owner_in_log((*above, code), self._sources)
         attempt.traced, attempt.start = verb == "tracing", record.time
         attempt.parent = parent(process, code, above)
         attempt.export = any("/torch/export/" in frame.file for frame in above)

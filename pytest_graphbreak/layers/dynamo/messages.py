@@ -128,7 +128,7 @@ def error(kind: str, message: str) -> str:
     return f"{kind}: {first}"
 
 
-def stopped(kind: str, message: str) -> str:
+def export_stop(kind: str, message: str) -> str:
     """Return what stopped an export: the reason of the graph break that it would have been.
 
     A condition on data names symbols that only the tracer knows (``u0``): they are left out.

@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
 from pytest_graphbreak.layers.dynamo import isolation, stances
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
-from pytest_graphbreak.layers.dynamo.explain import explained
+from pytest_graphbreak.layers.dynamo.explain import explain
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.model.merging import merge, record_of
@@ -139,7 +139,7 @@ class DynamoObserver(Observer):
     def _imported(self, sensors: DynamoSensors) -> None:
         """Begin to watch Dynamo, which was imported while windows are open."""
         self._attach(sensors)
-        if reason := disabled():
+        if reason := why_disabled():
             sensors.events.append(NotObserved(reason))
 
     def _stop_waiting(self) -> None:
@@ -174,7 +174,7 @@ class DynamoWindow(OneWindow):
     def begin(self) -> None:
         """Begin where Dynamo is imported already: note what prevents observing it."""
         self._errors += self._sensors.blind()
-        if reason := disabled():
+        if reason := why_disabled():
             self.fail(reason)
 
     def fail(self, error: str) -> None:
@@ -211,7 +211,7 @@ class DynamoWindow(OneWindow):
         if "torch" not in sys.modules:
             return None
         if DYNAMO in sys.modules and not self._sensors.attached:
-            return explained((), self._places, [*self._errors, _UNSEEN])
+            return explain((), self._places, [*self._errors, _UNSEEN])
         self._sensors.check()
         events = self._sensors.events
         until = len(events)
@@ -241,7 +241,7 @@ class DynamoWindow(OneWindow):
             not_isolated = ()
         try:
             notes = stances.notes(events, self._stance, self._places)
-            return explained(events, self._places, errors).noted(*not_isolated, *notes)
+            return explain(events, self._places, errors).noted(*not_isolated, *notes)
         except Exception as fault:
             graphs = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
@@ -280,7 +280,7 @@ _UNSEEN = (
 )
 
 
-def disabled() -> str | None:
+def why_disabled() -> str | None:
     """Return why Dynamo compiles nothing that could be seen in this process, or None if it does.
 
     Sources: ``_optimize`` of torch/_dynamo/eval_frame.py, which reads the

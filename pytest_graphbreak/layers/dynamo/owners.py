@@ -78,7 +78,7 @@ def of_graph(graph: Any) -> str:
     return next(iter(kinds.most_common(1)), ("",))[0]
 
 
-def logged(stack: Iterable[Line], places: Places) -> str:
+def owner_in_log(stack: Iterable[Line], places: Places) -> str:
     """Return the class of the outermost module that was compiled, from a stack in a log.
 
     That is the class whose ``forward`` torch called, as the source says; a class that inherits it

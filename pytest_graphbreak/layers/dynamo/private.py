@@ -126,7 +126,7 @@ def minor(version: str) -> Version:
 
 
 @functools.cache
-def required(version: str) -> tuple[Name, ...]:
+def required_names(version: str) -> tuple[Name, ...]:
     """Return the names that a version of torch should have."""
     here = minor(version)
     return tuple(name for name in NAMES if name.since <= here <= name.until)

@@ -110,7 +110,7 @@ class DynamoSensors:
         }
         if not all(map(names.is_there, _APART)):
             hooks, self._late, self.executions = {}, (), None
-        for name in names.required(names.torch_version()):
+        for name in names.required_names(names.torch_version()):
             if name in _OF_RUNS and self.executions is None:
                 continue
             try:

@@ -68,7 +68,9 @@ class InductorObserver(HookedObserver):
             _of_dynamo(graph, above) if graph.layer == LAYER else graph
             for graph in record.graph_list
         )
-        skipped = merge([Record(layers=(LAYER,), eager=(*record.eager, *_skipped(graphs)))])
+        skipped = merge(
+            [Record(layers=(LAYER,), eager=(*record.eager, *_graphs_without_capture(graphs)))]
+        )
         return replace(record, graph_list=graphs, eager=skipped.eager)
 
 
@@ -126,7 +128,7 @@ def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph]) -> Grap
     )
 
 
-def _skipped(graphs: Iterable[Graph]) -> Iterable[Eager]:
+def _graphs_without_capture(graphs: Iterable[Graph]) -> Iterable[Eager]:
     """Yield the graphs without a CUDA graph, as code that left the device's graph."""
     for graph in graphs:
         _, prefix, words = graph.reason.partition(skips.PREFIX)

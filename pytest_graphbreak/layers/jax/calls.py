@@ -119,7 +119,7 @@ class _Frames:
             self.moves = self.moves or "device_put" in name
             if _file(frame) == "pmap.py":
                 self.kind = "pmap"
-                self.fun = getattr(_enclosed(unwrapped(self.miss["fun"]), "fun"), "f", None)
+                self.fun = getattr(_enclosed_value(unwrap(self.miss["fun"]), "fun"), "f", None)
         elif name == "_pjit_call_impl_python":
             self.impl = self.impl or frame.f_locals
         # Two names of one function: jax 0.10 has the second (jax/_src/pjit.py).
@@ -153,9 +153,9 @@ def call(frame: FrameType | None) -> JaxCall:
         call.key = _key(of.params, of.miss, jaxpr)
     elif jaxpr is not None:
         call.own = call.source.rpartition(" at ")[2].startswith(home())
-        call.key = Key(arguments=_named((), jaxpr.in_avals))
+        call.key = Key(arguments=_pairs((), jaxpr.in_avals))
     else:
-        call.key = Key(arguments=_named((), of.avals))
+        call.key = Key(arguments=_pairs((), of.avals))
     return call
 
 
@@ -217,7 +217,7 @@ def _is_own(fun: Any, direct: bool) -> bool:
         return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
     if not code.co_filename.startswith(home()):
         return False
-    function = unwrapped(fun)
+    function = unwrap(fun)
     name = str(getattr(function, "__qualname__", ""))
     if "<locals>" in name:  # made by checkify of a function, or one of JAX within another
         return direct
@@ -229,7 +229,7 @@ def _is_own(fun: Any, direct: bool) -> bool:
     return direct or (fun is function and there is not function)
 
 
-def unwrapped(fun: Any) -> Any:
+def unwrap(fun: Any) -> Any:
     """Return the function inside of partials, methods, transformations and callable objects."""
     for _ in range(_DEEPEST):
         if isinstance(fun, functools.partial):
@@ -255,7 +255,7 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def code_of(fun: Any) -> CodeType | None:
-    code = getattr(unwrapped(fun), "__code__", None)
+    code = getattr(unwrap(fun), "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
@@ -275,7 +275,7 @@ def _source(jaxpr: Any) -> str:
     return str(getattr(info, "func_src_info", "") or "")
 
 
-def _enclosed(fun: Any, name: str) -> Any:
+def _enclosed_value(fun: Any, name: str) -> Any:
     """Return what a variable around a function holds; None if there is no such variable."""
     code = getattr(fun, "__code__", None)
     if code is None or name not in code.co_freevars:
@@ -287,11 +287,11 @@ def parameters(fun: Any) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a primitive called outside of ``jit``; empty for other functions."""
     if not getattr(fun, "_apply_primitive", False):
         return ()
-    params = _enclosed(fun, "params")
+    params = _enclosed_value(fun, "params")
     return tuple(params.items()) if isinstance(params, dict) else ()
 
 
-def _named(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
+def _pairs(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
     labels = [str(name) for name in names]
     return tuple(zip(labels + [""] * (len(values) - len(labels)), values, strict=False))
 
@@ -300,9 +300,9 @@ def _key(params: Any, miss: dict[str, Any], jaxpr: Any) -> Key:
     info = miss.get("jit_info")
     call = info, miss.get("args", ()), miss.get("kwargs", {})
     if params is not None:
-        arguments = _named(params.arg_names or (), params.in_avals)
+        arguments = _pairs(params.arg_names or (), params.in_avals)
     else:
-        arguments = _named((), getattr(jaxpr, "in_avals", ()))
+        arguments = _pairs((), getattr(jaxpr, "in_avals", ()))
     return Key(
         arguments=arguments,
         tree=getattr(params, "in_tree", None),

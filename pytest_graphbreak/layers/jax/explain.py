@@ -19,7 +19,7 @@ from pytest_graphbreak.layers.jax.events import (
     MissedExecutable,
     SensorFault,
 )
-from pytest_graphbreak.model.merging import record_of, rounded
+from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -36,7 +36,7 @@ MOST_NAMES: Final = 6
 """The most operations of one line that are named; the rest are counted."""
 
 
-def explained(
+def explain(
     layer: str,
     events: Iterable[Event],
     is_here: Callable[[Executable], bool],
@@ -109,7 +109,7 @@ class _EventReader:
             reason=self._reason(program),
             stack=stack,
             cached="compiled",
-            seconds=rounded(program.seconds),
+            seconds=round_seconds(program.seconds),
         )
 
     def _reason(self, program: Executable) -> str:
@@ -145,13 +145,13 @@ class _EventReader:
             breaks=self._breaks,
             eager=self._eager,
             recompile_list=self._recompiles,
-            graph_list=_joined(self._graphs),
+            graph_list=_join_reasons(self._graphs),
             errors=self.errors,
-            notes=_loaded(self._layer, self._loaded, len(self._graphs)),
+            notes=_load_notes(self._layer, self._loaded, len(self._graphs)),
         )
 
 
-def _joined(graphs: Sequence[Graph]) -> Iterator[Graph]:
+def _join_reasons(graphs: Sequence[Graph]) -> Iterator[Graph]:
     """Yield graphs; operations outside of ``jit`` on one line share one reason."""
     places: dict[Frame, list[Graph]] = {}
     for graph in graphs:
@@ -182,7 +182,7 @@ def _own(lines: Sequence[Line]) -> list[Line]:
     return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
 
 
-def _loaded(layer: str, loaded: int, compiled: int) -> Iterable[str]:
+def _load_notes(layer: str, loaded: int, compiled: int) -> Iterable[str]:
     if loaded:
         yield (
             f"{layer}: compiled {compiled}, loaded {loaded} from JAX's persistent cache: what is "
@@ -225,7 +225,7 @@ def stop_reason(error: BaseException) -> str:
     return ""
 
 
-def refused(name: str, error: BaseException) -> str:
+def refusal(name: str, error: BaseException) -> str:
     """Return what XLA said when it could not compile a function."""
     text = str(error).strip().split("\n")[0]
     return f"XLA cannot compile {name}: {text or type(error).__name__}"

@@ -72,13 +72,13 @@ def differences(before: Key, now: Key) -> Iterator[str]:
     yield from _statics(before.statics, now.statics)
     yield from _pairs("the setting ", before.settings, now.settings)
     yield from _pairs("the option ", before.options, now.options, " of jax.jit")
-    moved = dict(_moved(before, now))
+    moved = dict(_movements(before, now))
     if not _same(before.tree, now.tree):
         yield _trees(before, now)
     else:
         yield from _arguments(before.arguments, now.arguments, moved)
     if before.devices != now.devices:
-        yield f"for {_joined(before.devices)} before, for {_joined(now.devices)} now"
+        yield f"for {_join(before.devices)} before, for {_join(now.devices)} now"
     yield from moved.values()
 
 
@@ -94,7 +94,7 @@ def _far(before: Key, now: Key) -> int:
     return far
 
 
-def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
+def _movements(before: Key, now: Key) -> Iterator[tuple[str, str]]:
     """Yield the arrays that the user put somewhere else, by name, each with what differs."""
     if before.devices != now.devices or not _same(before.tree, now.tree):
         return
@@ -165,9 +165,9 @@ def _trees(before: Key, now: Key) -> str:
     added = [name for name in new if name not in set(old)]
     words = list(islice(_root(before.tree, now.tree, old), MOST))
     if added:
-        words.append(f"{_joined(added)} not there before")
+        words.append(f"{_join(added)} not there before")
     if gone:
-        words.append(f"{_joined(gone)} not there now")
+        words.append(f"{_join(gone)} not there now")
     if not words:
         before_text, now_text = _tree(before.tree), _tree(now.tree)
         which = f"{before_text} before, {now_text} now"
@@ -191,7 +191,7 @@ def _root(before: Any, now: Any, names: Sequence[str]) -> Iterator[str]:
         yield f"{len(old_parts)} arguments by position before, {len(new_parts)} now"
     for words, some, others in (("before", old_keys, new_keys), ("now", new_keys, old_keys)):
         if only := [str(key) for key in some if key not in others]:
-            yield f"{_joined(only)} by keyword only {words}"
+            yield f"{_join(only)} by keyword only {words}"
     if len(old_parts) == len(new_parts) and old_keys == new_keys:
         at = 0
         nodes = zip((*old_parts, *old_values), (*new_parts, *new_values), strict=True)
@@ -266,7 +266,7 @@ def sharding(layout: Any) -> str:
         return _short(f"sharded {tuple(spec)} over {axes}")
     devices = getattr(layout, "device_set", None)
     if devices:
-        return f"on {_joined(sorted(map(_device, devices)))}"
+        return f"on {_join(sorted(map(_device, devices)))}"
     return _short(str(layout))
 
 
@@ -340,7 +340,7 @@ def _same(before: Any, now: Any) -> bool:
         return False
 
 
-def _joined(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     shortened = [_short(name) for name in names]
     if len(shortened) > MOST + 1:
         return f"{', '.join(shortened[:MOST])} and {len(shortened) - MOST} more"

@@ -20,7 +20,7 @@ from typing import Any
 from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import Executable, is_on_device
-from pytest_graphbreak.layers.jax.explain import explained
+from pytest_graphbreak.layers.jax.explain import explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -45,7 +45,7 @@ class JaxObserver(Observer):
     def isolate(self, key: str) -> None:
         """Forget what JAX compiled; do nothing if it is not loaded."""
         self._not_isolated = []
-        if private.loaded():
+        if private.is_loaded():
             try:
                 self.forget()
             except Exception as fault:
@@ -106,7 +106,7 @@ class JaxWindow(OneWindow):
         self._first = len(SENSORS.events)
 
     def _look(self) -> Record | None:
-        if not private.loaded():
+        if not private.is_loaded():
             return None
         disabled = self._observer.layer == JaxObserver.layer and private.jit_is_disabled()
         return self._observe().noted(DISABLED if disabled else "")
@@ -116,13 +116,15 @@ class JaxWindow(OneWindow):
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        begin, was_loaded = len(SENSORS.events), private.loaded()
+        begin, was_loaded = len(SENSORS.events), private.is_loaded()
         try:
             yield
         finally:
             end = len(SENSORS.events)
             self._excluded.append((begin, end))
-            if self._not_isolated is not None and (end > begin or was_loaded != private.loaded()):
+            if self._not_isolated is not None and (
+                end > begin or was_loaded != private.is_loaded()
+            ):
                 self._forget()
 
     def _forget(self) -> None:
@@ -140,7 +142,7 @@ class JaxWindow(OneWindow):
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
             try:
-                seen = explained(
+                seen = explain(
                     self._observer.layer, events, self._observer.is_here, self._places, errors
                 )
             except Exception as fault:

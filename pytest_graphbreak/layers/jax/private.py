@@ -75,7 +75,7 @@ _CALL_LOCALS: Final = ("fun", "jit_info", "args", "kwargs")
 _IMPL_LOCALS: Final = ("jaxpr", "name")
 
 
-def loaded() -> bool:
+def is_loaded() -> bool:
     """Return whether the user's code has imported jax."""
     return sys.modules.get("jax") is not None
 

@@ -35,7 +35,7 @@ from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
 from pytest_graphbreak.layers.jax.traces import KeptTraces
 from pytest_graphbreak.model.stacks import Line
-from pytest_graphbreak.text.output import raised
+from pytest_graphbreak.text.output import error_words
 
 # Reading the StableHLO module of a program: operations, inputs, outputs, calls of Python.
 
@@ -152,9 +152,9 @@ class JaxSensors:
             if self._windows == 1:
                 self.events = []
                 self.errors = []
-                if not private.loaded():
+                if not private.is_loaded():
                     self._imports.attach()
-        if private.loaded() and not self.attached:
+        if private.is_loaded() and not self.attached:
             # Another thread may be importing it: wait outside of the lock, which that thread needs.
             importlib.import_module("jax")
             self._attach()
@@ -204,7 +204,7 @@ class JaxSensors:
         except MissingName:
             pass  # the check reports it
         except Exception as fault:
-            self.errors.append(_unseen(f"{name.path}: {raised(fault)}"))
+            self.errors.append(_unseen(f"{name.path}: {error_words(fault)}"))
 
     def _detach(self) -> None:
         self._imports.detach()
@@ -215,7 +215,7 @@ class JaxSensors:
         self.ledger.clear()
 
     def sensor_failed(self, what: str, fault: BaseException) -> None:
-        self.events.append(SensorFault(f"jax: the sensor for {what} failed: {raised(fault)}"))
+        self.events.append(SensorFault(f"jax: the sensor for {what} failed: {error_words(fault)}"))
 
     # Code that is not compiled: seen as an exception that leaves a call of jit.
 
@@ -253,7 +253,7 @@ class JaxSensors:
             try:
                 executable = original(*args, **kwargs)
             except Exception as error:
-                self.events.append(Interrupted(explain.refused(program.name, error), program.stack))
+                self.events.append(Interrupted(explain.refusal(program.name, error), program.stack))
                 raise
             program.seconds = time.perf_counter() - began
             program.loaded = not local.compiling[-1]

@@ -48,7 +48,7 @@ class KeptTraces:
             caches = self._evict()
         except (MissingName, AttributeError, LookupError, TypeError, ValueError):
             caches = ()
-        with _unlisted(caches):
+        with _hide(caches):
             clear()
 
     def _evict(self) -> tuple[Any, ...]:
@@ -100,7 +100,7 @@ class KeptTraces:
 
 
 @contextmanager
-def _unlisted(caches: tuple[Any, ...]) -> Iterator[None]:
+def _hide(caches: tuple[Any, ...]) -> Iterator[None]:
     """Hide these caches from JAX meanwhile."""
     listed = private.value(private.CACHES) if caches else {}
     names = {cache: listed.pop(cache) for cache in caches}

@@ -28,7 +28,7 @@ _named: set[Path] = set()
 """The files that the variable has named while a window was open, in this process."""
 
 
-def followed(environ: Mapping[str, str]) -> Path | None:
+def header_file(environ: Mapping[str, str]) -> Path | None:
     """Return the file that the plugin writes headers to, according to these variables."""
     name = environ.get(FILE)
     if not name or environ.get(LEVEL) not in ENOUGH:
@@ -40,10 +40,10 @@ class LogFiles:
     """The parts that are added to the plugin's log from here on, whichever file that is."""
 
     def __init__(self) -> None:
-        file = followed(os.environ)
+        file = header_file(os.environ)
         files = {path for path in _named if path.exists()} | ({file} if file else set())
         self._starts = {path: _size(path) for path in files}
-        self._open = _opened() if files else {}
+        self._open = _open_sizes() if files else {}
         self._excluded: dict[Path, list[tuple[int, int]]] = {}
         _named.update(files)
 
@@ -81,14 +81,14 @@ class LogFiles:
 
     def _follow(self) -> None:
         """Begin to follow the file that the variable names now, if it changed."""
-        file = followed(os.environ)
+        file = header_file(os.environ)
         if file is not None and file not in self._starts:
             start = self._open.get(os.path.realpath(file))
             self._starts[file] = _loaded_at(file) if start is None else start
             _named.add(file)
 
 
-def _opened() -> dict[str, int]:
+def _open_sizes() -> dict[str, int]:
     """Return the size of each file that this process has open: a loaded plugin writes to one.
 
     The result is empty if the system does not say (TT's own is Linux).

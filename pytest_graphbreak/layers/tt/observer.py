@@ -30,7 +30,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer, OneWindow
-from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, followed
+from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, header_file
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import private as native
@@ -109,7 +109,7 @@ def prepare_environment(
     target = os.environ if environ is None else environ
     notes = [_TOO_LATE] if plugin_loaded() else []
     if log == "off":
-        return Prepared(followed(target), {})
+        return Prepared(header_file(target), {})
     level = target.get(LEVEL)
     if level is not None and level not in ENOUGH:
         notes.append(
@@ -118,17 +118,17 @@ def prepare_environment(
         return Prepared(None, {}, tuple(notes))
     variables = {name: value for name, value in WANTED[log].items() if name not in target}
     new_directory = None
-    if not target.get(FILE) or _inherited(target[FILE]):
-        place = directory or _inherited(target.get(FILE, ""))
+    if not target.get(FILE) or _inherited_directory(target[FILE]):
+        place = directory or _inherited_directory(target.get(FILE, ""))
         if place is None:
             place = new_directory = Path(tempfile.mkdtemp(prefix=_OURS))
         variables[FILE] = str(place / f"tt-{os.getpid()}.log")
     before = {name: target[name] for name in variables if name in target}
     target.update(variables)
-    return Prepared(followed(target), variables, tuple(notes), before, new_directory)
+    return Prepared(header_file(target), variables, tuple(notes), before, new_directory)
 
 
-def _inherited(file: str) -> Path | None:
+def _inherited_directory(file: str) -> Path | None:
     """Return the directory of our log if the process that started this one made it; else None."""
     path = Path(file)
     if path.parent.name.startswith(_OURS) and path.name != f"tt-{os.getpid()}.log":
@@ -192,7 +192,7 @@ def plugin_loaded() -> bool:
 
 def in_use() -> bool:
     """Return whether torch_xla works for the TT device, or will; this opens nothing."""
-    return native.loaded() and os.environ.get("PJRT_DEVICE", "").upper() == "TT"
+    return native.is_loaded() and os.environ.get("PJRT_DEVICE", "").upper() == "TT"
 
 
 class TTObserver(Observer):
@@ -287,7 +287,7 @@ def through_xla(record: Record) -> Record:
     """
     if LAYER in record.layers or "xla" not in record.layers:
         return record
-    if not in_use() or followed(os.environ) is not None:
+    if not in_use() or header_file(os.environ) is not None:
         return record
     counts = dict(record.graphs)
     listed = [graph for graph in record.graph_list if graph.layer == "xla"]

@@ -80,7 +80,7 @@ class Meter:
 
     def attach(self) -> None:
         """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
-        if not self.attached and native.loaded():
+        if not self.attached and native.is_loaded():
             native.function("_clear_xla_metrics")
             hook = beside(lambda args: self._keep())
             self._patch = Patch(native.binding(), "_clear_xla_metrics", hook)
@@ -243,7 +243,7 @@ class Recorder:
     def settle_counters(self) -> None:
         """Take the CPU counters as they are now as known; only what is added counts as new."""
         self._fallbacks = native.fallbacks()
-        self._resharded = native.resharded()
+        self._resharded = native.reshard_count()
 
     def _drain(self, context: LoweringContext | None) -> None:
         hits = native.cache_hits()

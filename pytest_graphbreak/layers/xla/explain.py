@@ -14,7 +14,7 @@ from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, constructor, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.merging import rounded
+from pytest_graphbreak.model.merging import round_seconds
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
@@ -114,7 +114,7 @@ def graph(name: str, event: Event, places: Places) -> Graph:
         module=why.module,
         stack=_stack((*stacks.since_test(why.callers[::-1]), *why.traced), where, places),
         cached="compiled",  # CompileTime counts nothing else
-        seconds=rounded(event.seconds),
+        seconds=round_seconds(event.seconds),
     )
 
 
@@ -125,12 +125,12 @@ def _why(event: Event, places: Places) -> _Why:
     if event.context is not None and _inside(event):
         return _in_context(event.context, event, candidates, places)
     if event.report is None or not frames:
-        return _unreported(event)
-    context = reported(event.report, event.lowering)
+        return _explain_unreported(event)
+    context = context_of_report(event.report, event.lowering)
     if context is not None:
         return _in_context(context, event, candidates, places)
     if frames[0].name in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
-        return _synced(event.report, candidates, places)
+        return _explain_sync(event.report, candidates, places)
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _in_backward(event), event.backward)
     for words, cause, reason in _SAID:
@@ -141,20 +141,20 @@ def _why(event: Event, places: Places) -> _Why:
     return _Why("access", _read(event, frames, places), candidates)
 
 
-def reported(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
+def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
     """Return what the bridge was doing, by a report alone; None if it was not at work."""
     graph = graph or FxGraph()
     if in_backward(report):
         graph = replace(graph, backward=True, cuts=[])
     if lowers(report):
         return LoweringContext("piece", graph, Piece(graph))
-    if _called("partition_fx_graph_for_cpu_fallback", report.frames):
+    if _is_call_of("partition_fx_graph_for_cpu_fallback", report.frames):
         return LoweringContext("cut", graph)  # the inputs were settled before it
-    if _called("extract_graph_helper", report.frames):
+    if _is_call_of("extract_graph_helper", report.frames):
         return LoweringContext("piece", graph, Piece(graph))
-    if _called("extract_compiled_graph_helper", report.frames):
+    if _is_call_of("extract_compiled_graph_helper", report.frames):
         return LoweringContext("run", graph)
-    if _called("optimized_mod", report.frames) or "processing input graphs" in report.said:
+    if _is_call_of("optimized_mod", report.frames) or "processing input graphs" in report.said:
         return LoweringContext("run")
     return None
 
@@ -202,7 +202,7 @@ def _in_context(
     if context.kind == "cut":
         return _split(context, context.cut, frames, places)
     if context.kind == "lazy":
-        return pending if context.pending else _lowered(context, event, frames, places)
+        return pending if context.pending else _explain_lowered(context, event, frames, places)
     settles = event.report is None or event.report.frames[0].name == "sync"
     if context.kind == "inputs" and settles:
         return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)
@@ -215,10 +215,10 @@ def _in_context(
             return _split(context, piece.cut_before(), frames, places)
         if event.report.frames[0].name == "sync":
             return _Why("pending", _pending((), graph), frames, graph)
-    return _lowered(context, event, frames, places)
+    return _explain_lowered(context, event, frames, places)
 
 
-def _lowered(
+def _explain_lowered(
     context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
 ) -> _Why:
     """Explain a piece of an FX graph, or the whole of it."""
@@ -264,17 +264,17 @@ def _because(cut: Cut, places: Places) -> str:
     return cut.reason
 
 
-def _synced(report: CompileReport, frames: Sequence[Line], places: Places) -> _Why:
+def _explain_sync(report: CompileReport, frames: Sequence[Line], places: Places) -> _Why:
     stack = report.frames
     # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
-    if _called("_clear_pending_ops_before_compile", stack):
+    if _is_call_of("_clear_pending_ops_before_compile", stack):
         what = _step_or_compile(frames, places)
         return _Why("pending", f"work was still pending before {what}", frames)
-    if _called("_compile", stack):
+    if _is_call_of("_compile", stack):
         of = f" of `{report.name}`" if report.name else ""
         return _Why("sync", f"{_step_or_compile(frames, places)}{of}", frames)
     for function, file, reason in _SYNCING:
-        if _called(function, stack, file):
+        if _is_call_of(function, stack, file):
             return _Why("sync", reason, frames)
     return _Why("sync", "explicit sync", frames)
 
@@ -285,7 +285,7 @@ def _step_or_compile(frames: Sequence[Line], places: Places) -> str:
     return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
 
 
-def _unreported(event: Event) -> _Why:
+def _explain_unreported(event: Event) -> _Why:
     if event.resharded:
         return _Why("reshard", RESHARDED)
     if event.backward:
@@ -389,7 +389,7 @@ def _in_graph(graph: FxGraph, event: Event, places: Places) -> Frame | None:
     return graph.where if frame is None or frame.code.startswith(_DEFINES) else None
 
 
-def _called(function: str, frames: Iterable[Line], file: str = "torch_xla") -> bool:
+def _is_call_of(function: str, frames: Iterable[Line], file: str = "torch_xla") -> bool:
     return any(frame.name == function and file in frame.file for frame in frames)
 
 

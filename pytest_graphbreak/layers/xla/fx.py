@@ -119,7 +119,7 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
     stacks = (stack for stack in map(node_stack, calls) if stack)
     return FxGraph(
         source=compiled.id if compiled else "",
-        stack=_written(next(stacks, ()), compiled),
+        stack=_written_frames(next(stacks, ()), compiled),
         module=common_module(calls),
         backward=any(node.name.startswith("tangents") for node in nodes if is_input(node)),
         pending=tuple(pending_inputs(args, names)),
@@ -130,7 +130,7 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
     )
 
 
-def _written(stack: Stack, compiled: Compiled | None) -> Stack:
+def _written_frames(stack: Stack, compiled: Compiled | None) -> Stack:
     """Return the frames from the function that somebody wrote inwards, without decorators'."""
     written = compiled.written if compiled else None
     for number, frame in enumerate(stack):

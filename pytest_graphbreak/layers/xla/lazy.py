@@ -123,14 +123,14 @@ class Lazy:
             return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
         context = LoweringContext("lazy", entry.graph, entry.piece, within=run.within)
         if entry.last is not None:
-            context = _relowered(context, entry.last, run)
+            context = _lowered_again(context, entry.last, run)
         entry.last = run
         return context
 
     def _begins(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
         if frame is None or self._busy(module) or _is_tracing():
             return
-        if not any(map(_computed, inputs)):
+        if not any(map(_is_device_tensor, inputs)):
             return
         self._recorder.quick()  # what was compiled before belongs to the run before
         self._run = None
@@ -178,7 +178,9 @@ def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph
     return cut
 
 
-def _relowered(context: LoweringContext, before: _ModuleRun, after: _ModuleRun) -> LoweringContext:
+def _lowered_again(
+    context: LoweringContext, before: _ModuleRun, after: _ModuleRun
+) -> LoweringContext:
     """Return the context of a graph that is lowered again, with what differs from last time."""
     assert context.piece is not None
     if after.numbers != before.numbers:
@@ -208,7 +210,7 @@ def _is_tracing() -> bool:
     return names.compile_id() is not None
 
 
-def _computed(value: Any) -> bool:
+def _is_device_tensor(value: Any) -> bool:
     """Return whether a value is a tensor on the device, and no stand-in for one."""
     torch = sys.modules["torch"]
     return type(value) in (torch.Tensor, torch.nn.Parameter) and xla_fx.on_device(value)

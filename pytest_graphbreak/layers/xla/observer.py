@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
 from pytest_graphbreak.layers.xla.repeats import explain
-from pytest_graphbreak.layers.xla.sensors import XlaSensors, installed
+from pytest_graphbreak.layers.xla.sensors import XlaSensors, is_available
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
@@ -88,10 +88,10 @@ class XlaObserver(Observer):
 
     def when_silent(self, call: Callable[[], None]) -> None:
         """Call ``call`` once torch_xla is loaded: reading a value compiles, without any notice."""
-        if native.loaded():
+        if native.is_loaded():
             call()
             return
-        if not installed():
+        if not is_available():
             return
 
         def imported() -> None:
@@ -104,7 +104,7 @@ class XlaObserver(Observer):
     def defers(self) -> bool:
         """Return whether the device is open: what was asked of it may be compiled at exit."""
         with suppress(MissingName):
-            return native.loaded() and native.client_open()
+            return native.is_loaded() and native.client_open()
         return False
 
 
@@ -121,7 +121,7 @@ class _Isolation:
         self._test = test
         self._reasons = reasons
         self._cache_key: str | None = None
-        if native.loaded() and self._settle():
+        if native.is_loaded() and self._settle():
             self._push()
 
     @contextmanager
@@ -132,7 +132,7 @@ class _Isolation:
         something pending before it.
         """
         pending, key = False, self._cache_key
-        if native.loaded():
+        if native.is_loaded():
             self._settle(flush=False)
             try:
                 pending = native.pending() > 0
@@ -143,7 +143,7 @@ class _Isolation:
         try:
             yield
         finally:
-            if native.loaded():
+            if native.is_loaded():
                 self._settle(flush=not pending)
                 if key is not None:
                     _cache_keys.resume(key)
@@ -156,7 +156,7 @@ class _Isolation:
             self._cache_key = None
 
     def _push(self) -> None:
-        if private.enabled():
+        if private.can_isolate_caches():
             self._cache_key = _cache_keys.push(self._test)
 
     def _settle(self, flush: bool = True) -> bool:
@@ -221,14 +221,14 @@ class XlaWindow(OneWindow):
 
         ``peek`` does not: a compilation may be the caller, in the middle of the user's code.
         """
-        if not (self._runs and native.loaded()):
+        if not (self._runs and native.is_loaded()):
             return True
         with suppress(Exception):  # work that failed: the user's code is told by torch_xla, too
             return native.settle()
         return True
 
     def _look(self) -> Record | None:
-        return self._observe() if native.loaded() else None
+        return self._observe() if native.is_loaded() else None
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
@@ -250,13 +250,13 @@ class XlaWindow(OneWindow):
 
     def _totals(self) -> Totals:
         """Return what ran and what was read up to now."""
-        counts_runs = self._runs and native.loaded()
+        counts_runs = self._runs and native.is_loaded()
         totals = _recorder.guard(_recorder.executions.totals) if counts_runs else None
         return totals or NOTHING
 
     def _drained(self) -> tuple[int, int]:
         """Return how many graphs and events there were up to now."""
-        if native.loaded():
+        if native.is_loaded():
             _recorder.drain()
         return _recorder.graphs, len(_recorder.events)
 

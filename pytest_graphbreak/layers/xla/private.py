@@ -63,7 +63,7 @@ import has begun. Source: torch_xla/__init__.py of 2.9.
 """
 
 
-def loaded() -> bool:
+def is_loaded() -> bool:
     """Return whether the user's code has imported torch_xla, as far as its extension module."""
     module = sys.modules.get("torch_xla")
     if module is None or hasattr(module, "_XLAC"):
@@ -178,7 +178,7 @@ def operations() -> int:
     )
 
 
-def resharded() -> int:
+def reshard_count() -> int:
     """Return how many sharded tensors were put together, since counters were last cleared."""
     return counter("ReplicateShardedData")
 
@@ -270,7 +270,7 @@ def give_back(variable: str) -> None:
         os.putenv(variable, value)
 
 
-def enabled() -> bool:
+def can_isolate_caches() -> bool:
     """Return whether caches can be kept apart: auto-sharding takes the variable for a mesh."""
     return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
 

@@ -137,9 +137,9 @@ class XlaSensors:
             if self._windows == 1:
                 recorder.errors.clear()
                 recorder.events.clear()
-                if installed():
+                if is_available():
                     self._imports.attach()
-            if native.loaded():
+            if native.is_loaded():
                 self._attach()
                 recorder.drain()
 
@@ -200,6 +200,6 @@ class XlaSensors:
 
 
 @cache
-def installed() -> bool:
+def is_available() -> bool:
     """Return whether torch_xla is loaded, or could be imported."""
     return "torch_xla" in sys.modules or find_spec("torch_xla") is not None

@@ -32,7 +32,7 @@ from libcst import matchers as m
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError
 from pytest_graphbreak.repair.rewrite.conditions import condition
-from pytest_graphbreak.repair.rewrite.names import after, before, bound, changed_after, read
+from pytest_graphbreak.repair.rewrite.names import after, before, bound_names, changed_after, read
 from pytest_graphbreak.repair.rewrite.operators import cond_of, output_of, refuse, return_value
 from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import Place, body, code, only, rewriting
@@ -57,7 +57,7 @@ def to_cond(place: Place) -> Sequence[cst.BaseStatement]:
     refuse([*bodies[0], *bodies[1]])
     if any(ends) and not all(ends):
         raise UnfitError("one side returns, and nothing follows the other")
-    names, start = bound(place, [place.node]), before(place)
+    names, start = bound_names(place, [place.node]), before(place)
     if all(ends):
         values = [cst.ensure_type(only(side[-1]), cst.Return).value for side in sides]
         head, out, results = "return ", [], [return_value(value) for value in values]
@@ -102,7 +102,7 @@ def _check(out: Sequence[str], sides: Sequence[Sequence[cst.BaseStatement]], pla
     for name in out:
         if name in changed:
             raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
-        if name not in start and not all(name in bound(place, side) for side in sides):
+        if name not in start and not all(name in bound_names(place, side) for side in sides):
             raise UnfitError(f"{name} is set on one side only")
 
 

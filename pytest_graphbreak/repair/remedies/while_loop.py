@@ -116,7 +116,7 @@ def _count(
     if not m.matches(node.iter, _RANGE) or not isinstance(node.target, cst.Name):
         raise UnfitError(f"it goes over `{code(node.iter)[:60]}`")
     name, call = node.target.value, cst.ensure_type(node.iter, cst.Call)
-    if name in names.bound(place, [node.body]):
+    if name in names.bound_names(place, [node.body]):
         raise UnfitError(f"it sets {name}, which counts its rounds")
     if name in names.before(place) & {*names.after(place)} and not m.matches(call, _SURE):
         raise UnfitError(f"{name} is set before it, and stays so where no round runs")

@@ -14,7 +14,7 @@ from libcst import matchers as m
 
 from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.rewrite.conditions import READS, is_number
-from pytest_graphbreak.repair.rewrite.names import bound, read
+from pytest_graphbreak.repair.rewrite.names import bound_names, read
 from pytest_graphbreak.repair.rewrite.tree import Place, walk
 
 _EXACT: Final = m.OneOf(m.Add(), m.Subtract(), m.Multiply())
@@ -88,7 +88,7 @@ def tensors_of(place: Place, numbers: Sequence[str]) -> set[str]:
 
     ``1 / n`` is a double for a number, and float32 for a tensor; so is ``x.max() * h`` not.
     """
-    tree, varying, names = place.tree, set(bound(place, [place.node])), set[str]()
+    tree, varying, names = place.tree, set(bound_names(place, [place.node])), set[str]()
     number = m.OneOf(m.Name("_"), *map(m.Name, numbers))
     for node in walk([place.node]):
         if not isinstance(node, cst.Name) or node.value not in varying or node not in tree.accesses:

@@ -52,7 +52,7 @@ def bindings(place: Place, name: str = "") -> list[Assignment]:
     return [x for x in mine if name in ("", x.name)]
 
 
-def bound(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
+def bound_names(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
     """Return the names of the function that nodes bind, in their order."""
     order = {node: at for at, node in enumerate(walk(nodes))}
     inner = [x for x in bindings(place) if x.node in order]
@@ -79,7 +79,7 @@ def reads_first(place: Place, name: str, lines: Sequence[cst.BaseStatement]) -> 
     for line in lines:
         if name in read(place, [line]):
             return True
-        if isinstance(only(line), cst.Assign) and name in bound(place, [line]):
+        if isinstance(only(line), cst.Assign) and name in bound_names(place, [line]):
             return False
     return True
 
@@ -104,7 +104,7 @@ def changed_after(place: Place) -> set[str]:
 
     Also those that share memory with what is changed, by an assignment: ``y = x``, ``y = x[0]``.
     """
-    names, shared = set(changed(place, _later(place))), _sharing(place)
+    names, shared = set(changed_names(place, _later(place))), _sharing(place)
     while wider := {name for pair in shared if names & pair for name in pair} - names:
         names |= wider
     return names
@@ -115,7 +115,7 @@ def _sharing(place: Place) -> list[set[str]]:
     pairs = []
     for node in walk([place.function.body]):
         if isinstance(node, cst.Assign) and not m.matches(node.value, _FRESH):
-            pairs.append({*bound(place, [node]), *read(place, [node.value])})
+            pairs.append({*bound_names(place, [node]), *read(place, [node.value])})
     return pairs
 
 
@@ -171,7 +171,7 @@ def value(place: Place, name: str) -> cst.BaseExpression | None:
     return statement.value if isinstance(statement, cst.Assign) and single else None
 
 
-def changed(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
+def changed_names(place: Place, nodes: Sequence[cst.CSTNode]) -> list[str]:
     """Return the names whose tensors nodes may change in place: ``x += 1``, ``x[0] = 1``."""
     return [base for base in map(base_of, changing(nodes)) if base]
 

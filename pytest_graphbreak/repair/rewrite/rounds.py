@@ -12,15 +12,15 @@ from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
 from pytest_graphbreak.repair.rewrite.jumps import JUMPS, STOP, refuse_jumps
 from pytest_graphbreak.repair.rewrite.loop_numbers import CONSTANT
-from pytest_graphbreak.repair.rewrite.names import after, before, bound, read, reads_first
+from pytest_graphbreak.repair.rewrite.names import after, before, bound_names, read, reads_first
 from pytest_graphbreak.repair.rewrite.operators import cond_of, output_of, refuse
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     body,
-    changed,
     code,
     only,
     operand,
+    replace_nodes,
     statements,
     walk,
 )
@@ -49,7 +49,7 @@ def loop_of(
 ) -> Loop:
     """Return a loop with the names of its state; ``value`` is what a ``return`` in it gives."""
     node = place.node
-    names, start = bound(place, [node]), before(place) | counters
+    names, start = bound_names(place, [node]), before(place) | counters
     behind = {*after(place), *read(place, [value] if value else [])}
     carried = [
         name
@@ -93,13 +93,13 @@ def round_of(
     ``names`` are those that are set when it begins, ``live`` those that it reads behind the lines.
     """
     place, written = loop.place, list[cst.BaseStatement]()
-    varying = {*bound(place, [place.node])}
+    varying = {*bound_names(place, [place.node])}
     for at, line in enumerate(lines):
         later = lines[at + 1 :]
         if not isinstance(line, cst.If) or not varying & {*read(place, [line.test])}:
             refuse_jumps([line])
             written.append(_with_tensors(line, place))
-            names = names | set(bound(place, [line]))
+            names = names | set(bound_names(place, [line]))
             continue
         if isinstance(line.orelse, cst.If):
             raise UnfitError("it has an `elif`")
@@ -114,7 +114,7 @@ def round_of(
             return [*written, *_branch(test, sides, loop, names, live)]
         refuse_jumps([line])
         written += _branch(test, sides, loop, names, {*live, *read(place, later)})
-        names = names | set(bound(place, [line]))
+        names = names | set(bound_names(place, [line]))
     return written
 
 
@@ -127,10 +127,10 @@ def _branch(
 ) -> Sequence[cst.BaseStatement]:
     """Return ``torch.cond`` for a branch; what it sets and nothing reads stays inside of it."""
     place = loop.place
-    targets = bound(place, [*sides[0], *sides[1]])
+    targets = bound_names(place, [*sides[0], *sides[1]])
     out = [name for name in targets if name in {*loop.state, *live}]
     for name in out:
-        if name not in names and not all(name in bound(place, side) for side in sides):
+        if name not in names and not all(name in bound_names(place, side) for side in sides):
             raise UnfitError(f"{name} is set on one side only")
     written = [round_of(side, loop, names, live) for side in sides]
     stops = [STOP] if any(STOP in code(line) for side in written for line in side) else []
@@ -152,7 +152,7 @@ def _with_tensors(node: cst.BaseStatement, place: Place) -> cst.BaseStatement:
         changes: dict[cst.CSTNode, cst.CSTNode]
         changes = {x: cst.Call(x.with_changes(attr=cst.Name("t"))) for x in turned}
         changes |= {x: _assignment(x) for x in walk([node]) if isinstance(x, cst.AugAssign)}
-        return changed(node, changes)
+        return replace_nodes(node, changes)
     if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
         raise UnfitError(f"`{code(node)[:60]}` reads a number, or sets two names to one")
     target, value = code(statement.targets[0].target), statement.value

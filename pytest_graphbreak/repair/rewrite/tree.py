@@ -157,7 +157,7 @@ def rewriting(write: Writer, kinds: type | tuple[type, ...] = ()) -> Change:
         hits = innermost(hits, kinds) if kinds else hits
         changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         for place in hits:
-            new = changes[place.node] = _fitted(place, write(place))
+            new = changes[place.node] = _fit(place, write(place))
             if new and isinstance(only(new[-1]), cst.Return):  # what is behind it never runs
                 changes |= {gone: [] for gone in place.following}
         return hits[0].tree.replaced(changes) if hits else None
@@ -165,7 +165,7 @@ def rewriting(write: Writer, kinds: type | tuple[type, ...] = ()) -> Change:
     return change
 
 
-def _fitted(place: Place, new: Sequence[cst.BaseStatement]) -> list[cst.CSTNode]:
+def _fit(place: Place, new: Sequence[cst.BaseStatement]) -> list[cst.CSTNode]:
     """Return statements in the place of one: below its comments, or below an ``else``."""
     node, parent = place.node, place.tree.parents[place.node]
     if isinstance(parent, cst.If) and parent.orelse is node:
@@ -189,7 +189,7 @@ class _Replacing(cst.CSTTransformer):
         return new[0] if len(new) == 1 else cst.FlattenSentinel(new)
 
 
-def changed(node: Node, changes: Mapping[cst.CSTNode, cst.CSTNode]) -> Node:
+def replace_nodes(node: Node, changes: Mapping[cst.CSTNode, cst.CSTNode]) -> Node:
     """Return a node with others inside of it replaced."""
     result = node.visit(_Replacing({old: [new] for old, new in changes.items()}))
     assert isinstance(result, cst.CSTNode)

@@ -107,27 +107,27 @@ def broken(directory: Path, source: str) -> dict[str, str]:
 
 def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
     environ = broken(tmp_path, "raise ImportError('libtorch.so: undefined symbol')")
-    (found,) = checks.probed("dynamo", 60, environ)
+    (found,) = checks.probe_results("dynamo", 60, environ)
     assert found.state == PROBLEM
     assert found.what.endswith("exit code 1: ImportError: libtorch.so: undefined symbol")
 
 
 def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
     environ = broken(tmp_path, "import time; time.sleep(600)")
-    (found,) = checks.probed("dynamo", 1, environ)
+    (found,) = checks.probe_results("dynamo", 1, environ)
     assert "did not come to its end in 1 s" in found.what
 
 
 def test_dynamo_is_seen_here() -> None:
     pytest.importorskip("torch")
-    (found,) = checks.probed("dynamo", 300, os.environ)
+    (found,) = checks.probe_results("dynamo", 300, os.environ)
     assert found.state == OK, found
     assert "saw 4 graphs = 1 entry + 1 after a break + 2 recompiles" in found.what
 
 
 def test_xla_is_seen_here() -> None:
     pytest.importorskip("torch_xla")
-    (found,) = checks.probed("xla", 300, os.environ)
+    (found,) = checks.probe_results("xla", 300, os.environ)
     assert found.state == OK, found
     assert "saw 1 graph = 1 fx" in found.what
 
@@ -136,7 +136,7 @@ def test_xla_is_seen_here() -> None:
 def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    (found,) = checks.probed("jax", 300, os.environ)
+    (found,) = checks.probe_results("jax", 300, os.environ)
     assert (found.about, found.state) == ("jax", OK), found.what
     assert "saw 3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks" in found.what
 
@@ -152,7 +152,7 @@ def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatc
         "notes": [],
     }
     monkeypatch.setattr(checks, "_probe", lambda *_: seen)
-    (first,) = checks.probed("jax", 1, {})
+    (first,) = checks.probe_results("jax", 1, {})
     assert first.state == PROBLEM
     assert "not why" in first.what
     assert "jax 0.7.1" in first.do
@@ -161,7 +161,7 @@ def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.once
 def test_blindness_is_a_problem() -> None:
     pytest.importorskip("torch")
-    found = list(checks.probed("dynamo", 300, {**os.environ, "TORCHDYNAMO_DISABLE": "1"}))
+    found = list(checks.probe_results("dynamo", 300, {**os.environ, "TORCHDYNAMO_DISABLE": "1"}))
     assert PROBLEM in states(found)
     assert OK not in states(found)
     assert "Dynamo is disabled" in found[0].what
@@ -182,7 +182,7 @@ def test_a_layer_that_cannot_be_seen_has_a_next_step(
         "notes": ["as it is"],
     }
     monkeypatch.setattr(checks, "_probe", lambda *_: seen)
-    first, note = checks.probed(layer, 1, {})
+    first, note = checks.probe_results(layer, 1, {})
     assert first.state == PROBLEM
     assert step in first.do
     assert (note.state, note.what) == (NOTE, "as it is")

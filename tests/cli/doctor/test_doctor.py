@@ -10,7 +10,7 @@ from tests.cli.conftest import Workspace
 @pytest.fixture(autouse=True)
 def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take seconds, and have tests of their own."""
-    monkeypatch.setattr("pytest_graphbreak.cli.doctor.probed", lambda *_: iter(()))
+    monkeypatch.setattr("pytest_graphbreak.cli.doctor.probe_results", lambda *_: iter(()))
     monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)
 
 

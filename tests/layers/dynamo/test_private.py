@@ -50,7 +50,7 @@ SILENT = {names.UNSUPPORTED_INIT, names.RESTART, names.STEP}
     ],
 )
 def test_what_a_version_needs(version: str, more: set[names.Name]) -> None:
-    assert set(names.required(version)) == ALWAYS | more
+    assert set(names.required_names(version)) == ALWAYS | more
 
 
 def test_every_name_is_in_the_table_once() -> None:

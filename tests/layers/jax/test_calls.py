@@ -15,7 +15,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from pytest_graphbreak.layers.jax import calls
-from pytest_graphbreak.layers.jax.calls import JaxCall, unwrapped
+from pytest_graphbreak.layers.jax.calls import JaxCall, unwrap
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.jax
@@ -53,12 +53,12 @@ class Bare:
     ],
 )
 def test_the_function_inside(fun: Any, plain: Any) -> None:
-    assert calls.unwrapped(fun) is plain
+    assert calls.unwrap(fun) is plain
 
 
 def test_what_is_no_function_has_no_code() -> None:
     bare = Bare()
-    assert calls.unwrapped(bare) is bare
+    assert calls.unwrap(bare) is bare
     assert calls.code_of(bare) is None
     assert calls.definition(bare).endswith("test_calls.Bare")
 
@@ -68,7 +68,7 @@ def test_a_chain_without_end_is_left() -> None:
     for _ in range(40):
         fun = functools.partial(fun)
         fun.__wrapped__ = None  # so that partials are not made one
-    assert calls.unwrapped(fun) is not double
+    assert calls.unwrap(fun) is not double
 
 
 def test_two_functions_of_one_definition_are_the_same_code() -> None:
@@ -86,7 +86,7 @@ def test_two_functions_of_one_definition_are_the_same_code() -> None:
     ("fun", "direct", "own"),
     [
         (double, True, False),  # the user's, whoever calls it
-        (unwrapped(jnp.sin), False, True),
+        (unwrap(jnp.sin), False, True),
         (jnp.sin, False, False),  # what the user gave to jit
         (jax.vmap(jnp.sin), False, False),
         (jax.nn.softmax, False, False),  # what the user gave to jit
@@ -129,8 +129,8 @@ def test_where_arrays_lie_is_known_of_those_that_were_put_there() -> None:
 
 
 def test_names_that_are_missing_are_empty() -> None:
-    assert calls._named(["x"], (1, 2)) == (("x", 1), ("", 2))
-    assert calls._enclosed(double, "fun") is None
+    assert calls._pairs(["x"], (1, 2)) == (("x", 1), ("", 2))
+    assert calls._enclosed_value(double, "fun") is None
     assert calls._source(SimpleNamespace()) == ""
     old = SimpleNamespace(debug_info=SimpleNamespace(func_src_info="f at model.py:12"))
     assert calls._source(SimpleNamespace(jaxpr=old)) == "f at model.py:12"  # of jax 0.7

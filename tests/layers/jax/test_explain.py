@@ -82,7 +82,7 @@ def test_the_edge_of_a_call_is_known_by_what_it_calls() -> None:
 def test_what_xla_says_is_one_line() -> None:
     said = "INTERNAL: no kernel\nwith a dump of the module"
     assert (
-        explain.refused("step", RuntimeError(said))
+        explain.refusal("step", RuntimeError(said))
         == "XLA cannot compile step: INTERNAL: no kernel"
     )
-    assert explain.refused("step", RuntimeError()) == "XLA cannot compile step: RuntimeError"
+    assert explain.refusal("step", RuntimeError()) == "XLA cannot compile step: RuntimeError"

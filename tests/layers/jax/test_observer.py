@@ -607,7 +607,7 @@ def test_what_cannot_be_read_is_counted_and_an_error(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> Record:
         raise ValueError("no such frame")
 
-    monkeypatch.setattr("pytest_graphbreak.layers.jax.observer.explained", refuse)
+    monkeypatch.setattr("pytest_graphbreak.layers.jax.observer.explain", refuse)
     seen = watched(lambda: jax.jit(wave)(THREE))
     assert (seen.graphs, seen.errors) == (
         {"jax": 1},

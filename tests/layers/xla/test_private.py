@@ -37,9 +37,9 @@ def test_torch_xla_is_not_there_while_it_imports_torch(monkeypatch: pytest.Monke
     module.__spec__ = importlib.machinery.ModuleSpec("torch_xla", None)
     monkeypatch.setitem(sys.modules, "torch_xla", module)
     monkeypatch.setattr(module.__spec__, "_initializing", True, raising=False)
-    assert not private.loaded()
+    assert not private.is_loaded()
     module._XLAC = None  # type: ignore[attr-defined]
-    assert private.loaded()
+    assert private.is_loaded()
 
 
 def test_tensors_are_found_in_what_is_handed_over() -> None:
