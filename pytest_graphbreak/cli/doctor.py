@@ -36,7 +36,7 @@ PROBLEM: Final = "PROBLEM"
 
 OLDEST_TORCH: Final = "2.9"
 OLDEST_JAX: Final = "0.7.1"
-PROBE: Final = "pytest_graphbreak.cli.doctor:tried"
+PROBE: Final = "pytest_graphbreak.cli.doctor:run_probe"
 PATIENCE: Final = 600.0
 """The time for a probe in seconds: the first import of torch on a busy machine is slow."""
 
