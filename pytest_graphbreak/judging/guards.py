@@ -14,6 +14,7 @@ MOST_VALUES: Final = 6
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CURRENT = re.compile(r" \(([^()]* now)\)$")
 TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
+_INSTANCE = re.compile(r" \((another [\w.]{1,200}): [^()]{1,200} now\)$")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
 _LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
@@ -95,7 +96,12 @@ def reason(reasons: Iterable[str]) -> str:
     if not what or len(values) < 2:
         return f"{texts[0]}, ... {texts[-1]}"
     others = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
-    return f"another {what} in each call: {', '.join(values[:MOST_VALUES])}{others}"
+    shown = f"{', '.join(values[:MOST_VALUES])}{others}"
+    instances = {match and match[1] for match in map(_INSTANCE.search, texts)}
+    instance = instances.pop() if len(instances) == 1 else None
+    if instance:
+        return f"{instance} in each call, with another {what}: {shown}"
+    return f"another {what} in each call: {shown}"
 
 
 def since(reason: str) -> str:

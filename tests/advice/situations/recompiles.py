@@ -203,7 +203,7 @@ SITUATIONS: Final = (
             ),
             WHOLE,
         ),
-        ("(another Block: self.number is 1 now)",),
+        ("another Block in each call, with another value of self.number: 1, 2",),
     ),
     Situation(
         "an index of each block",
@@ -222,7 +222,7 @@ SITUATIONS: Final = (
         blocks('self.name = f"block {number}"', "x * len(self.name)"),
         (ALL_INSTANCES,),
         (WHOLE,),
-        ("(another Block: self.name is 'block 1' now)",),
+        ("another Block in each call, with another value of self.name: 'block 1', 'block 2'",),
     ),
     Situation(
         "two models of one class, with other sizes",
