@@ -36,7 +36,7 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
     # An export lifts the module's parameters, and puts them before the user's inputs.
-    lifted = max(0, max((number + 1 for number in numbers), default=0) - len(inputs))
+    lifted = max(0, max((number + 1 for number in numbers), default=0) - len(user_names))
     return tuple(
         _input_name(node, position, user_names, number - lifted, backward, paths)
         for position, (node, number) in enumerate(zip(inputs, numbers, strict=True))

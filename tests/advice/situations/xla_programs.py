@@ -99,7 +99,7 @@ def test_it():
                 ),
             ),
         ),
-        ("`x` went from shape [4, 8] to [6, 8]",),
+        ("another shape of `x` in each call: [4, 8], [6, 8]",),
         needs="xla",
     ),
     Situation(
