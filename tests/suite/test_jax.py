@@ -102,7 +102,7 @@ def test_it():
     suite.run().stdout.fnmatch_lines(
         [
             "graph budget: 5 jax graphs, the marker allows 1 (+4)",
-            "  + retrace step/1 to step/4   another shape of y in each call: *",
+            "  + retrace step/1 to step/4   another shape of y[[]'hi'] in each call: *",
         ]
     )
 
