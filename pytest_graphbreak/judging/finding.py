@@ -139,14 +139,14 @@ class Finding:
         return tuple(finding for finding in self.below if finding.is_of(kind))
 
     def in_general(self) -> Finding:
-        """Return it as a finding of many tests: without what only one of them says."""
+        """Return it as a finding of many tests: without what only one of them says, once."""
         shown = any(place.where.key == self.where.key for place in self.places)
         calls = () if shown else self.stack[-1:]
-        return replace(self, aside="", circumstances="", stack=calls, below=())
+        return replace(self, aside="", circumstances="", stack=calls, below=(), count=1)
 
     def of_its_tests(self) -> Finding:
-        """Return it in general if it is a finding of several tests."""
-        return self if len(self.tests) < 2 else self.in_general()
+        """Return it in general if it is a finding of several tests, counted over all of them."""
+        return self if len(self.tests) < 2 else replace(self.in_general(), count=self.count)
 
     @property
     def place_key(self) -> Hashable:

@@ -7,7 +7,7 @@ one (``rejudge.budget_of``), and ``judging.difference`` compares them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.config.packages import owning
@@ -106,8 +106,7 @@ def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLi
     if result.causes:
         yield BLANK
     for cause in result.causes[:MOST]:
-        several = len(cause.tests) > 1
-        yield from finding_lines(replace(cause.in_general(), count=1) if several else cause)
+        yield from finding_lines(cause.in_general() if len(cause.tests) > 1 else cause)
         yield from which_tests(cause, f"in {plural(len(cause.tests), 'test')}")
     if len(result.causes) > MOST:
         yield TextLine(f"... and {plural(len(result.causes) - MOST, 'more place')}", indent=2)

@@ -43,8 +43,7 @@ def lines(finding: Finding) -> list[TextLine]:
 
 def general_lines(finding: Finding) -> list[TextLine]:
     """Return the lines of a finding of several tests, without what is specific to one of them."""
-    general = replace(finding.in_general(), count=1)
-    return [replace(line, text=cut(line.text)) for line in lines(general)]
+    return [replace(line, text=cut(line.text)) for line in lines(finding.in_general())]
 
 
 def counted_lines(finding: Finding, *, with_owner: bool = False, after: str = "") -> list[TextLine]:
