@@ -33,8 +33,6 @@ _NAMED = re.compile(
     r"(?:,? (?:of|file) (?:[^<>]|<[^<>]*>)*)?>"
 )
 _CLASS = re.compile(r"<class '([\w.<>]+)'>")
-_DISABLED = re.compile(r"torch\.compiler\.disable|torch\._dynamo\.disable\(\) wrapped")
-_FUNCTION = re.compile(r"\bfunction `?([\w.<>]+)")
 _PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
 _SUBJECT = re.compile(
     r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' (?P<property>\w+) mismatch"

@@ -218,6 +218,7 @@ class TTLines:
     def _printed(self, line: str, at: int, mark: str) -> bool:
         """Read what the plugin printed at ``at``; return whether it fills the line."""
         before = line[max(0, at - prefixes.REACH) : at]
+        rank, thread = prefixes.rank(before), prefixes.thread(before)
         if mark == programs.BARE:
             # Where headers have their preamble, this is a word about them.
             stage = "" if self._has_preambles else programs.bare_header(line, at)
@@ -228,12 +229,11 @@ class TTLines:
             if message is None:
                 return False
             self.levels[message.level] += 1
-            if not message.stage or not prefixes.thread(before):
-                self._message(message, prefixes.rank(before), prefixes.thread(before))
+            if not message.stage or not thread:
+                self._message(message, rank, thread)
                 return True
             stage = message.stage
         if stage:
-            rank, thread = prefixes.rank(before), prefixes.thread(before)
             offset = self.size + at - len(before)
             self._header = _Header(rank, thread, stage, before + line[at:], offset)
         return bool(stage)
