@@ -383,11 +383,14 @@ def update_of_a_view() -> None:
     ("access", "y.cpu()  # last"),
 )
 def metrics_cleared_inside() -> None:
+    # A run that ends between our reading of the metrics and their clearing would be lost.
     y = tensor(3) + 1
     torch_xla.sync()  # before
+    xm.wait_device_ops()
     met.clear_all()
     y = y * 2 - 1
     torch_xla.sync()  # after
+    xm.wait_device_ops()
     met.clear_metrics()
     y = y / 3
     y.cpu()  # last
