@@ -1,10 +1,13 @@
-"""What counting executions costs a loop of calls of a small compiled function.
+"""What counting runs costs a loop that compiles nothing.
 
     python -m benchmarks.calls [--calls 100000] [--rounds 5]
+    python -m benchmarks.calls --steps [--calls 600] [--rounds 7]
 
-The same loop, in one process and in turns: without a window of ours, and with one.
-Prints the CPU time of a call, as the median of the rounds with the minimum and the
-maximum, for a graph of one operation on the backend ``eager``.
+The same loop, in one process and in turns: without a window of ours, and with one, with runs
+counted (``graph_budget_runs = report``) and not (``off``). Prints the CPU time of a call, as the
+median of the rounds with the minimum and the maximum: of a compiled graph of one operation on the
+backend ``eager``. ``--steps``: of ``Linear(8, 8)`` and ``torch_xla.sync(wait=True)``, lazy and
+compiled with ``openxla``.
 """
 
 from __future__ import annotations
@@ -12,43 +15,105 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 import torch
 
-from pytest_graphbreak import observe
+from pytest_graphbreak.layers.base import observers
+from pytest_graphbreak.model.places import Places
+
+VARIANTS: Final[dict[str, bool | None]] = {
+    "off": None,
+    "off again": None,
+    "counted": True,
+    "runs not counted": False,
+}
+"""Whether runs are counted, by the name of the variant; None without a window."""
 
 
-def loop(compiled: Callable[[torch.Tensor], object], x: torch.Tensor, calls: int) -> float:
-    """Seconds of CPU time of one call."""
+def call_of_a_graph() -> Callable[[], object]:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    x = torch.ones(3)
+    return lambda: compiled(x)
+
+
+def lazy_step() -> Callable[[], object]:
+    return _step(compiled=False)
+
+
+def compiled_step() -> Callable[[], object]:
+    return _step(compiled=True)
+
+
+def _step(compiled: bool) -> Callable[[], object]:
+    import torch_xla
+
+    linear = torch.nn.Linear(8, 8).to("xla")
+    model = torch.compile(linear, backend="openxla") if compiled else linear
+    x = torch.ones(4, 8).to("xla")
+
+    def step() -> object:
+        with torch.no_grad():
+            held = model(x)
+        torch_xla.sync(wait=True)
+        return held
+
+    return step
+
+
+@contextmanager
+def window(runs: bool | None) -> Iterator[None]:
+    """Open a window on each layer, unless ``runs`` is None."""
+    windows = []
+    for observer in observers() if runs is not None else ():
+        observer.runs = bool(runs)
+        windows.append(observer.open(Places(Path.cwd())))
+    try:
+        yield
+    finally:
+        for opened in windows:
+            opened.close()
+
+
+def microseconds(call: Callable[[], object], calls: int) -> float:
+    """The CPU time of one call, of all threads."""
     begin = time.process_time()
     for _ in range(calls):
-        compiled(x)
-    return (time.process_time() - begin) / calls
+        call()
+    return (time.process_time() - begin) / calls * 1e6
+
+
+def table(call: Callable[[], object], calls: int, rounds: int) -> dict[str, list[float]]:
+    """The microseconds of a call in each round, by variant."""
+    times: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    for _ in range(10):
+        call()
+    for _ in range(rounds):
+        for name, runs in VARIANTS.items():
+            with window(runs):
+                call()  # what a new window makes anew is not the cost of a step
+                times[name].append(microseconds(call, calls))
+    return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calls")
-    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--calls", type=int)
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    parser.add_argument("--steps", action="store_true", help="of torch_xla")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    compiled = torch.compile(lambda x: x + 1, backend="eager")
-    x = torch.ones(3)
-    compiled(x)
-    found: dict[str, list[float]] = {"off": [], "off again": [], "counted": []}
-    for _ in range(asked.rounds):
-        for name, times in found.items():
-            with observe() if name == "counted" else nullcontext() as seen:
-                times.append(loop(compiled, x, asked.calls) * 1e6)
-            if name == "counted":
-                assert seen.record.executions["dynamo"] == asked.calls
-    print(f"torch {torch.__version__}, {asked.calls:,} calls, {asked.rounds} rounds\n")
+    loops = (lazy_step, compiled_step) if options.steps else (call_of_a_graph,)
+    calls = options.calls or (600 if options.steps else 100_000)
+    print(f"torch {torch.__version__}, {calls:,} calls, {options.rounds} rounds\n")
     print("| | microseconds of CPU time for a call |\n| --- | ---: |")
-    for name, times in found.items():
-        middle = statistics.median(times)
-        print(f"| {name} | {middle:.1f} ({min(times):.1f} to {max(times):.1f}) |")
+    for loop in loops:
+        for name, times in table(loop(), calls, options.rounds).items():
+            middle, least, most = statistics.median(times), min(times), max(times)
+            print(f"| {loop.__name__}, {name} | {middle:.1f} ({least:.1f} to {most:.1f}) |")
 
 
 if __name__ == "__main__":
