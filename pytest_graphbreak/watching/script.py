@@ -29,11 +29,15 @@ _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._
 
 @dataclass(frozen=True, slots=True)
 class UserProgram:
-    """The program to run: a script's path or a module's name, and its arguments."""
+    """The program to run: a script's path or a module's name, and its arguments.
+
+    ``title`` is what reports call it; a module without one is called by the path of its file.
+    """
 
     name: str
     args: tuple[str, ...] = ()
     is_module: bool = False
+    title: str = ""
 
     def check(self) -> None:
         """Raise ``OSError`` if it is a script that cannot be read."""
