@@ -196,7 +196,7 @@ class _Reader(Watcher):
         locations = self._locations.pop(program.number, None)
         if locations is not None:
             places, program.module = locations.places(self._sources.is_user)
-            self._located = self._located or locations.named
+            self._located = self._located or locations.names_files
             program.places = tuple(
                 (self._sources.frame(*place), ops)
                 for place, ops in places.most_common(PLACES_SHOWN)

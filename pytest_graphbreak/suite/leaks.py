@@ -94,7 +94,7 @@ class Leaks:
         faults = tuple(dict.fromkeys(self._faults))
         if self._puts_back and record.active:
             return replace(record, errors=(*record.errors, *faults))
-        return record.noted(*faults)
+        return record.with_notes(*faults)
 
     def settle(self) -> Left:
         """Restore, after the tear-down, what is still as the call left it. Once for each call."""

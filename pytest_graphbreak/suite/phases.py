@@ -104,7 +104,7 @@ class Phases:
                 return (yield)
         if self._window is None:
             return (yield)
-        with self._window.excluded(), self._fixture():
+        with self._window.exclude(), self._fixture():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)

@@ -141,12 +141,12 @@ class Measurement:
         return _record({layer: window.peek() for layer, window in self._windows.items()})
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Exclude from this window what is done inside, and forget what that compiles."""
         with ExitStack() as stack:
-            stack.enter_context(self._children.excluded())
+            stack.enter_context(self._children.exclude())
             for window in self._windows.values():
-                stack.enter_context(window.excluded())
+                stack.enter_context(window.exclude())
             yield
 
     def close(self) -> Record:
@@ -171,7 +171,7 @@ def _record(seen: Mapping[str, Record | None]) -> Record:
     layers = {layer: record for layer in LAYERS if (record := seen.get(layer)) is not None}
     for observer in observers():
         if observer.layer in layers:
-            layers[observer.layer] = observer.joined(layers[observer.layer], layers)
+            layers[observer.layer] = observer.join(layers[observer.layer], layers)
     record = merge(list(layers.values()))
     if faults := load_errors():
         return replace(record, errors=(*faults, *record.errors))
@@ -184,7 +184,7 @@ def _whole(record_here: Record, children: Sequence[Record]) -> Record:
     """Return the record of the window: this process's, and those of its children."""
     record = merge((record_here, *children)) if children else record_here
     for observer in observers():
-        record = observer.completed(record)
+        record = observer.complete(record)
     return record
 
 

@@ -142,10 +142,10 @@ class Reporter(Listener):
         for name, original in self._before:
             setattr(os, name, original)
 
-    def ends(self) -> None:
-        self.noted()
+    def on_end(self) -> None:
+        self.on_event()
 
-    def noted(self) -> None:
+    def on_event(self) -> None:
         """Send what was observed, unless that took too much time or another thread is sending."""
         now = time.monotonic()
         slow = self._spent > _FREE + _SHARE * (now - self._began)
@@ -233,4 +233,4 @@ def whole(status: Status | None, code: int) -> Record:
     why = "the script ended without notice, so what it compiled last may not be counted"
     if code == 0:
         return replace(seen.record, errors=(*seen.record.errors, why))
-    return seen.record.noted(why)
+    return seen.record.with_notes(why)

@@ -99,7 +99,7 @@ class Window:
     def call(self) -> None:
         pass
 
-    def excluded(self) -> contextlib.AbstractContextManager[None]:
+    def exclude(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def close(self) -> Record:

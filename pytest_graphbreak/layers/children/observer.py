@@ -189,7 +189,7 @@ class Following:
         self._over = {child.node for child in reports if not child.alive}
 
     @contextlib.contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Leave out what children do inside."""
         self._earlier = self.peek()
         try:
@@ -219,7 +219,7 @@ class Following:
         names = number_names((child.name for child, _ in reports), [new for _, new in reports])
         unfinished, records = [], []
         for (child, new), name in zip(reports, names, strict=True):
-            record = of_process(new.noted(_note(child)), name)
+            record = of_process(new.with_notes(_note(child)), name)
             if child.compiling and not child.unseen:
                 unfinished.append(f"in the process {name}: {_note(child)}")
             records.append(record)

@@ -50,22 +50,22 @@ class Child(Listener):
         for observer in self._watched:
             observer.when_silent(self._on_device)
 
-    def begins(self) -> None:
+    def on_begin(self) -> None:
         with self._count:
             self._running += 1
             first = self._running == 1
         if first:
             self._mark(True)
 
-    def ends(self) -> None:
+    def on_end(self) -> None:
         with self._count:
             self._running -= 1
             last = self._running == 0
-        self.noted()
+        self.on_event()
         if last:
             self._mark(False)
 
-    def noted(self) -> None:
+    def on_event(self) -> None:
         """Report what was observed. If another thread is writing, let it write once more."""
         self._repeat = True
         while self._repeat and self._lock.acquire(blocking=False):
@@ -89,7 +89,7 @@ class Child(Listener):
     def _on_device(self) -> None:
         """Say that from now on some compilations do not notify us, so that the test can note it."""
         self._silent = True
-        self.noted()
+        self.on_event()
 
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child itself must not fail from this

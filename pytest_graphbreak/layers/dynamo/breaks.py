@@ -135,7 +135,7 @@ class BreakSensors:
         """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""
         where = {"exc": 0, "code": 1}
         self._suppressed(*(argument(name, where, args, kwargs) for name in where))
-        NOTIFIER.listener.noted()  # its attempt has ended before
+        NOTIFIER.listener.on_event()  # its attempt has ended before
 
     def _suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._local.failed = self._local.failed, None

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window, included_events
 from pytest_graphbreak.layers.dynamo import isolation, stances
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import since
@@ -182,7 +182,7 @@ class DynamoWindow(OneWindow):
         self._errors.append(error)
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         self._sensors.check()
         begin = len(self._sensors.events)
         ran = self._sensors.ran()
@@ -216,7 +216,7 @@ class DynamoWindow(OneWindow):
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            seen = list(within(events, self._first, self._excluded, until))
+            seen = list(included_events(events, self._first, self._excluded, until))
             self._last_read = (until, self._read(seen))
         return self._with_runs(self._last_read[1])
 
@@ -241,7 +241,7 @@ class DynamoWindow(OneWindow):
             not_isolated = ()
         try:
             notes = stances.notes(events, self._stance, self._places)
-            return explain(events, self._places, errors).noted(*not_isolated, *notes)
+            return explain(events, self._places, errors).with_notes(*not_isolated, *notes)
         except Exception as fault:
             graphs = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"

@@ -186,7 +186,7 @@ class DynamoSensors:
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: leave ours out, too
             kwargs["skip"] += FRAMES
         self._local.begin(attempt)
-        NOTIFIER.listener.begins()
+        NOTIFIER.listener.on_begin()
         try:
             result = original(*args, **kwargs)
         except BaseException as fault:
@@ -264,7 +264,7 @@ class DynamoSensors:
             self.check()
         except Exception as error:
             self._sensor_failed("frames", error)
-        NOTIFIER.listener.ends()
+        NOTIFIER.listener.on_end()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
     # 2.13), only those of DDP (``late.BucketSensor``) take another way.

@@ -33,7 +33,7 @@ class InductorObserver(HookedObserver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sensors = InductorSensors(self.note, self.failed)
+        self._sensors = InductorSensors(self.note, self.note_fault)
 
     def hooks(self) -> Sequence[Attachable]:
         return self._sensors.hooks()
@@ -41,7 +41,7 @@ class InductorObserver(HookedObserver):
     def isolate(self, key: str) -> None:
         self._sensors.forget()
 
-    def explained(self, events: Sequence[Any], places: Places) -> Record:
+    def explain(self, events: Sequence[Any], places: Places) -> Record:
         graphs: list[Graph] = []
         rounds: Counter[tuple[str, str]] = Counter()
         for event in events:
@@ -55,7 +55,7 @@ class InductorObserver(HookedObserver):
             eager=[_eager(event, places) for event in events if isinstance(event, Skipped)],
         )
 
-    def completed(self, record: Record) -> Record:
+    def complete(self, record: Record) -> Record:
         """Return the record with place, owner and cause of each graph, from that of Dynamo."""
         if LAYER not in record.layers:
             return record

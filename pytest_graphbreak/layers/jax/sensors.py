@@ -227,7 +227,7 @@ class JaxSensors:
         if why := explain.stop_reason(error):
             self._local.raised = weakref.ref(error)
             self.events.append(Interrupted(why, explain.stop_stack(error, frame)))
-            NOTIFIER.listener.noted()
+            NOTIFIER.listener.on_event()
 
     # One program for each call of compile_or_get_cached.
 
@@ -247,7 +247,7 @@ class JaxSensors:
             local.is_reading = False
         local.compiling.append(False)
         local.is_aot = program.cause == "aot"
-        listener.begins()
+        listener.on_begin()
         began = time.perf_counter()
         try:
             try:
@@ -262,7 +262,7 @@ class JaxSensors:
         finally:
             local.compiling.pop()
             local.unheard += 1
-            listener.ends()
+            listener.on_end()
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True

@@ -52,7 +52,7 @@ class LogFiles:
         return bool(self._starts)
 
     @contextlib.contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Leave out what is added inside."""
         self._follow()
         before = {file: _size(file) for file in self._starts}

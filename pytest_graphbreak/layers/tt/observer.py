@@ -190,7 +190,7 @@ def plugin_loaded() -> bool:
     return False
 
 
-def in_use() -> bool:
+def is_in_use() -> bool:
     """Return whether torch_xla works for the TT device, or will; this opens nothing."""
     return native.is_loaded() and os.environ.get("PJRT_DEVICE", "").upper() == "TT"
 
@@ -207,11 +207,11 @@ class TTObserver(Observer):
     def isolate(self, key: str) -> None:
         """Do nothing: nothing is kept between windows; the plugin's caches are below torch_xla."""
 
-    def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
         """Return the record with the causes and places of the xla graphs, which are the same."""
         return reconcile(own, others["xla"]) if "xla" in others else own
 
-    def completed(self, record: Record) -> Record:
+    def complete(self, record: Record) -> Record:
         """Return the record, counted through xla if the plugin's log is not on."""
         return through_xla(record)
 
@@ -222,15 +222,15 @@ class TTWindow(OneWindow):
     def __init__(self) -> None:
         self._files = LogFiles()
 
-    def excluded(self) -> contextlib.AbstractContextManager[None]:
-        return self._files.excluded()
+    def exclude(self) -> contextlib.AbstractContextManager[None]:
+        return self._files.exclude()
 
     def _look(self) -> Record | None:
         errors: list[str] = []
         notes: list[str] = []
         seen = TTLines()
         grown = self._files.read(seen, errors)
-        if not grown and not errors and not (self._files and in_use()):
+        if not grown and not errors and not (self._files and is_in_use()):
             return None
         programs = seen.programs
         if programs.attempted:
@@ -256,7 +256,7 @@ def reconcile(tt: Record, xla: Record) -> Record:
     the layer was not seen), else by a note, since both layers are judged by themselves.
     """
     begun, compiled = tt.graphs.get(LAYER, 0), xla.graphs.get("xla", 0)
-    if in_use() and begun != compiled and not (tt.errors or xla.errors):
+    if is_in_use() and begun != compiled and not (tt.errors or xla.errors):
         return _disagreeing(tt, begun, compiled)
     if begun != compiled or len(tt.graph_list) != len(xla.graph_list):
         return tt
@@ -287,13 +287,13 @@ def through_xla(record: Record) -> Record:
     """
     if LAYER in record.layers or "xla" not in record.layers:
         return record
-    if not in_use() or header_file(os.environ) is not None:
+    if not is_in_use() or header_file(os.environ) is not None:
         return record
     counts = dict(record.graphs)
     listed = [graph for graph in record.graph_list if graph.layer == "xla"]
     if counts.get("xla"):
         counts[LAYER] = counts["xla"]
-        record = record.noted("tt: counted through xla, since the TT plugin's log is not on")
+        record = record.with_notes("tt: counted through xla, since the TT plugin's log is not on")
     return replace(
         record,
         layers=(*record.layers, LAYER),
@@ -316,11 +316,11 @@ def _disagreeing(tt: Record, begun: int, compiled: int) -> Record:
     differ = f"tt: {begun} graphs here, {compiled} compiled by torch_xla"
     if begun < compiled:
         note = f"{differ}: the others came from a cache of the plugin, or failed before it began"
-        return tt.noted(note)
+        return tt.with_notes(note)
     if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1" and not _is_ours(file):
         error = f"{differ}: the workers of pytest-xdist share the log {file}: unset {FILE}"
         return replace(tt, errors=(error,))
-    return tt.noted(f"{differ}: the others are not torch_xla's")
+    return tt.with_notes(f"{differ}: the others are not torch_xla's")
 
 
 def _is_ours(file: str | None) -> bool:

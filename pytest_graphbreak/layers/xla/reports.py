@@ -77,7 +77,7 @@ class Reader:
 
     def _take(self, line: str) -> CompileReport | None:
         if self._prefix:
-            return self._inside(line)
+            return self._read_block(line)
         for prefix in (_COMPILATION, _UNEXPECTED):
             if line.startswith(prefix + _RULE):
                 self._prefix, self._block = prefix, [line]
@@ -88,7 +88,7 @@ class Reader:
             self._unpaired -= 1
         return None
 
-    def _inside(self, line: str) -> CompileReport | None:
+    def _read_block(self, line: str) -> CompileReport | None:
         self._block.append(line)
         if not line.startswith(self._prefix + _RULE):
             return None

@@ -620,7 +620,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
     monkeypatch.setattr(module.isolation, "forget" if there else "reset", fails)
     if not there:
         monkeypatch.setattr(module, "DYNAMO", "dynamo_of_a_test")
-    with opened.excluded():
+    with opened.exclude():
         monkeypatch.setitem(sys.modules, "dynamo_of_a_test", types.ModuleType("dynamo_of_a_test"))
     monkeypatch.undo()
     seen = opened.close()
