@@ -31,7 +31,7 @@ from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine, UserError, failure_words
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
-from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
+from pytest_graphbreak.watching.script import UserProgram, send_log_to, settle_streams
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         return code
     if status is not None and status.refused:
         raise UserError(status.refused)
-    record = watched.whole(status, code)
+    record = watched.complete_record(status, code)
     judged = None if code else _judge(record, args.max_graphs, args.max_compiled)
     name = (status.name if status is not None else "") or program.title or program.name
     failed = judged is not None and judged.fails
@@ -122,7 +122,7 @@ def _here(
     try:
         with ExitStack() as stack:
             if log is not None:
-                stack.enter_context(kept_log(log))
+                stack.enter_context(send_log_to(log))
             seen = stack.enter_context(Measurement(root))
             reporter = None
             if channel is not None:
@@ -132,7 +132,7 @@ def _here(
             if os.getpid() == process:
                 status = watched.Status(seen.close(), _name(program, root), watched.ENDED)
                 if reporter is not None:
-                    reporter.ended(status)
+                    reporter.end(status)
                 return code, status
             return code, watched.Status()
     except OSError as error:  # ``program`` shows those of the script itself

@@ -64,7 +64,7 @@ class HookedObserver(Observer):
         self._windows = 0
         self._attached: tuple[Attachable, ...] = ()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
 
     @abstractmethod
     def hooks(self) -> Sequence[Attachable]:
@@ -116,7 +116,7 @@ class HookedObserver(Observer):
         words = f"{type(fault).__name__}: {fault}"
         self.faults.append(f"{self.layer}: it cannot be observed in torch {version} ({words})")
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         self._lock = threading.RLock()
 
 

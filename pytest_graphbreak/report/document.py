@@ -59,7 +59,7 @@ def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
 
 
 def _gaps(completeness: Completeness) -> Iterator[str]:
-    if completeness.whole:
+    if completeness.is_complete:
         return
     yield from _list("What this log lacks", [f"- {_ours(gap)}" for gap in completeness.gaps])
     yield from ("To know all of it, run:", "")

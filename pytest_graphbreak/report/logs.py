@@ -129,7 +129,7 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
             "tt",
             program.name,
             program.cause,
-            where=origin.where(program),
+            where=origin.place(program),
             reason=program.why,
             seconds=program.seconds,
         )
@@ -174,7 +174,7 @@ def sure(reading: Reading) -> str:
 
 def verdict(completeness: Completeness) -> str:
     """Return whether the log is complete enough for the analysis, on one line."""
-    if completeness.whole:
+    if completeness.is_complete:
         return "the log is complete"
     return f"the log is incomplete ({plural(len(completeness.gaps), 'gap')})"
 

@@ -64,9 +64,9 @@ class Phases:
         self._fault = self._gate.fault(item)
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.watching.measure import holding_sensors
+        from pytest_graphbreak.watching.measure import hold_sensors
 
-        with holding_sensors():
+        with hold_sensors():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)

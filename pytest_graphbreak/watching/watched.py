@@ -157,7 +157,7 @@ class Reporter(Listener):
         finally:
             self._lock.release()
 
-    def ended(self, status: Status) -> None:
+    def end(self, status: Status) -> None:
         """Send the last status."""
         if os.getpid() == self._process:
             self._over = True
@@ -219,7 +219,7 @@ def _next() -> tuple[int, bool]:
     return about.si_signo, about.si_code <= 0  # above 0: sent by the kernel, to the whole group
 
 
-def whole(status: Status | None, code: int) -> Record:
+def complete_record(status: Status | None, code: int) -> Record:
     """Return what was observed, with a note or an error on what may be missing.
 
     ``code`` is the exit code.

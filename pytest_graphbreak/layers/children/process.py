@@ -46,9 +46,9 @@ class Child(Listener):
         self._windows: list[Window] = [observer.open(places) for observer in self._watched]
         os.environ[VARIABLE] = self.about.dump()
         NOTIFIER.listener = self
-        self._at_exit()
+        self._register_exit()
         for observer in self._watched:
-            observer.when_silent(self._on_device)
+            observer.when_silent(self._note_silence)
 
     def on_begin(self) -> None:
         with self._count:
@@ -82,18 +82,18 @@ class Child(Listener):
         with self._lock:
             self._write(final=True)
 
-    def _seen(self, final: bool) -> Record:
+    def _record(self, final: bool) -> Record:
         seen = [window.close() if final else window.peek() for window in self._windows]
         return merge([item for item in seen if item is not None])
 
-    def _on_device(self) -> None:
+    def _note_silence(self) -> None:
         """Say that from now on some compilations do not notify us, so that the test can note it."""
         self._silent = True
         self.on_event()
 
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child itself must not fail from this
-            record = self._seen(final)
+            record = self._record(final)
             reported = self._silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
             if not (record.active or ran or reported) or not is_alive(self._about.owner):
@@ -107,7 +107,7 @@ class Child(Listener):
     def _mark(self, compiling: bool) -> None:
         with contextlib.suppress(OSError):
             if is_alive(self._about.owner):
-                self._node.compiling(compiling, self._name())
+                self._node.mark_compiling(compiling, self._name())
 
     def _name(self) -> str:
         """Return the name of the process, without what changes from run to run."""
@@ -116,7 +116,7 @@ class Child(Listener):
             return _worker_name(worker)
         return "fork" if self._forked else _script()
 
-    def _at_exit(self) -> None:
+    def _register_exit(self) -> None:
         atexit.register(self.end)
         if self._forked:
             # multiprocessing ends a forked process by this, and so does code that forks by hand.

@@ -27,7 +27,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SENSORS.in_child)
+    os.register_at_fork(after_in_child=SENSORS.after_fork)
 
 
 class JaxObserver(Observer):

@@ -6,7 +6,7 @@ it was open. Standard error, where the plugin also prints the modules
 themselves, is the user's and is left alone. Headers and modules depend on the
 same level (``printModule`` asks for ``g_stderr_verbosity``), so there are no
 headers without modules; where that is too much, tt graphs are counted
-``through_xla``.
+by ``count_through_xla``.
 
 The plugin reads its variables once, when it is loaded. ``turn_on`` sets them
 before that, where tests are to run on TT; values of the user's own stay, and the
@@ -144,7 +144,7 @@ class _Switch:
         self._users = 0
         self._process = 0
 
-    def on(self, log: str) -> None:
+    def switch_on(self, log: str) -> None:
         self._users += 1
         if self.prepared is None:
             self.prepared = prepare_environment(log=log)
@@ -152,7 +152,7 @@ class _Switch:
             atexit.unregister(self.end)
             atexit.register(self.end)
 
-    def off(self) -> None:
+    def switch_off(self) -> None:
         self._users -= 1
         if self._users == 0:
             self.end()
@@ -173,8 +173,8 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     ``log`` is a key of ``WANTED``. Calls nest, and the first one decides. What is
     left on at the end of the process is put back there.
     """
-    _switch.on(log)
-    calls = [_switch.off]
+    _switch.switch_on(log)
+    calls = [_switch.switch_off]
 
     def turn_off() -> None:
         while calls:
@@ -213,7 +213,7 @@ class TTObserver(Observer):
 
     def complete(self, record: Record) -> Record:
         """Return the record, counted through xla if the plugin's log is not on."""
-        return through_xla(record)
+        return count_through_xla(record)
 
 
 class TTWindow(OneWindow):
@@ -257,7 +257,7 @@ def reconcile(tt: Record, xla: Record) -> Record:
     """
     begun, compiled = tt.graphs.get(LAYER, 0), xla.graphs.get("xla", 0)
     if is_in_use() and begun != compiled and not (tt.errors or xla.errors):
-        return _disagreeing(tt, begun, compiled)
+        return _note_disagreement(tt, begun, compiled)
     if begun != compiled or len(tt.graph_list) != len(xla.graph_list):
         return tt
     explained = tuple(
@@ -279,7 +279,7 @@ def reconcile(tt: Record, xla: Record) -> Record:
     return replace(tt, graph_list=explained)
 
 
-def through_xla(record: Record) -> Record:
+def count_through_xla(record: Record) -> Record:
     """Return the record with tt graphs if torch_xla works for TT and the log has no headers.
 
     torch_xla passes each graph that it compiles to the TT compiler, so its count is taken, with its
@@ -305,7 +305,7 @@ def through_xla(record: Record) -> Record:
     )
 
 
-def _disagreeing(tt: Record, begun: int, compiled: int) -> Record:
+def _note_disagreement(tt: Record, begun: int, compiled: int) -> Record:
     file = os.environ.get(FILE)
     if not begun:
         error = (

@@ -19,7 +19,7 @@ from typing import Any
 
 from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName
-from pytest_graphbreak.layers.hooks import Patch, beside
+from pytest_graphbreak.layers.hooks import Patch, runtime_hook
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
@@ -82,7 +82,7 @@ class Meter:
         """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
         if not self.is_attached and native.is_loaded():
             native.function("_clear_xla_metrics")
-            hook = beside(lambda args: self._keep())
+            hook = runtime_hook(lambda args: self._keep())
             self._patch = Patch(native.binding(), "_clear_xla_metrics", hook)
 
     def detach(self) -> None:
@@ -192,7 +192,7 @@ class Recorder:
         """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
         if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -291,7 +291,7 @@ class Recorder:
         if error not in self.errors:
             self.errors.append(error)
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
         self.lock = threading.RLock()
 

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.hooks import COUNTING, caller, never_compiled
+from pytest_graphbreak.layers.hooks import COUNTING, caller, never_compile_function
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
@@ -268,7 +268,7 @@ class DeviceRuns:
             set_eval_frame(dynamo)
             return value
 
-        never_compiled(item)
+        never_compile_function(item)
         return item
 
     def _note_read(self, before: tuple[int, int]) -> None:

@@ -324,7 +324,9 @@ class XlaWindow(OneWindow):
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
-    def _isolation_notes(self, graphs: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
+    def _isolation_notes(
+        self, graphs: int, explained: Sequence[Graph]
+    ) -> tuple[list[str], list[str]]:
         """Return the errors and the notes on the isolation of the test."""
         if self._isolation is None:
             return [], []

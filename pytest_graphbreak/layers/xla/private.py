@@ -2,8 +2,8 @@
 
 torch_xla is never imported from here: it is loaded once the user's code has imported it. Counters
 and metrics are read at any time: that opens nothing. All else is asked only once the user's code
-has used a device (``is_in_use``): a question about one opens the PJRT client, or fixes whether tensors
-live on it or on SPMD's virtual device, and ``xr.use_spmd()`` comes too late then.
+has used a device (``is_in_use``): a question about one opens the PJRT client, or fixes whether
+tensors live on it or on the virtual device of SPMD, and ``xr.use_spmd()`` comes too late then.
 
 Source: torch_xla/csrc/init_python_bindings.cpp of torch_xla 2.9.
 """

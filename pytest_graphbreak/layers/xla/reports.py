@@ -258,7 +258,7 @@ class DebugFile:
             with tempfile.TemporaryFile() as file:
                 lowest = max(3, min(limit, 1024) - 100)
                 self._fd = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest)
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
         os.ftruncate(self._fd, 0)
         if not self._taken:
             self._lent = True
@@ -273,7 +273,7 @@ class DebugFile:
         for name in (*SETTINGS, FILE):
             native.give_back(name)
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         """Open a file for a forked child: its compilations must not go to the parent's file."""
         try:
             with tempfile.TemporaryFile() as file:

@@ -19,9 +19,9 @@ from pytest_graphbreak.layers.hooks import (
     Before,
     ImportWatch,
     Patch,
-    beside,
+    do_nothing,
     locate,
-    nothing,
+    runtime_hook,
 )
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
@@ -87,13 +87,13 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
         TRY: (bridge.before_node, bridge.after_node),
         RUN: (bridge.before_bridge_node, bridge.after_bridge_node),
         SETTLE: _both((bridge.before_settle, bridge.after_settle), syncs),
-        CACHED: (executions.before_call, nothing),
+        CACHED: (executions.before_call, do_nothing),
         CALL: (lazy.before_call, lazy.after_call),
-        INTERPRET: (lazy.before_interpret, nothing),
+        INTERPRET: (lazy.before_interpret, do_nothing),
         BACKWARD: (bridge.before_backward, bridge.after_backward),
         COMPILE: (bridge.before_compile, bridge.after_compile),
         MARK: (executions.before_sync, after_mark),
-        CLEAR: (executions.before_clear_counters, nothing),
+        CLEAR: (executions.before_clear_counters, do_nothing),
     }
 
 
@@ -179,7 +179,7 @@ class XlaSensors:
             return None  # copied from a module that is watched already
         before, after = self._hooks[sensor]
         guard = self.recorder.guard
-        hook = beside(partial(guard, before), partial(guard, after))
+        hook = runtime_hook(partial(guard, before), partial(guard, after))
         return Patch(owner, name, hook)
 
     def _detach(self) -> None:

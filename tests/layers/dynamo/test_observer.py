@@ -663,7 +663,7 @@ def _without(name: names.Name) -> Callable[[names.Name], tuple[Any, str]]:
 
     def find(wanted: names.Name) -> tuple[Any, str]:
         if wanted is name:
-            raise MissingName(names.missing(wanted))
+            raise MissingName(names.missing_name(wanted))
         return real(wanted)
 
     return find
@@ -687,8 +687,8 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (DynamoSensors, "_start"),
         (DynamoSensors, "_look_up"),
-        (DynamoSensors, "_made"),
-        (BreakSensors, "broke"),
+        (DynamoSensors, "_note_graph"),
+        (BreakSensors, "add_break"),
         (BreakSensors, "_note"),
         (Local, "current"),
         (sensors, "shape_of"),

@@ -571,9 +571,9 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         notes=("as before",),
     )
     monkeypatch.setattr(observer, "is_in_use", lambda: True)
-    assert observer.through_xla(seen) is seen  # the log is on
+    assert observer.count_through_xla(seen) is seen  # the log is on
     monkeypatch.delenv(files.LEVEL)
-    reported = observer.through_xla(seen)
+    reported = observer.count_through_xla(seen)
     assert reported.layers == ("dynamo", "xla", "tt")
     assert reported.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
     last = reported.graph_list[-1]
@@ -582,11 +582,11 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         reported.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
     )
     idle = Record(layers=("xla",))
-    assert observer.through_xla(idle).layers == ("xla", "tt")
-    assert observer.through_xla(idle).note is None
-    assert observer.through_xla(reported) is reported
+    assert observer.count_through_xla(idle).layers == ("xla", "tt")
+    assert observer.count_through_xla(idle).note is None
+    assert observer.count_through_xla(reported) is reported
     monkeypatch.setattr(observer, "is_in_use", lambda: False)
-    assert observer.through_xla(seen) is seen
+    assert observer.count_through_xla(seen) is seen
 
 
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,7 +237,7 @@ def test_aside_of_work_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("the device is gone")
 
     window = open_window("aside")
-    monkeypatch.setattr(private, "pending", fails)
+    monkeypatch.setattr(private, "pending_count", fails)
     with window.exclude():
         lazy_graph(44)
     monkeypatch.undo()
