@@ -128,7 +128,7 @@ class Offer:
 
     @property
     def moved(self) -> list[Change]:
-        return self.changes.of("added", "changed", "pruned")
+        return self.changes.of_kind("added", "changed", "pruned")
 
 
 def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
@@ -265,15 +265,15 @@ def _show_left_out(
     listing("not seen", collected.blind)
     listing("failed", collected.failed, 20)
     listing("xfailed", collected.xfailed, 20)
-    ungated = changes.of("ungated")
+    ungated = changes.of_kind("ungated")
     listing("ungated", (item.nodeid for item in ungated), 20)
     parts = [
         f"{count:,} {word}"
         for count, word in (
-            (len(changes.of("added")), "new"),
-            (len(changes.of("changed")), "changed"),
-            (len(changes.of("unchanged")), "as recorded"),
-            (len(changes.of("pruned")), "gone"),
+            (len(changes.of_kind("added")), "new"),
+            (len(changes.of_kind("changed")), "changed"),
+            (len(changes.of_kind("unchanged")), "as recorded"),
+            (len(changes.of_kind("pruned")), "gone"),
             (len(ungated), "ungated"),
             (len(collected.failed), "failed by themselves and left out"),
             (len(collected.xfailed), "xfailed and left out"),

@@ -59,7 +59,7 @@ def diff(
     captured operations only with the same packages as well, and only if ``ops`` is true; runs and
     reads are compared only if ``runs`` is true.
     """
-    judged = () if before is None else before.judged(after.layers)
+    judged = () if before is None else before.judged_layers(after.layers)
     numbers: list[Difference] = []
     if before is not None:
         comparable = [layer for layer in judged if before.counts_ops(layer, versions, packages)]

@@ -144,7 +144,7 @@ def _first(changes: Sequence[Difference]) -> str:
 
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
-    of_baseline = () if expected is None else expected.unseen(record.layers)
+    of_baseline = () if expected is None else expected.unseen_layers(record.layers)
     of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 

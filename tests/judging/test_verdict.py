@@ -67,7 +67,7 @@ def base(
         eager=tuple(BaselinePlace("a.py::f", code) for code in eager),
     )
     entry = Entry("test_a.py", "test_a", None, "cpu", {"torch": torch}, values, overrides or {})
-    found = entry.expected(profile)
+    found = entry.expectation(profile)
     assert found is not None
     return found
 
@@ -220,7 +220,7 @@ def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
 
 def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
     entry = Entry("a.py", "test", None, "cpu", {"torch": torch}, values(record), packages=packages)
-    found = entry.expected("cpu")
+    found = entry.expectation("cpu")
     assert found is not None
     return found
 
