@@ -9,7 +9,7 @@ from itertools import starmap
 from pathlib import Path
 
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import origin
@@ -90,7 +90,7 @@ class Failure:
 def findings(reading: Reading) -> list[Finding]:
     """Return everything that made an extra graph or left the compiler, most important first."""
     graphs = _deepest(reading)
-    return of_record(
+    return findings_of_record(
         reading.record,
         (graph for graph in graphs if graph.cause not in ("fx", "other") or graph.reason == CUT),
     )

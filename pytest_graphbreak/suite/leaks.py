@@ -86,7 +86,7 @@ class Leaks:
         finally:
             self._adopt(before)
 
-    def of_record(self, record: Record) -> Record:
+    def add_settings(self, record: Record) -> Record:
         """Return the record with settings that were not the default, and errors in reading them."""
         record = replace(record, settings=self._unusual)
         if not self._faults:

@@ -219,7 +219,7 @@ class Phases:
             self._leaks.end()
         record = window.close()
         if self._leaks is not None:
-            record = self._leaks.of_record(record)
+            record = self._leaks.add_settings(record)
         entries.add_around(entry, "setup", window.around)
         entry["fixtures"] = entries.counts(window.fixtures)
         return record

@@ -181,8 +181,8 @@ def test_an_override_is_a_recording_of_its_own() -> None:
 
 def test_an_emptied_layer_is_reported_also_where_another_grew() -> None:
     verdict = judge(seen(0, xla=3), base(1, xla=2))
-    assert (verdict.name, verdict.emptied) == ("over", True)
-    assert not judge(seen(1, eager=("a",)), base(1)).emptied
+    assert (verdict.name, verdict.empties_a_layer) == ("over", True)
+    assert not judge(seen(1, eager=("a",)), base(1)).empties_a_layer
 
 
 counts = st.integers(0, 4)
