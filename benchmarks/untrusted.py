@@ -29,8 +29,8 @@ from typing import Any, Final
 from pytest_graphbreak import cli
 from tests import regexes
 from tests.logs.worst import WORST
+from tests.regexes import DYNAMIC
 from tests.reports import a_report, a_test, over
-from tests.test_regexes import DYNAMIC
 from tests.untrusted import STRINGS, an_untrusted_report, at, spots
 
 DATA: Final = Path(__file__).parents[1] / "tests" / "logs" / "data" / "example" / "run.log"

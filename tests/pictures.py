@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tests.docs.test_examples import ROOT, blocks, insert
+from tests.docs.tools import ROOT, blocks, insert
 from tests.report.browser import Browser, find
 
 PICTURES = ROOT / "docs/pictures"

@@ -10,15 +10,23 @@ linear takes four times as long for four times as much.
 from __future__ import annotations
 
 import ast
+import fnmatch
 import gc
 import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from pytest_graphbreak.advice import triage
+from pytest_graphbreak.advice.explanation import by_name
+from pytest_graphbreak.advice.family import families
+from pytest_graphbreak.baseline import form
+from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.xla import explain
 
 if sys.version_info >= (3, 11):
     from re import _constants as constants  # type: ignore[attr-defined]
@@ -337,3 +345,41 @@ class _All:
 
     def __call__(self, text: Any) -> object:
         return deque(self.pattern.finditer(text), 0)
+
+
+def signs() -> Iterator[str]:
+    for group in fields(families()):
+        for sign in (one for family in getattr(families(), group.name) for one in family.signs):
+            yield from filter(None, (sign.reason, sign.detail, sign.code))
+
+
+def rules(*parts: str) -> Iterator[str]:
+    for rule in triage._table().rules:
+        yield from filter(None, (getattr(rule, part) for part in parts))
+
+
+DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
+    "baseline/read.py:words.pattern": lambda: [
+        kind.__metadata__[0].pattern for kind in (form.Words, form.Version)
+    ],
+    "advice/family.py:part": signs,
+    "advice/family.py:self.reason": signs,
+    "advice/match.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
+        r"\bScale\.apply\("
+    ],
+    "advice/match.py:line.reason": lambda: [
+        line.reason for one in by_name().values() for line in one.lines
+    ],
+    "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
+        fnmatch.translate("tests/*::test_*[[]*-*]")
+    ],
+    "layers/children/process.py:f'{re.escape(default)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
+    'layers/dynamo/guard_values.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
+        r"\bblock\b'?\]?[.)]"
+    ],
+    "layers/inductor/skips.py:pattern": lambda: [pattern for pattern, _ in skips.WORDS],
+    "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
+    "advice/triage.py:self.error": lambda: rules("error"),
+    "advice/triage.py:part": lambda: rules("message", "place", "trace"),
+}
+"""What the patterns are that are in no source text; a new one is to be listed here."""

@@ -25,7 +25,7 @@ from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.runs.incoming import load_all
 from tests.growth import grows
-from tests.logs.test_completeness import whole
+from tests.logs.tools import whole
 from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 

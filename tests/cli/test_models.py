@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.cli import models
 from tests.cli.conftest import Workspace
-from tests.cli.test_run import entry, python
+from tests.cli.tools import entry, python
 
 pytestmark = pytest.mark.once
 

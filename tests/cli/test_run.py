@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.scripts import script_lines
-from pytest_graphbreak.runs.incoming import load_all
 from tests.cli.conftest import Workspace
+from tests.cli.tools import entry, python
 
 pytestmark = pytest.mark.once
 
@@ -41,23 +38,6 @@ def write(workspace: Workspace, source: str, name: str = "net.py") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(source))
     return name
-
-
-def entry(workspace: Workspace, name: str = "r.json") -> Any:
-    (report,) = load_all([str(workspace.path / name)])
-    (test,) = report.tests
-    return entry_json(test)
-
-
-def python(*args: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *args],
-        cwd=cwd,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_the_output_then_the_report(workspace: Workspace) -> None:

@@ -23,8 +23,8 @@ from pytest_graphbreak.watching.watched import (
     complete_record,
 )
 from tests.cli.conftest import Workspace
-from tests.cli.test_run import entry
-from tests.layers.children.test_server import lives, soon
+from tests.cli.tools import entry
+from tests.layers.children.tools import lives, soon
 
 pytestmark = pytest.mark.once
 

@@ -12,7 +12,7 @@ from pytest_graphbreak.text.safe import printable
 from tests.conftest import Suite
 from tests.report import browser
 from tests.report.browser import Browser
-from tests.text.test_safe import Parsed, obeyed
+from tests.text.tools import Parsed, obeyed
 from tests.untrusted import STRINGS
 
 pytestmark = pytest.mark.once

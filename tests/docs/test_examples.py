@@ -29,9 +29,7 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,14 +38,9 @@ import jsonschema
 import pytest
 
 from tests import terminal
+from tests.docs.tools import ROOT, Block, _write, blocks, insert, write_files
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(
-    r"(?:^ *<!-- *(?P<word>file|run|insert): *(?P<what>.*?) *-->\n)?"
-    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
-    re.M | re.S,
-)
 OTHERS = re.compile(r"<!-- files of: (\S+) -->")
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 COLUMNS = re.compile(r"<!-- columns: (\d+) -->")
@@ -62,33 +55,6 @@ _VARIES = (
     (re.compile(r"\s+"), " "),
 )
 """What differs from run to run, and what replaces it before lines are compared."""
-
-
-@dataclass(frozen=True)
-class Block:
-    page: Path
-    line: int
-    language: str
-    text: str
-    word: str | None
-    what: str
-
-    @property
-    def place(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    source = page.read_text()
-    for found in BLOCK.finditer(source):
-        yield Block(
-            page,
-            source[: found.start()].count("\n") + 1,
-            found["language"],
-            textwrap.dedent(found["text"]),
-            found["word"],
-            found["what"] or "",
-        )
 
 
 def ids(page: Path) -> str:
@@ -173,29 +139,6 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
             insert(block, here)
         elif block.word == "run":
             _run(block, here, columns)
-
-
-def write_files(page: Path, here: Path) -> None:
-    """The files of a page; of one that it changes, what it is in the end."""
-    for block in blocks(page):
-        if block.word == "file":
-            _write(block, here)
-
-
-def insert(block: Block, here: Path) -> None:
-    """Put the text of a block above the line that it names."""
-    name, _, line = block.what.rpartition(":")
-    lines = (here / name).read_text().splitlines(keepends=True)
-    below = lines[int(line) - 1]
-    indent = below[: len(below) - len(below.lstrip())]
-    lines.insert(int(line) - 1, textwrap.indent(block.text, indent))
-    (here / name).write_text("".join(lines))
-
-
-def _write(block: Block, here: Path) -> None:
-    path = here / block.what
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(block.text)
 
 
 def _run(block: Block, here: Path, columns: int | None) -> None:

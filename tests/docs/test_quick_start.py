@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import terminal
-from tests.docs.test_examples import ROOT, blocks, insert
+from tests.docs.tools import ROOT, blocks, insert
 
 pytestmark = [
     pytest.mark.once,

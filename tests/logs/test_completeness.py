@@ -12,18 +12,12 @@ import pytest
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
-from tests.logs.test_sources import STACKS
-from tests.logs.writer import TORCH, Style, Writer, broke, dynamo, join
+from tests.logs.tools import STACKS, whole
+from tests.logs.writer import TORCH, Style, Writer, dynamo, join
 
 pytestmark = pytest.mark.pure
 
 HERE = Path(__file__).parent
-
-
-def whole() -> bytes:
-    """A log in which nothing is missing."""
-    graph = join(Writer().graph(1)).replace(b'#loc1 = loc("p0.1")\n', STACKS)
-    return broke("0/0", 12, 'print("hi")') + dynamo("0/0") + graph
 
 
 def completeness(tmp_path: Path, text: bytes, build: str | None = None) -> Completeness:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import io
 import random
 import re
-from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,25 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.tt.log import TTLines, Watcher
-from pytest_graphbreak.text.lines import LONGEST, Source, characters
+from pytest_graphbreak.text.lines import LONGEST, Source
 from tests.examples import examples
 from tests.logs import writer
+from tests.logs.tools import counted, read
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 
 pytestmark = pytest.mark.pure
-
-
-def counted(data: bytes, watcher: Watcher | None = None, longest: int = LONGEST) -> TTLines:
-    """Counts of a log whose lines are read in parts of at most ``longest`` bytes."""
-    return read(iter(partial(characters(io.BytesIO(data)).readline, longest), ""), watcher)
-
-
-def read(lines: Iterable[str], watcher: Watcher | None = None) -> TTLines:
-    seen = TTLines(watcher)
-    for line in lines:
-        seen.line(line)
-    seen.finish()
-    return seen
 
 
 def count(path: str) -> TTLines:

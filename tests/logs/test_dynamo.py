@@ -18,6 +18,7 @@ from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 from tests.logs import writer
+from tests.logs.tools import dress
 
 pytestmark = pytest.mark.pure
 
@@ -132,29 +133,6 @@ def test_the_line_of_torch_is_read_from_tracebacks_only(tmp_path: Path, version:
 def test_without_the_source_no_model_is_named(tmp_path: Path, version: str) -> None:
     text = data(version).replace(b"broken.py", b"nowhere_here.py")
     assert {graph.owner for graph in analyse(tmp_path, text).record.graph_list} == {None}
-
-
-def dress(
-    text: bytes,
-    colour: bool = False,
-    crlf: bool = False,
-    stripped: bool = False,
-    rank: str = "",
-    stamped: bool = False,
-) -> bytes:
-    """The log as other machines hand it on."""
-    lines = []
-    for number, line in enumerate(text.splitlines()):
-        if stripped:
-            line = line.rstrip()
-        if colour:
-            line = b"\x1b[36m" + line + b"\x1b[0m"
-        if rank:
-            line = b"[%s]<stderr>:" % rank.encode() + line
-        if stamped:
-            line = b"2026-08-21T10:22:52.%07dZ " % number + line
-        lines.append(line)
-    return (b"\r\n" if crlf else b"\n").join(lines) + b"\n"
 
 
 @pytest.mark.parametrize("version", ["2.9", "2.13"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.tt.markers import GUESS, LIKELY, SURE, Guess
 from tests.logs import writer
-from tests.logs.test_count import counted
+from tests.logs.tools import counted
 from tests.logs.writer import Style, Write, Writer, interleave, join
 
 pytestmark = pytest.mark.pure

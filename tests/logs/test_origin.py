@@ -14,7 +14,7 @@ from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame, Graph
 from pytest_graphbreak.model.sources import Sources
-from tests.logs.test_dynamo import dress
+from tests.logs.tools import dress
 from tests.logs.writer import Style, Writer, broke, compilation, dynamo, join
 
 pytestmark = pytest.mark.pure

@@ -14,26 +14,10 @@ from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.sources import Sources
 from tests.growth import grows
+from tests.logs.tools import STACKS
 from tests.logs.writer import Writer, join
 
 pytestmark = pytest.mark.pure
-
-STACKS = b"""\
-#loc1 = loc("/root/tt-xla/net.py":3:0)
-#loc2 = loc("/root/tt-xla/venv/lib/python3.12/site-packages/torch/nn/modules/module.py":1786:0)
-#loc3 = loc("/root/tt-xla/main.py":9:0)
-#loc4 = loc("forward"(#loc1))
-#loc5 = loc("_call_impl"(#loc2))
-#loc6 = loc("<module>"(#loc3))
-#loc7 = loc(callsite(#loc5 at #loc6))
-#loc8 = loc(callsite(#loc4 at #loc7))
-#loc9 = loc(callsite(#loc5 at #loc8))
-#loc10 = loc("aten__mm"(#loc9))
-#loc11 = loc("aten__add.3/aten__add"(#loc8))
-#loc12 = loc("xla__device_data"(#loc6))
-#loc13 = loc("p0.1")
-"""
-"""As torch_xla makes them with XLA_HLO_DEBUG=1: stacks, innermost frame first."""
 
 
 def places(text: bytes, sources: Sources) -> dict[tuple[str, int, str], int]:

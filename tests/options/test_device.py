@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,18 +18,7 @@ from pytest_graphbreak.config.device import (
     runs_tt,
 )
 from tests.conftest import CLEAN, Suite
-
-
-def machine(*packages: str, env: dict[str, str] | None = None, nodes: str = "") -> Machine:
-    """A machine with these packages, environment and device nodes (by prefix)."""
-    return Machine(
-        env or {},
-        lambda name: name in packages,
-        lambda pattern: [pattern] if nodes and nodes in pattern else [],
-    )
-
-
-TT = ("torch_xla", "pjrt_plugin_tt")
+from tests.options.tools import TT, cards, machine, on_tt
 
 
 @pytest.mark.parametrize(
@@ -99,20 +87,6 @@ def test_so_do_the_others(asked: str) -> None:
 
 def test_cpu_is_always_there() -> None:
     assert choose("cpu", None, machine(*TT, nodes="tenstorrent")) == Device("cpu", "cpu")
-
-
-def cards(sysfs: Path, *types: str, pci: str = "0x401e") -> None:
-    """The tree that tt-kmd makes, a directory for each PCI device."""
-    for number, name in enumerate(types):
-        card = sysfs / "class" / "tenstorrent" / f"tenstorrent!{number}"
-        (card / "device").mkdir(parents=True)
-        (card / "device" / "device").write_text(f"{pci}\n")
-        if name:
-            (card / "tt_card_type").write_text(f"{name}\n")
-
-
-def on_tt(sysfs: Path, **env: str) -> Machine:
-    return dataclasses.replace(machine(*TT, env=env, nodes="tenstorrent"), sysfs=sysfs)
 
 
 @pytest.mark.once

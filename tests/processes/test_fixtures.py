@@ -7,12 +7,12 @@ its tests have the same outcomes. What each made was worked out by hand.
 from __future__ import annotations
 
 import importlib.util
-import json
 from typing import Any
 
 import pytest
 
 from tests.conftest import Suite
+from tests.processes.tools import both_ways
 from tests.reports import timeless
 
 HAS_XLA = importlib.util.find_spec("torch_xla") is not None
@@ -463,32 +463,6 @@ XLA_GRAPHS = {
     "test_asked_for_what_is_pending_first": (1, 0),
     "test_asked_for_what_is_pending_again": (1, 0),
 }
-
-
-def outcomes(result: pytest.RunResult) -> dict[str, str]:
-    """What ``-rA`` says of each test."""
-    said = [line.split() for line in result.outlines if "test_it.py::" in line]
-    return {
-        words[1].split("::", 1)[1]: words[0]
-        for words in said
-        if words[0].isupper() and words[1].startswith("test_it.py")
-    }
-
-
-def both_ways(suite: Suite, source: str, *args: str, apart: bool = False) -> dict[str, Any]:
-    """Run a suite without the plugin and with the report; the tests of the report by name.
-
-    ``apart``: in processes of their own, since torch_xla reports to nobody later
-    if what it compiled first was not observed.
-    """
-    (suite.path / "test_it.py").write_text(source)
-    run = suite.pytester.runpytest_subprocess if apart else suite.run
-    plain = run("-rA", "-p", "no:graphbreak", *args)
-    seen = run("-rA", "--graph-budget-report=graphs.json", *args)
-    assert plain.parseoutcomes().get("failed", 0) == 0, plain.stdout.str()
-    assert outcomes(seen) == outcomes(plain), seen.stdout.str()
-    report = json.loads((suite.path / "graphs.json").read_text())
-    return {test["nodeid"].split("::", 1)[1]: test for test in report["tests"]}
 
 
 def made(tests: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Suite
-from tests.processes.test_fixtures import both_ways
+from tests.processes.tools import both_ways
 
 pytest.importorskip("torch_xla")
 pytestmark = pytest.mark.usefixtures("xla_forks")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Suite
-from tests.docs.test_examples import ROOT, write_files
+from tests.docs.tools import ROOT, write_files
 
 pytest.importorskip("torch")
 

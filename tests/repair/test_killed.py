@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli.interrupts import Terminated, cleared_up, exit_code
-from tests.layers.children.test_server import lives, soon
+from tests.layers.children.tools import lives, soon
 
 pytestmark = pytest.mark.once
 

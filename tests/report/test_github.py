@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.report import github
 from pytest_graphbreak.runs.incoming import parse
-from tests.report.test_markdown import as_runs
+from tests.report.tools import as_runs
 from tests.reports import a_break, a_report, a_test, as_tests, over, place
 
 pytestmark = pytest.mark.pure

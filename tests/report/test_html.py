@@ -15,9 +15,9 @@ import pytest
 from pytest_graphbreak.report import html
 from pytest_graphbreak.text.safe import printable
 from tests.report.browser import Browser
-from tests.report.test_markdown import as_runs
+from tests.report.tools import as_runs
 from tests.reports import Data, a_break, a_graph, a_report, a_test, known, over, place
-from tests.text.test_safe import Parsed
+from tests.text.tools import Parsed
 from tests.untrusted import STRINGS, an_untrusted_report
 
 pytestmark = pytest.mark.pure

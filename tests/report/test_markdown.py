@@ -7,18 +7,15 @@ import re
 import pytest
 
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.view import CheckNotes, ProfileRun, runs
+from pytest_graphbreak.report.view import CheckNotes, runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text.safe import printable
+from tests.report.tools import as_runs
 from tests.reports import Data, a_break, a_report, a_test, over, place
-from tests.text.test_safe import Parsed, obeyed
+from tests.text.tools import Parsed, obeyed
 from tests.untrusted import STRINGS, an_untrusted_report
 
 pytestmark = pytest.mark.pure
-
-
-def as_runs(*reports: Data) -> list[ProfileRun]:
-    return runs([incoming.parse(str(number), data) for number, data in enumerate(reports)])
 
 
 def rendered(*reports: Data, limit: int = markdown.COMMENT) -> str:

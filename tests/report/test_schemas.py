@@ -33,8 +33,8 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.schemas import HOME, derive, schema
-from tests.baseline.test_read import FULL, REFUSED
-from tests.baseline.test_text import make, measurement
+from tests.baseline.generated import make, measurement
+from tests.baseline.refused import FULL, REFUSED
 from tests.examples import examples
 from tests.untrusted import at, spots
 

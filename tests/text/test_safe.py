@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.safe import printable
+from tests.text.tools import Parsed, obeyed
 from tests.untrusted import STRINGS
 
 pytestmark = pytest.mark.pure
@@ -21,28 +21,6 @@ texts = (
     | st.text(alphabet="<>&'\"|`@:#[]{}$%\n\r\t \x1b\u2028\ud800a")
     | st.sampled_from(STRINGS[:-1])
 )
-
-
-class Parsed(html.parser.HTMLParser):
-    """Tags and text of a piece of HTML."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
-        self.text = ""
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, attrs))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def obeyed(line: str) -> bool:
-    """Whether a runner of GitHub Actions takes a line for a command (its ActionCommand.cs)."""
-    return line.lstrip().startswith("::") or "##[" in line
 
 
 @given(texts)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.cli import doctor as checks
 from pytest_graphbreak.cli.doctor import NOTE, OK, PROBLEM, CheckResult
-from tests.options.test_device import cards, machine, on_tt
+from tests.options.tools import cards, machine, on_tt
 
 
 def states(found: list[CheckResult]) -> list[str]:

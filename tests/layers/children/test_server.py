@@ -11,7 +11,7 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from pytest_graphbreak.layers.children.runner import serve
 from pytest_graphbreak.layers.children.server import TIMED_OUT
+from tests.layers.children.tools import lives, soon
 
 pytestmark = pytest.mark.once
 
@@ -82,21 +83,6 @@ def line(tmp_path: Path) -> Iterator[Line]:
     for stream in (found.server.stdin, found.server.stdout):
         assert stream is not None
         stream.close()
-
-
-def soon(there: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not there():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-def lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X")
 
 
 def test_what_a_program_leaves_running_ends_with_it(line: Line) -> None:

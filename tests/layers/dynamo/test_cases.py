@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cases.dynamo import CASES, Case, Expect  # noqa: E402
-from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
+from cases.dynamo import CASES, Case  # noqa: E402
 from pytest_graphbreak.model.layers import CAUSES  # noqa: E402
-from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
-from tests.upstream import THREADS_CRASH  # noqa: E402
+from tests.layers.dynamo.tools import (  # noqa: E402, F401
+    HERE,
+    MINOR,
+    _quiet,
+    counts,
+    observer,
+    places,
+)
 
 ROOT = Path(__file__).parents[3]
-MINOR = tuple(int(part) for part in torch.__version__.split(".")[:2])
-HERE = [
-    case
-    for case in CASES.values()
-    if case.since <= MINOR and not (THREADS_CRASH and case.name == "two_threads")
-]
 FORKING = [case for case in HERE if case.forks][MINOR[1] // 2 % 2 :: 2]
 """Every other case, the others on the next version of torch: a process each takes its time."""
-observer = DynamoObserver()
-places = Places(ROOT)
 
 
 def compile(function: Any, **options: Any) -> Any:
@@ -49,26 +45,6 @@ def watch(case: Case) -> Record:
         seen = window.close()
     assert seen is not None
     return seen
-
-
-def counts(seen: Record) -> Expect:
-    events = sum(item.count for item in seen.breaks)
-    graphs, recompiles = (found.get("dynamo", 0) for found in (seen.graphs, seen.recompiles))
-    return Expect(graphs, events, len(seen.breaks), recompiles, len(seen.eager))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quiet() -> Iterator[None]:
-    """Dynamo warns of much in these cases; the tests that look at that are elsewhere."""
-    import logging
-    import warnings
-
-    level = logging.getLogger("torch").level
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.getLogger("torch").setLevel(level)
 
 
 @pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)

@@ -15,7 +15,7 @@ from cases.dynamo import Case  # noqa: E402
 from cases.dynamo_oracle import OWN_BACKEND  # noqa: E402
 from pytest_graphbreak import observe  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
-from tests.layers.dynamo.test_cases import HERE, _quiet, observer, places  # noqa: E402, F401
+from tests.layers.dynamo.tools import HERE, _quiet, observer, places  # noqa: E402, F401
 
 
 class Oracle:

@@ -43,12 +43,11 @@ from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import ImportWatch, Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
+from tests.layers.dynamo.tools import observer, places, window  # noqa: E402
 from tests.upstream import THREADS_CRASH, THREADS_CRASH_WHY  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 FILE = "tests/layers/dynamo/test_observer.py"
-observer = DynamoObserver()
-places = Places(ROOT)
 
 
 def compile(function: Any, **options: Any) -> Any:
@@ -61,19 +60,6 @@ def _cold() -> Iterator[None]:
     yield
     assert not observer._windows, "a test left a window open"
     torch._dynamo.reset()
-
-
-@contextlib.contextmanager
-def window() -> Iterator[list[Record]]:
-    """A window around a block; what it saw is the one item of the list, afterwards."""
-    opened = observer.open(places)
-    seen: list[Record] = []
-    try:
-        yield seen
-    finally:
-        last = opened.close()
-        assert last is not None
-        seen.append(last)
 
 
 def clean(x: torch.Tensor) -> torch.Tensor:

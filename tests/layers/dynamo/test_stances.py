@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak.layers.dynamo import stances  # noqa: E402
-from tests.layers.dynamo.test_observer import window  # noqa: E402
+from tests.layers.dynamo.tools import window  # noqa: E402
 
 FORCED = "everything runs without the compiler"
 

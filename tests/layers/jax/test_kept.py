@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,36 +16,14 @@ import numpy as np
 from pytest_graphbreak.layers.jax import programs
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record
+from tests.layers.jax.tools import PLACES, THREE, isolated
 
 pytestmark = pytest.mark.jax
-
-PLACES = Places(Path(__file__).parents[3])
-THREE = np.ones(3, np.float32)
 
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SENSORS, "kept", programs.KeptExecutables())
-
-
-def watched(run: Callable[[], Any]) -> Record:
-    """What a window sees from cleared caches."""
-    observer = JaxObserver()
-    observer.isolate("test")
-    window = observer.open(PLACES)
-    run()
-    record = window.close()
-    assert record is not None
-    return record
-
-
-def isolated(run: Callable[[], Any]) -> int:
-    """How many programs a window counts from cleared caches."""
-    record = watched(run)
-    assert not record.errors
-    return record.graphs.get("jax", 0)
 
 
 def test_a_program_counts_where_xla_is_not_asked() -> None:

@@ -19,7 +19,7 @@ from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.jax import private, traces
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from tests.layers.jax.test_kept import THREE, isolated
+from tests.layers.jax.tools import THREE, isolated
 
 pytestmark = pytest.mark.jax
 
