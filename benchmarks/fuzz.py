@@ -45,8 +45,8 @@ def _message(directory: Path) -> Callable[[bytes], None]:
         export_stop,
         guard,
         limit,
-        plain,
         reason,
+        without_details,
     )
 
     def run(data: bytes) -> None:
@@ -56,7 +56,7 @@ def _message(directory: Path) -> Callable[[bytes], None]:
             assert "\n" not in line, message
         for call in (error, export_stop, limit):
             call("Unsupported", message)
-        assert plain(plain(message)) == plain(message), message
+        assert without_details(without_details(message)) == without_details(message), message
 
     return run
 

@@ -27,7 +27,7 @@ from pytest_graphbreak.baseline import (
 )
 from pytest_graphbreak.cli import report
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
-from pytest_graphbreak.cli.messages import listing, note, say
+from pytest_graphbreak.cli.messages import note, say, say_list
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.judging.measured import measurement
@@ -113,7 +113,7 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
     if args.run is None:
         return load_all(args.reports, note=note)
     run = report.github_run(args.run, args.repo)
-    with report.downloaded(run, args.artifact) as directory:
+    with report.download(run, args.artifact) as directory:
         return load_all([directory], shown=f"run {run.number}", note=note)
 
 
@@ -127,7 +127,7 @@ class Offer:
     changes: Changes
 
     @property
-    def moved(self) -> list[Change]:
+    def changed_entries(self) -> list[Change]:
         return self.changes.of_kind("added", "changed", "pruned")
 
 
@@ -151,7 +151,7 @@ def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> O
 
 def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
     """Show the changes, and return a summary of their number, or "" if there are none."""
-    for line in change_lines(offer.moved, checkout.root):
+    for line in change_lines(offer.changed_entries, checkout.root):
         say(line)
     _show_left_out(offer.collected, offer.together, offer.changes, pruning=args.prune)
     if not offer.changes.files:
@@ -159,7 +159,7 @@ def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> 
         return ""
     files = plural(len(offer.changes.files), "file")
     where = display_path(checkout.directory, Path.cwd())
-    return f"{plural(len(offer.moved), 'change')} in {files} below {where}"
+    return f"{plural(len(offer.changed_entries), 'change')} in {files} below {where}"
 
 
 def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
@@ -242,7 +242,7 @@ def gather(
         if seen.level == MEASURED:
             record = seen.test.record
             # A test that compiles nothing has no entry, unless it has one already.
-            if record.judged or baselines.entry(seen.nodeid) is not None:
+            if record.has_judged_layer or baselines.entry(seen.nodeid) is not None:
                 collected.take.append(
                     measurement(seen.nodeid, seen.profile, seen.report.environment, record)
                 )
@@ -262,11 +262,11 @@ def _show_left_out(
     collected: Collected, together: Union, changes: Changes, *, pruning: bool
 ) -> None:
     """Show what is left out, and what cannot be determined from these reports."""
-    listing("not seen", collected.blind)
-    listing("failed", collected.failed, 20)
-    listing("xfailed", collected.xfailed, 20)
+    say_list("not seen", collected.blind)
+    say_list("failed", collected.failed, 20)
+    say_list("xfailed", collected.xfailed, 20)
     ungated = changes.of_kind("ungated")
-    listing("ungated", (item.nodeid for item in ungated), 20)
+    say_list("ungated", (item.nodeid for item in ungated), 20)
     parts = [
         f"{count:,} {word}"
         for count, word in (

@@ -72,18 +72,18 @@ def run(args: argparse.Namespace) -> int:
     """Analyse all logs. Returns 0 if all could be read, else 2."""
     if args.root and not Path(args.root).is_dir():
         raise UserError(f"--root {args.root}: is no directory")
-    with _reading(args.build):
+    with _user_errors(args.build):
         build = _build(args.build)
     logs: list[str] = []
     for path in args.logs:
-        with _reading(path):
+        with _user_errors(path):
             logs += _logs_in(path)
     names = _names(args, logs)
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
     analyses: list[tuple[Reading, Completeness]] = []
     for path in logs:
-        with _reading(path), Bar(path) as bar:
+        with _user_errors(path), Bar(path) as bar:
             reading = read(path, places, bar.move, [here])
         completeness = assess(reading, build)
         analyses.append((reading, completeness))
@@ -123,7 +123,7 @@ def _build(directory: str | None) -> str | None:
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
+def _user_errors(path: str) -> Iterator[None]:
     """Raise ``UserError`` if ``path`` cannot be read."""
     try:
         yield

@@ -14,10 +14,10 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
-from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, note, say, say_all
+from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
@@ -30,7 +30,7 @@ from pytest_graphbreak.report.view import (
     REPORTED,
     CheckNotes,
     acceptable,
-    counted,
+    count_standings,
     row,
     standing,
     weight,
@@ -38,7 +38,7 @@ from pytest_graphbreak.report.view import (
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.files import without_collector
-from pytest_graphbreak.text.output import TextLine, indented, plural
+from pytest_graphbreak.text.output import TextLine, indent_lines, plural
 
 OK, FAILS = 0, 1
 LONGEST: Final = 120
@@ -93,7 +93,7 @@ class Result:
     allow_missing: bool = False
 
     @property
-    def failing(self) -> list[Judged]:
+    def failures(self) -> list[Judged]:
         failing = [judged for judged in self.judged if judged.fails]
         return sorted(failing, key=lambda judged: weight(judged.test))
 
@@ -118,7 +118,7 @@ class Result:
     def code(self) -> int:
         if self.no_verdict:
             return UNUSABLE
-        return FAILS if self.failing or self.unmeasured or (self.strict and self.stale) else OK
+        return FAILS if self.failures or self.unmeasured or (self.strict and self.stale) else OK
 
 
 @without_collector()
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         result.loosened = list(new_freedoms(result.judged, earlier))
     _show(result, together, reports, _accept(args.reports, made_by))
     notes = replace(_notes(result), accept=accept_line(made_by))
-    written = write_pages(_rewritten(reports, result), args, notes)
+    written = write_pages(_replace_verdicts(reports, result), args, notes)
     return result.code if written else UNUSABLE
 
 
@@ -146,7 +146,7 @@ def _accept(reports: Sequence[str], made_by: accepting.GitHubRun | None) -> str:
     typed = shlex.join(reports)
     if made_by is None and len(typed) > LONGEST:
         return "`graphbreak accept` with these reports"
-    return accepting.command(typed, run=made_by, tool=own().graphbreak())
+    return accepting.command(typed, run=made_by, tool=this_command().graphbreak())
 
 
 def check(
@@ -265,7 +265,7 @@ def _stale_on(
         for file in baselines.files()
         if Path(file).parent in directories and not os.path.exists(root / file)
     }
-    for entry in baselines.stale(together.everything, files, gone, profile=profile):
+    for entry in baselines.stale(together.collected_tests, files, gone, profile=profile):
         if (
             entry.file in complete
             or entry.file in gone
@@ -284,25 +284,25 @@ def _is_below(file: str) -> bool:
 
 
 def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
-    failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failing}
+    failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failures}
     causes = root_causes((name, item.test) for name, item in failing.items())
     say_all(cause_lines(causes))
     # A test without a baseline has no growth to explain; one line is enough.
     shown = [name for name in causes.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:
         say(name)
-        say_all(indented(failing[name].lines, 2))
+        say_all(indent_lines(failing[name].lines, 2))
         say()
     for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
-        listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
+        say_list(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
     by_name = (
         (f"{judged.test.nodeid}   on {judged.seen.profile}", judged.test)
         for judged in result.judged
     )
     say_all(passing.lines(passing.changes(by_name)))
-    listing("unmeasured", result.unmeasured)
-    listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
+    say_list("unmeasured", result.unmeasured)
+    say_list("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
     _show_left_out(result, together)
     for problem in result.unusable[:MOST]:
         complain(problem)
@@ -317,16 +317,16 @@ def _show_left_out(result: Result, together: Union) -> None:
         verb = "is" if count == 1 else "are"
         say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
     ungated = (item for item in result.judged if item.test.ungated is not None)
-    listing(
+    say_list(
         "ungated",
         (
             f"{judged.seen.nodeid}   {judged.test.ungated}   on {judged.seen.profile}"
             for judged in ungated
         ),
     )
-    listing("loosened", result.loosened)
-    listing("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
-    listing("missing", result.missing, FULL)
+    say_list("loosened", result.loosened)
+    say_list("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
+    say_list("missing", result.missing, FULL)
     if together.partial_files:
         say(
             f"{plural(len(together.partial_files), 'file')} collected in part only: "
@@ -343,7 +343,7 @@ def _by_themselves(together: Union) -> Counter[str]:
 
 def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
     """Return the number of tests by verdict, and the next step."""
-    counts = counted(judged.test for judged in result.judged)
+    counts = count_standings(judged.test for judged in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
@@ -355,13 +355,13 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
-    accepts = any(acceptable(judged.test) for judged in result.failing)
+    accepts = any(acceptable(judged.test) for judged in result.failures)
     advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. Over the graph budget.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
 
 
-def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
+def _replace_verdicts(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
     """Return the reports with the verdicts of this check in place of those of their runs."""
     verdicts: dict[int, TestReport] = {
         id(judged.seen.test): judged.test for judged in result.judged

@@ -25,7 +25,7 @@ from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Break
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
             complain(line)
         return 2
     if args.json:
-        _print([_plain(explanation)])
+        _print([_to_dict(explanation)])
     else:
         say_all(render(explanation))
     return 0
@@ -123,7 +123,9 @@ def _findings(shown: Sequence[Finding]) -> Iterator[TextLine]:
             continue
         pages.add(page.family)
         yield from _items("What to write instead", page.page.instead if page.page else ())
-        yield TextLine("more: ", indent=2, command=own().graphbreak("explain", page.family))
+        yield TextLine(
+            "more: ", indent=2, command=this_command().graphbreak("explain", page.family)
+        )
 
 
 def _print(objects: Iterable[Plain]) -> None:
@@ -133,7 +135,7 @@ def _print(objects: Iterable[Plain]) -> None:
         print(json.dumps(thing, separators=(",", ":")).replace("##[", "#\\u0023["))
 
 
-def _plain(explanation: Explanation) -> Plain:
+def _to_dict(explanation: Explanation) -> Plain:
     """Return an explanation as plain types; ``docs/reference/commands.md`` describes the keys."""
     page = explanation.page or Page("")
     return {
@@ -258,7 +260,7 @@ def _unknown(topic: str) -> Iterator[str | TextLine]:
     near = suggest(topic)
     if near:
         yield "did you mean: " + ", ".join(near)
-    yield TextLine("all names: ", command=own().graphbreak("explain"))
+    yield TextLine("all names: ", command=this_command().graphbreak("explain"))
 
 
 # The causes of red tests, as JSON objects for a program that fixes them.
@@ -273,7 +275,7 @@ MOST_TESTS: Final = 10
 
 def findings(tests: Sequence[TestReport]) -> list[Finding]:
     """Return the causes of red tests, those of most tests first, then what was not judged."""
-    return [*root_causes(by_nodeid(tests)).all, *of_tests(tests)]
+    return [*root_causes(by_nodeid(tests)).findings, *of_tests(tests)]
 
 
 def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.report.lines import general_lines
@@ -58,4 +58,4 @@ def _why(failure: Break) -> Iterator[TextLine]:
     for finding in findings_of_record(Record(layers=(failure.layer,), breaks=(failure,))):
         yield from general_lines(finding)
     if failure.id:
-        yield TextLine(indent=6, command=own().graphbreak("explain", failure.id))
+        yield TextLine(indent=6, command=this_command().graphbreak("explain", failure.id))

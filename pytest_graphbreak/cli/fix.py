@@ -14,7 +14,7 @@ from typing import TextIO
 from pytest_graphbreak.cli.interrupts import exit_code
 from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.build import Diff
 from pytest_graphbreak.repair.original import Original
@@ -119,7 +119,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
     if args.diff and code == FIXED:
         _show(search.diff(), out)
     elif code == FIXED and search.outcome.source is not None:
-        command = own().graphbreak("fix", "--diff", target.shown)
+        command = this_command().graphbreak("fix", "--diff", target.shown)
         say(TextLine("the change as a diff, also of libraries: ", command=command))
     if stop is not None:
         complain("graphbreak fix: interrupted")
@@ -215,7 +215,11 @@ def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
     name = display_path(target.beside("_fixed").path, Path.cwd())
     say(f"Wrote {name}.")
     if target.test:
-        say(TextLine("pytest passes it over; this runs the test: ", command=own().python(name)))
+        say(
+            TextLine(
+                "pytest passes it over; this runs the test: ", command=this_command().python(name)
+            )
+        )
     return FIXED
 
 

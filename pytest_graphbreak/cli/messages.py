@@ -50,7 +50,7 @@ def note(text: str) -> None:
     complain(f"graphbreak: note: {text}")
 
 
-def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
+def say_list(word: str, items: Iterable[str], most: int = MOST) -> None:
     """Print a line for each item after a label; items beyond ``most`` are counted."""
     say_all(list_lines(word, items, most))
 

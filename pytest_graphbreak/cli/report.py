@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.messages import listing, note, say, say_all, write
+from pytest_graphbreak.cli.messages import note, say, say_all, say_list, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import accepting, html, markdown
@@ -25,7 +25,7 @@ from pytest_graphbreak.report.view import (
     NOTHING,
     CheckNotes,
     ProfileRun,
-    counted,
+    count_standings,
     row,
     runs,
     standing,
@@ -121,12 +121,12 @@ def show(profile_runs: Sequence[ProfileRun]) -> None:
         tests = sorted(run.tests, key=weight)
         say_all(cause_lines(root_causes(by_nodeid(tests))))
         for verdict in NAMED:
-            listing(verdict, (row(test) for test in tests if standing(test) == verdict))
-        listing("unmeasured", run.unmeasured)
-        listing("ungated", run.ungated)
-        listing("stale", run.stale)
+            say_list(verdict, (row(test) for test in tests if standing(test) == verdict))
+        say_list("unmeasured", run.unmeasured)
+        say_list("ungated", run.ungated)
+        say_list("stale", run.stale)
         say_all(unjudged_lines(tests))
-        parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
+        parts = ", ".join(f"{count:,} {name}" for name, count in count_standings(tests).items())
         say(f"{plural(len(tests), 'test')} on {run.label}: {parts or 'none'}")
 
 
@@ -166,7 +166,7 @@ def github_run(run: str, repository: str | None) -> GitHubRun:
 
 
 @contextmanager
-def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
+def download(run: GitHubRun, pattern: str) -> Iterator[str]:
     """Yield a temporary directory with the artifacts of a run whose names match the pattern.
 
     Raises ``ReportError`` if gh is missing, is not logged in, or finds nothing.

@@ -17,7 +17,7 @@ from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
@@ -218,7 +218,7 @@ def _judge(record: Record, most: int | None, compiled: int | None) -> Judgement 
     name = "--max-compiled" if most is None else "--max-graphs"
     limits = {} if compiled is None else {"compiled": compiled}
     cap = caps.parse(() if most is None else (most,), limits, name, by="option")
-    return judgement(Case(record, cap=cap), typed=own())
+    return judgement(Case(record, cap=cap), typed=this_command())
 
 
 def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> None:

@@ -43,7 +43,7 @@ def files_of(record: Record) -> Iterator[str]:
                 yield item.where.file
 
 
-def owning(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
+def owner_versions(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the versions of the packages that own places of a record."""
     names = dict.fromkeys(map(owner, files_of(record)))
     return {name: versions[name] for name in names if name in versions}

@@ -115,7 +115,7 @@ def typed_command(config: pytest.Config) -> Typed:
     )
 
 
-def own() -> Typed:
+def this_command() -> Typed:
     """Return how this process, a ``graphbreak`` command, was started, for the commands it prints.
 
     pytest is started by ``python -m pytest``, which finds tests and a package beside them.

@@ -96,7 +96,7 @@ def _finding_of_change(change: Difference, record: Record, below: tuple[Finding,
         count=change.after,
         places=(NamedPlace("", change.where),),
         below=below,
-        items=change.found(record),
+        items=change.items_of(record),
     )
     if change.was:
         now = f"{change.was} is now {change.id or ''} {change.reason}"

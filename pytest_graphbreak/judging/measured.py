@@ -9,7 +9,7 @@ from typing import Final
 from pytest_graphbreak.baseline.follows import complete
 from pytest_graphbreak.baseline.form import MOST_ENTRIES
 from pytest_graphbreak.baseline.model import Measured
-from pytest_graphbreak.config.packages import owning
+from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.judging.causes import causes, entries, place_of
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Values, writable
 from pytest_graphbreak.model.layer import minors
@@ -80,7 +80,7 @@ def measurement(nodeid: str, profile: str, environment: RunEnvironment, record: 
         versions=minors(environment.versions, compilers(record.layers)),
         values=values(record),
         layers=record.layers,
-        packages=owning(record, environment.packages),
+        packages=owner_versions(record, environment.packages),
     )
 
 

@@ -124,7 +124,7 @@ def judge(
     if record.errors:
         return Verdict("error")
     if expected is None and cap is None:
-        if gate and record.judged:
+        if gate and record.has_judged_layer:
             return Verdict("new", diff(None, record))
         return Verdict("none")
     compared = {"ops": ops is not None, "runs": runs != "off"}
@@ -219,7 +219,7 @@ class _Rules:
         recorded_with = {} if self.expected is None else self.expected.causes_with
         layer = change.layer or ""
         same = same_minor(made_by(layer, self.versions), recorded_with.get(layer))
-        graphs = [item for item in change.found(self.record) if isinstance(item, Graph)]
+        graphs = [item for item in change.items_of(self.record) if isinstance(item, Graph)]
         lowered = bool(graphs) and all(map(is_lowered, graphs))
         return "changed" if same and not lowered else None
 

@@ -188,7 +188,7 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
         """Whether the number of a place decreased."""
         return not self.total and bool(self.before) and self.growth < 0
 
-    def found(self, record: Record) -> tuple[Item, ...]:
+    def items_of(self, record: Record) -> tuple[Item, ...]:
         """Return the items of the record that this difference is about."""
         if self.kind not in LISTS:
             return ()

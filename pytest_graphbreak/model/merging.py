@@ -49,13 +49,13 @@ def merge(records: Sequence[Record]) -> Record:
     Settings are left out, since they belong to no single process or layer.
     """
 
-    def every(name: str) -> Iterator[Any]:
+    def gather(name: str) -> Iterator[Any]:
         return (item for record in records for item in getattr(record, name))
 
     def counts(name: str) -> dict[str, int]:
         return _sums(getattr(record, name) for record in records)
 
-    layers = {*every("layers")}
+    layers = {*gather("layers")}
     return Record(
         layers=tuple(layer for layer in LAYERS if layer in layers),
         graphs=_positive(counts("graphs")),
@@ -64,16 +64,16 @@ def merge(records: Sequence[Record]) -> Record:
             sum(record.frames.attempted for record in records),
             sum(record.frames.compiled for record in records),
         ),
-        breaks=_places(every("breaks")),
-        eager=_places(every("eager")),
-        recompile_list=tuple(every("recompile_list")),
-        graph_list=tuple(every("graph_list")),
+        breaks=_places(gather("breaks")),
+        eager=_places(gather("eager")),
+        recompile_list=tuple(gather("recompile_list")),
+        graph_list=tuple(gather("graph_list")),
         executions=counts("executions"),
         reads=counts("reads"),
-        execution_list=_places(every("execution_list")),
-        read_list=_places(every("read_list")),
-        errors=tuple(dict.fromkeys(every("errors"))),
-        notes=tuple(dict.fromkeys(every("notes"))),
+        execution_list=_places(gather("execution_list")),
+        read_list=_places(gather("read_list")),
+        errors=tuple(dict.fromkeys(gather("errors"))),
+        notes=tuple(dict.fromkeys(gather("notes"))),
     )
 
 
@@ -137,7 +137,7 @@ def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 # Separating and naming the records of child processes.
 
 
-def since(after: Record, before: Record | None) -> Record:
+def added_since(after: Record, before: Record | None) -> Record:
     """Return what was added to a growing record since ``before``."""
     if before is None:
         return after

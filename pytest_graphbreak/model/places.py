@@ -148,7 +148,7 @@ class Places:
             written = self._written[filename] = _is_user(filename)
         return written
 
-    def defined(self, file: str, function: str) -> Frame | None:
+    def definition_of(self, file: str, function: str) -> Frame | None:
         """Return the place of the ``def`` of a function, given its qualified name."""
         scope = self._scope_of(file, function)
         return self.frame(file, scope.line, scope.name) if scope else None
@@ -168,7 +168,7 @@ class Places:
         except Exception:  # a custom loader may raise anything
             return []
 
-    def whole(self, end: str, line: int, code: str, guess: str) -> str:
+    def full_path(self, end: str, line: int, code: str, guess: str) -> str:
         """Return the file whose path ends with ``end`` and that has this line, or an empty string.
 
         Candidates are ``guess`` and the files of imported modules.

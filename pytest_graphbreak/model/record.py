@@ -356,7 +356,7 @@ class Record(Data, frozen=True):
         return self._active(LAYERS)
 
     @property
-    def judged(self) -> bool:
+    def has_judged_layer(self) -> bool:
         """Whether anything was attempted on a layer that is judged without being named."""
         return self._active(JUDGED)
 

@@ -57,7 +57,7 @@ class Sources(Places):
         here = self.find(file)
         return [] if here is None else super().lines(here)
 
-    def whole(self, end: str, line: int, code: str, guess: str) -> str:
+    def full_path(self, end: str, line: int, code: str, guess: str) -> str:
         """Return ``guess`` if it ends with ``end``, else a file found here, or an empty string."""
         return guess if guess.endswith(end) else self.find(end) or ""
 

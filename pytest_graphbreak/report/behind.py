@@ -28,7 +28,7 @@ def with_changed(
     signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
     end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
     entry = "\n".join(line.text for line in lines[first:end])
-    commit, changed = shown.changed(places_of(verdict, record))
+    commit, changed = shown.changed_lines(places_of(verdict, record))
     if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
         return [*lines]
     below = []
@@ -46,7 +46,7 @@ def places_of(verdict: Verdict, record: Record) -> list[Frame]:
     frames: dict[Frame, None] = {}
     for change in verdict.changes:
         frames |= dict.fromkeys((change.where,))
-        for item in change.found(record):
+        for item in change.items_of(record):
             behind: tuple[Frame, ...] = ()
             if isinstance(item, Recompile):
                 behind = (item.origin, item.guard)

@@ -42,7 +42,7 @@ def _with_definition(finding: Finding, shown: SourceLines) -> Finding:
     """Return a finding with the line where its function begins, if it is not compiled any more."""
     if finding.sign != GONE or not finding.is_entry or finding.layer != PLACES_LAYER:
         return finding
-    return replace(finding, places=(NamedPlace("", shown.defined(finding.where)),))
+    return replace(finding, places=(NamedPlace("", shown.definition_of(finding.where)),))
 
 
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:

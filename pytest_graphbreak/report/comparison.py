@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_graphbreak.config.packages import owning
+from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.judging.difference import diff
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_changes
@@ -22,7 +22,7 @@ from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.report.root_causes import which_tests
 from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union
 from pytest_graphbreak.text import safe
-from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain, plural
+from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain_text, plural
 
 MOST: Final = 20
 """The number of causes that are shown; the rest are counted."""
@@ -87,7 +87,7 @@ def _compare_test(
 ) -> list[tuple[str, Finding]]:
     """Return what changed in a test, with its name; note its totals and settings."""
     expected, record = budget_of(before, after.test.record)
-    packages = owning(after.test.record, after.report.environment.packages)
+    packages = owner_versions(after.test.record, after.report.environment.packages)
     changes = diff(expected, record, versions=after.report.versions, packages=packages)
     if totals := tuple(change for change in changes if change.total and change.growth):
         result.moved[name] = totals
@@ -163,7 +163,7 @@ def comment(before: Union, after: Union, result: RunComparison) -> str:
     """Return the same text as a comment in GitHub's markdown, as much of it as fits."""
     text = BoundedText(COMMENT)
     text.add(f"### Two runs: {_headline(result)}\n\n")
-    rows = plain(lines(before, after, result)).split("\n")
+    rows = plain_text(lines(before, after, result)).split("\n")
     while not text.add(f"{safe.preformatted_block(chr(10).join(rows))}\n"):
         rows = [*rows[: len(rows) * 3 // 4], "... (left out for its length)"]
     return text.text

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_graphbreak.report.lines import DEPTH
-from pytest_graphbreak.text.output import TextLine, indented, plain
-from pytest_graphbreak.text.terminal import columns, spans, wrapped
+from pytest_graphbreak.text.output import TextLine, indent_lines, plain_text
+from pytest_graphbreak.text.terminal import columns, spans, wrap_line
 
 Location = tuple[str, int | None, str]
 """pytest's ``TestReport.location``: file, 0-based line, name."""
@@ -37,7 +37,7 @@ class FailureText:
     ) -> None:
         self.lines = lines
         self.line = line
-        self.message = plain(lines)
+        self.message = plain_text(lines)
         self.reprcrash = Crash(location, self.message.partition("\n")[0])
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ def write(lines: Iterable[TextLine], tw: Any) -> None:
     """Write lines with pytest's writer, in its colours; in a file they are not wrapped."""
     width = columns(getattr(tw, "_file", None))
     for line in lines:
-        for row in wrapped(line.harmless(), width):
+        for row in wrap_line(line.harmless(), width):
             for text, markup in spans(row, line.kind):
                 tw.write(text, **dict.fromkeys(markup, True))
             tw.line()
@@ -103,14 +103,14 @@ class BlockText:
 
     def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
         """Return the lines of an entry, with those of ``lines`` wrapped to a width."""
-        first, *following = plain(self._lines).split("\n")
+        first, *following = plain_text(self._lines).split("\n")
         for at, line in enumerate(shown):
             deeper = len(line) - len(line[1:].lstrip()) - len(_ERROR)
             end = at + 1 + len(following)
             expected = [f"{_ERROR}{' ' * deeper}{line}".rstrip() for line in following]
             if line.endswith(first) and [line.rstrip() for line in shown[at + 1 : end]] == expected:
                 head = line[1:].lstrip().removesuffix(first) + self._lines[0].head
-                ours = indented((replace(self._lines[0], head=head), *self._lines[1:]), deeper)
-                rows = (row for line in ours for row in wrapped(line.harmless(), width))
+                ours = indent_lines((replace(self._lines[0], head=head), *self._lines[1:]), deeper)
+                rows = (row for line in ours for row in wrap_line(line.harmless(), width))
                 return [*shown[:at], *(f"{_ERROR}{row}".rstrip() for row in rows), *shown[end:]]
         return shown

@@ -34,11 +34,11 @@ class ChangedLine(NamedTuple):
 class SourceLines:
     """Lines of a checkout; this base class is for no checkout."""
 
-    def defined(self, function: Frame) -> Frame:
+    def definition_of(self, function: Frame) -> Frame:
         """Return the same function, with the line where it begins if that is known."""
         return function
 
-    def changed(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
         """Return the commit of the baseline, and the lines of the test that changed since then.
 
         Lines in functions of the frames ``near`` come first.

@@ -20,7 +20,7 @@ from pytest_graphbreak.report import accepting, markdown, passing
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.root_causes import by_nodeid, extent, root_causes
 from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
-from pytest_graphbreak.text.output import TextLine, noun, plain
+from pytest_graphbreak.text.output import TextLine, noun, plain_text
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10
@@ -39,7 +39,7 @@ def annotations(
     ``root``.
     """
     red = dict(by_nodeid(tests))
-    causes = root_causes(red.items()).all
+    causes = root_causes(red.items()).findings
     base = _below(root, workspace or root)
     number_of = Counter(name for cause in causes for name in cause.tests)
     commands = []
@@ -142,7 +142,7 @@ def _of(cause: Finding) -> tuple[str, str]:
 
 
 def _text(lines: Iterable[TextLine]) -> str:
-    return textwrap.dedent(plain(lines))
+    return textwrap.dedent(plain_text(lines))
 
 
 def _command(base: str, place: tuple[str, int], title: str, text: str, level: str = "error") -> str:

@@ -27,7 +27,7 @@ from pytest_graphbreak.report.view import (
     Move,
     ProfileRun,
     acceptable,
-    counted,
+    count_standings,
     moves,
     standing,
     test_name,
@@ -52,7 +52,7 @@ def page_data(
     runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NOTHING
 ) -> Plain:
     """Return everything that the page shows, in the same order."""
-    shared, accept = Shared(sources), _accepting(runs, notes)
+    shared, accept = Shared(sources), _accept_commands(runs, notes)
     by_nodeid: dict[str, list[TestReport | None]] = {}
     for number, run in enumerate(runs):
         for test in run.tests:
@@ -78,7 +78,7 @@ def page_data(
     }
 
 
-def _accepting(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, str]:
+def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, str]:
     """Return the command that accepts a test, by the ``id`` of its entry, where one can."""
     return {
         id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
@@ -98,7 +98,7 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
     causes = root_causes(tests.items())
     return {
         "headline": headline(causes),
-        "rest": max(len(causes.all) - MOST_CAUSES, 0),
+        "rest": max(len(causes.findings) - MOST_CAUSES, 0),
         "list": [
             {
                 "title": cause.generalize().title,
@@ -109,7 +109,7 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
                 "red": len(cause.tests),
                 "tests": list(dict.fromkeys(order[tests[name].nodeid] for name in cause.tests)),
             }
-            for cause in causes.all[:MOST_CAUSES]
+            for cause in causes.findings[:MOST_CAUSES]
         ],
     }
 
@@ -146,7 +146,7 @@ def _run(run: ProfileRun) -> Plain:
     return {
         "label": clean(run.label),
         "facts": [clean(fact) for fact in shown],
-        "counts": counted(run.tests),
+        "counts": count_standings(run.tests),
         "reports": len(run.reports),
         "unmeasured": [clean(name) for name in run.unmeasured],
         "stale": [clean(name) for name in run.stale],

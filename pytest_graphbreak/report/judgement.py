@@ -23,7 +23,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.text import block_failure, failure
-from pytest_graphbreak.text.output import TextLine, pack, plain
+from pytest_graphbreak.text.output import TextLine, pack, plain_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Judgement:
     @property
     def message(self) -> str | None:
         """The lines as plain text."""
-        return plain(self.lines) if self.fails else None
+        return plain_text(self.lines) if self.fails else None
 
     @property
     def baseline(self) -> Recorded | None:

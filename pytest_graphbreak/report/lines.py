@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.repeats import names_of
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
-from pytest_graphbreak.text.output import TextLine, indented, noun, plural, sign_line
+from pytest_graphbreak.text.output import TextLine, indent_lines, noun, plural, sign_line
 from pytest_graphbreak.text.safe import cut
 
 NEAR: Final = 2
@@ -57,7 +57,7 @@ def counted_lines(finding: Finding, *, with_owner: bool = False, after: str = ""
     owner = [detail(f"in {finding.owner}")] if with_owner and finding.owner else []
     body = [replace(line, text=cut(line.text)) for line in [*_body(finding), *owner]]
     head = count_line(finding.count, f"{words}{after}", None if after else finding.seconds)
-    return [head, *indented(body, _COUNTED)]
+    return [head, *indent_lines(body, _COUNTED)]
 
 
 def count_line(count: int, text: str, took: float | None = None) -> TextLine:

@@ -19,7 +19,7 @@ from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Graph
 from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import count_line
-from pytest_graphbreak.report.scripts import counted_row, fixing
+from pytest_graphbreak.report.scripts import counted_row, fix_commands
 from pytest_graphbreak.report.unjudged import (
     Homes,
     found_lines,
@@ -41,7 +41,7 @@ def lines(reading: Reading, completeness: Completeness) -> list[TextLine]:
         *section("failed", [_failure_lines(failure) for failure in failures(reading)]),
         *home_lines(homes_in(reading)),
         *_next(completeness),
-        *fixing(_script(reading), reading.record),
+        *fix_commands(_script(reading), reading.record),
     ]
 
 

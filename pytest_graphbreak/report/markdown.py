@@ -30,7 +30,7 @@ from pytest_graphbreak.report.view import (
     CheckNotes,
     ProfileRun,
     acceptable,
-    counted,
+    count_standings,
     is_red,
     moved_operations,
     moves,
@@ -40,8 +40,8 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.text import safe
-from pytest_graphbreak.text.output import plain, plural
-from pytest_graphbreak.text.terminal import wrapped
+from pytest_graphbreak.text.output import plain_text, plural
+from pytest_graphbreak.text.terminal import wrap_line
 
 COMMENT: Final = 64_000
 """Maximum bytes of a comment: below the limit in characters, with space for a greeting."""
@@ -125,7 +125,7 @@ class BoundedText:
 
 def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
     tests = [test for run in runs for test in run.tests]
-    verdicts, red = counted(tests), Counter(test.verdict for test in tests if is_red(test))
+    verdicts, red = count_standings(tests), Counter(test.verdict for test in tests if is_red(test))
     parts = [f"no verdict, {notes.no_verdict}"] if notes.no_verdict else []
     parts += [
         f"{count} {kind.one if count == 1 else kind.several}"
@@ -155,9 +155,9 @@ def _causes(causes: RootCauses, size: int) -> str:
     if not causes.places:
         return ""
     lines: list[str] = []
-    left_out = len(causes.all)
-    for cause in causes.all:
-        rows = (wrapped(line.harmless(), _WIDE) for line in cause_lines(cause))
+    left_out = len(causes.findings)
+    for cause in causes.findings:
+        rows = (wrap_line(line.harmless(), _WIDE) for line in cause_lines(cause))
         block = [str(row) for row in chain.from_iterable(rows)]
         size -= sum(len(safe.preformatted_block(line).encode()) for line in block)
         if size < 0:
@@ -171,7 +171,7 @@ def _causes(causes: RootCauses, size: int) -> str:
 
 def _passing(findings: Sequence[Finding]) -> str:
     """Return what changed in passing tests, each place once."""
-    rows = (wrapped(line.harmless(), _WIDE) for line in passing.lines(findings))
+    rows = (wrap_line(line.harmless(), _WIDE) for line in passing.lines(findings))
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
         return ""
@@ -191,7 +191,7 @@ def _looked_at(runs: Sequence[ProfileRun]) -> str:
     tests = tests_without_judgement(test for run in runs for test in run.tests)
     if not tests:
         return ""
-    return f"\n{safe.preformatted_block(_shorten(plain(unjudged_lines(tests))))}\n"
+    return f"\n{safe.preformatted_block(_shorten(plain_text(unjudged_lines(tests))))}\n"
 
 
 def _add_notices(
@@ -213,7 +213,7 @@ def _add_notices(
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
-        verdicts = counted(run.tests)
+        verdicts = count_standings(run.tests)
         parts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
         versions = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
         yield f"- {_code(run.label)}{versions}: {parts or 'no tests'}\n"
@@ -311,7 +311,7 @@ def _reasons(test: TestReport) -> Iterator[str]:
             yield f"{layer}: {parts}"
     yield from record.errors
     for finding in findings_of_record(record):
-        yield plain(lines(finding))
+        yield plain_text(lines(finding))
 
 
 def _shorten(text: str) -> str:

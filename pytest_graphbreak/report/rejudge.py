@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import versions_by_layer
 from pytest_graphbreak.config.checkout import Checkout
-from pytest_graphbreak.config.packages import owning
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.packages import owner_versions
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
@@ -93,13 +93,13 @@ class Judge:
             # The gate fails a test inside its call, so an xfail mark covers that failure as well.
             excused=(*FAILING, *STRICT) if seen.test.outcome in ("xfailed", "xpassed") else (),
             versions=seen.report.versions,
-            packages=owning(seen.test.record, seen.report.environment.packages),
+            packages=owner_versions(seen.test.record, seen.report.environment.packages),
         )
         judged = judgement(case, self.checkout, lambda: self._context(seen, baseline, line))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 
     def _context(self, seen: SeenTest, baseline: str | None, line: int | None) -> Context:
-        report, typed = shlex.quote(seen.report.given or seen.report.name), own()
+        report, typed = shlex.quote(seen.report.given or seen.report.name), this_command()
         return Context(
             nodeid=seen.nodeid,
             profile=seen.profile,

@@ -48,13 +48,13 @@ class RootCauses:
     explained: int = 0
 
     @property
-    def all(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         return (*self.places, *self.without)
 
     @property
     def firsts(self) -> tuple[str, ...]:
         """The first test of each cause; their failures explain all of the others."""
-        return tuple(dict.fromkeys(cause.tests[0] for cause in self.all))
+        return tuple(dict.fromkeys(cause.tests[0] for cause in self.findings))
 
 
 def by_nodeid(tests: Iterable[TestReport]) -> Iterator[tuple[str, TestReport]]:
@@ -98,10 +98,10 @@ def lines(causes: RootCauses, most: int = MOST) -> Iterator[TextLine]:
     if causes.red < 2 or not causes.places:
         return
     yield TextLine(headline(causes), "title")
-    for cause in causes.all[:most]:
+    for cause in causes.findings[:most]:
         yield from cause_lines(cause)
-    if len(causes.all) > most:
-        yield TextLine(f"... and {plural(len(causes.all) - most, 'more cause')}", indent=2)
+    if len(causes.findings) > most:
+        yield TextLine(f"... and {plural(len(causes.findings) - most, 'more cause')}", indent=2)
     yield BLANK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import starmap
 
-from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.record import Record
@@ -21,7 +21,7 @@ def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
         *starmap(counted_row, counts(record)),
         *found_lines(findings_of_record(record)),
         *home_lines(homes_of(record, record.headline)),
-        *fixing(name, record),
+        *fix_commands(name, record),
     ]
 
 
@@ -43,9 +43,9 @@ def counted_row(label: str, text: str) -> TextLine:
     return TextLine(text, indent=2, head=f"{label:<8} ")
 
 
-def fixing(name: str, record: Record) -> Iterator[TextLine]:
+def fix_commands(name: str, record: Record) -> Iterator[TextLine]:
     """Yield the commands that fix and reproduce what a script broke, if it did."""
     if name.endswith(".py") and any(item.layer == "dynamo" for item in record.breaks):
         yield BLANK
         for words, command in (("try a fix: ", "fix"), ("or make a script of it: ", "repro")):
-            yield TextLine(words, indent=2, command=own().graphbreak(command, name))
+            yield TextLine(words, indent=2, command=this_command().graphbreak(command, name))

@@ -21,7 +21,7 @@ from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.report.view import (
     acceptable,
-    counted,
+    count_standings,
     row,
     standing,
     tests_without_judgement,
@@ -136,7 +136,7 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
-    verdicts = counted(outcome.final)
+    verdicts = count_standings(outcome.final)
     verdicts.pop("none", None)
     parts = [f"{count} {name}" for name, count in verdicts.items()]
     parts += [f"{count} {word}" for word, count in _count_unjudged(outcome).items()]
@@ -161,7 +161,7 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _count_unjudged(outcome: Outcome) -> Counter[str]:
-    """Count tests that ``counted`` leaves out by reason; together they are the whole run."""
+    """Count tests that ``count_standings`` leaves out by reason; together they are the whole run."""
     reasons = Counter[str]()
     for test in outcome.final:
         if standing(test) != "none" or test.ungated is not None:
@@ -186,14 +186,16 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
         yield label_line("next", "read all changes in the JSON report before you accept them")
         return
     if in_ci() and any(map(acceptable, acceptable_tests)):
-        yield _accepting(outcome)
+        yield _accept_command(outcome)
     elif not settings.writes:
-        yield from _writing(
+        yield from _write_commands(
             outcome, acceptable_tests, has_new=any(change.is_new for change in changes)
         )
 
 
-def _writing(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> Iterator[TextLine]:
+def _write_commands(
+    outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool
+) -> Iterator[TextLine]:
     """Yield the commands that write the baseline, or what else ends the verdicts of ``tests``."""
     verdicts = {test.verdict for test in tests}
     typed = outcome.settings.typed
@@ -229,7 +231,7 @@ def _can_be_fixed(test: TestReport) -> bool:
     )
 
 
-def _accepting(outcome: Outcome) -> TextLine:
+def _accept_command(outcome: Outcome) -> TextLine:
     """Return the command that accepts these counts after this machine is gone."""
     report = outcome.settings.report
     if report is None:

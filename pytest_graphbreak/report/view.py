@@ -225,7 +225,7 @@ UNGATED = "ungated"
 """The word that is counted instead of a verdict if a test was taken out of the gate."""
 
 
-def counted(tests: Iterable[TestReport]) -> dict[str, int]:
+def count_standings(tests: Iterable[TestReport]) -> dict[str, int]:
     """Return the number of tests by standing, in the order of ``ORDER``, without zeros."""
     standings = Counter(standing(test) if test.ungated is None else UNGATED for test in tests)
     return {name: standings[name] for name in (*ORDER, UNGATED) if standings[name]}

@@ -87,7 +87,7 @@ class Union:
         return [file for file in self.files if file not in complete]
 
     @property
-    def everything(self) -> set[str]:
+    def collected_tests(self) -> set[str]:
         """All tests that any run collected, on any profile."""
         return set().union(*self.collected.values())
 

@@ -41,11 +41,11 @@ class CheckoutLines(SourceLines):
         self._baseline = baseline
         self._places = places(settings.root)
 
-    def defined(self, function: Frame) -> Frame:
-        definition = self._places.defined(str(self._root / function.file), function.function)
+    def definition_of(self, function: Frame) -> Frame:
+        definition = self._places.definition_of(str(self._root / function.file), function.function)
         return function if definition is None else definition
 
-    def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
         if self._baseline is None:
             return "", ()
         commit, hunks = changed_since(self._root, self._baseline)

@@ -88,7 +88,7 @@ def _context(
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
-    accept, not_accepted = _accepting(settings, nodeid) if in_ci() else (None, "")
+    accept, not_accepted = _accept_command(settings, nodeid) if in_ci() else (None, "")
     return Context(
         nodeid=nodeid,
         profile=gate.profile,
@@ -118,7 +118,7 @@ def _packages(record: Record, settings: Settings) -> dict[str, str]:
     return versions(files_of(record), settings.root)
 
 
-def _accepting(settings: Settings, nodeid: str) -> tuple[str | None, str]:
+def _accept_command(settings: Settings, nodeid: str) -> tuple[str | None, str]:
     """Return the command that accepts the counts of a test in CI, or why there is none."""
     from pytest_graphbreak.report import accepting
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_graphbreak.suite.gate import GATE
-from pytest_graphbreak.text.output import plain, unpack
+from pytest_graphbreak.text.output import plain_text, unpack
 
 if TYPE_CHECKING:
     from pytest_graphbreak.config.typed import Typed
@@ -214,7 +214,7 @@ def _add_section(
 
     record = Record.from_dict(entry.get("record", {}))
     if record.active or record.errors:
-        words = plain(text.describe(record))
+        words = plain_text(text.describe(record))
         if record.active and call.excinfo is not None:
             again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
             words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))

@@ -241,7 +241,7 @@ class Session:
             return test.verdict == "lost"  # prune only
         if test.ungated is not None and test.baseline is None:
             return False
-        return test.record.judged or test.baseline is not None
+        return test.record.has_judged_layer or test.baseline is not None
 
     def _exit_code(self, exitstatus: int) -> int:
         """Return a failing exit code if the gate did not see everything; keep any other failure."""

@@ -72,12 +72,12 @@ class Source:
         self._file = _stdin() if path == "-" else io.FileIO(path)
         try:
             self._raw = _Raw(self._file)
-            self._text = self._opened(self._raw.head(_LONGEST_MARK))
+            self._text = self._open(self._raw.head(_LONGEST_MARK))
         except BaseException:
             self.close()
             raise
 
-    def _opened(self, head: bytes) -> io.TextIOWrapper:
+    def _open(self, head: bytes) -> io.TextIOWrapper:
         if is_packed(head):
             return characters(gzip.GzipFile(fileobj=io.BufferedReader(self._raw)))
         return characters(
@@ -187,12 +187,12 @@ class _Unwrapped(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
         while not self._text and (line := self._lines.readline(LONGEST)):
-            self._text = self._unwrapped(line)
+            self._text = self._unwrap(line)
         part, self._text = self._text[: len(view)], self._text[len(view) :]
         view[: len(part)] = part
         return len(part)
 
-    def _unwrapped(self, line: bytes) -> bytes:
+    def _unwrap(self, line: bytes) -> bytes:
         try:
             return self._decode(line).log.encode("utf-8", "replace")
         except msgspec.MsgspecError:

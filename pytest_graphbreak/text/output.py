@@ -104,12 +104,12 @@ def sign_line(sign: str, text: str, name: str = "") -> TextLine:
     return TextLine(text, SIGNS.get(sign, "text"), 2, f"{sign} {name}")
 
 
-def plain(lines: Iterable[TextLine]) -> str:
+def plain_text(lines: Iterable[TextLine]) -> str:
     """Return the text of lines, harmless and not wrapped: for files, logs and JSON."""
     return "\n".join(str(line.harmless()) for line in lines)
 
 
-def indented(lines: Iterable[TextLine], columns: int) -> Iterator[TextLine]:
+def indent_lines(lines: Iterable[TextLine], columns: int) -> Iterator[TextLine]:
     """Return lines that are indented by a number of further columns."""
     return (replace(line, indent=line.indent + columns) for line in lines)
 

@@ -1,6 +1,6 @@
 """Formats lines for a terminal: wrapped at words, and coloured. Elsewhere they stay unchanged.
 
-``wrapped`` is the only place that breaks lines, for failures, the summary and all commands.
+``wrap_line`` is the only place that breaks lines, for failures, the summary and all commands.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ class LineStyle(NamedTuple):
     command: Markup = ()
 
 
-def _all(*markup: str) -> LineStyle:
+def _uniform(*markup: str) -> LineStyle:
     return LineStyle(markup, markup, markup)
 
 
 STYLES: Final[Mapping[Kind, LineStyle]] = {
-    "headline": _all("red", "bold"),
-    "title": _all("bold"),
+    "headline": _uniform("red", "bold"),
+    "title": _uniform("bold"),
     "new": LineStyle(("red", "bold"), ("bold",)),
     "lost": LineStyle(("red", "bold"), ("bold",)),
     "gone": LineStyle(("green",)),
     "changed": LineStyle(("yellow",)),
-    "place": _all("cyan"),
+    "place": _uniform("cyan"),
     "advice": LineStyle(("green", "bold"), ("green",)),
-    "bad": _all("red"),
-    "warning": _all("yellow"),
-    "good": _all("green"),
-    "verdict bad": _all("red", "bold"),
-    "verdict good": _all("green", "bold"),
+    "bad": _uniform("red"),
+    "warning": _uniform("yellow"),
+    "good": _uniform("green"),
+    "verdict bad": _uniform("red", "bold"),
+    "verdict good": _uniform("green", "bold"),
 }
 _CODES: Final[Mapping[str, str]] = {
     "bold": "1",
@@ -94,7 +94,7 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 def rows_of(line: TextLine, out: TextIO) -> Iterator[str]:
     """Yield the rows of a line for this stream: harmless, wrapped to its width, and coloured."""
     coloured = has_colour(out)
-    for row in wrapped(line.harmless(), columns(out)):
+    for row in wrap_line(line.harmless(), columns(out)):
         yield "".join(starmap(paint, spans(row, line.kind))) if coloured else str(row)
 
 
@@ -123,7 +123,7 @@ class Row(NamedTuple):
         return "".join(self)
 
 
-def wrapped(line: TextLine, width: int) -> list[Row]:
+def wrap_line(line: TextLine, width: int) -> list[Row]:
     """Return the line in rows of at most ``width`` columns, wrapped at blanks and indented.
 
     A command is continued with backslashes, so that it can be pasted. A line of source, and any

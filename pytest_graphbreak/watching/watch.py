@@ -17,7 +17,7 @@ from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model import layers
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.merging import since
+from pytest_graphbreak.model.merging import added_since
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import StepCounts
 from pytest_graphbreak.text.output import TextLine, plural
@@ -176,13 +176,13 @@ class _Block(AbstractContextManager[Seen]):
 
 def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     """Return the judgement whether the block keeps to its budget."""
-    from pytest_graphbreak.config.typed import own
+    from pytest_graphbreak.config.typed import this_command
     from pytest_graphbreak.report.footer import Case
     from pytest_graphbreak.report.judgement import judgement
 
     if not record.errors and (fault := measure.cap_impossible(cap, record.layers)):
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))
-    return judgement(Case(record, cap=cap), typed=typed or own())
+    return judgement(Case(record, cap=cap), typed=typed or this_command())
 
 
 # Compiles a model on the device and runs it once, with the observers on.
@@ -304,7 +304,7 @@ class Steps(AbstractContextManager["Steps"]):
         __tracebackhide__ = True
         record = self._measurement.close()
         if kind is None and self._settled is not None:
-            between = since(record, self._settled)
+            between = added_since(record, self._settled)
             self._judge(between, Cap(every=0, by=_WARM), f"after step {len(self.counts)}")
 
     def step(self) -> AbstractContextManager[None]:
@@ -317,9 +317,9 @@ class Steps(AbstractContextManager["Steps"]):
     def _end(self, before: Record) -> None:
         __tracebackhide__ = True
         record = self._measurement.peek()
-        step, number = since(record, before), len(self.counts) + 1
+        step, number = added_since(record, before), len(self.counts) + 1
         last = self.counts[-1] if number > self._warm + 1 else None
-        between = since(before, self._settled) if self._settled is not None else None
+        between = added_since(before, self._settled) if self._settled is not None else None
         counts = StepCounts(step.graphs, step.executions, step.reads)
         self.counts.append(counts)
         if self._note is not None:

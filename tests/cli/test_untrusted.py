@@ -15,7 +15,7 @@ from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report import github, summary
 from pytest_graphbreak.report.footer import measured_with
-from pytest_graphbreak.text.output import plain
+from pytest_graphbreak.text.output import plain_text
 from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_report, a_test, as_tests, over
 from tests.untrusted import STRINGS, everywhere
@@ -54,7 +54,7 @@ def summed_up(text: str, workspace: Workspace) -> str:
     )
     outcome.tests, outcome.faults = as_tests(over(f"t.py::test[{text}]")), [text]
     outcome.unmeasured = [text]
-    return plain((*summary.lines(outcome), *measured_with(Record(settings={text: text}))))
+    return plain_text((*summary.lines(outcome), *measured_with(Record(settings={text: text}))))
 
 
 LINES: Final[dict[str, Sink]] = {

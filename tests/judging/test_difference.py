@@ -68,7 +68,7 @@ def test_a_break_takes_the_frame_and_the_graph_that_it_made_along() -> None:
         ("eager", False, "", 0, 1, 4),
         ("graph", False, "break", 0, 1, 4),
     ]
-    assert found[6].found(BROKEN) == (BROKEN.graph_list[1],)
+    assert found[6].items_of(BROKEN) == (BROKEN.graph_list[1],)
     assert [one.where for one in found[4:]] == [INNER, OUTER, AFTER]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import pytest_graphbreak
-from pytest_graphbreak.model.merging import merge, number_names, of_process, since
+from pytest_graphbreak.model.merging import added_since, merge, number_names, of_process
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
 from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite
@@ -325,11 +325,11 @@ def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
 
 @pytest.mark.once
 def test_since() -> None:
-    new = since(record(5, times=3), record(2))
+    new = added_since(record(5, times=3), record(2))
     assert (new.graphs, new.frames.attempted) == ({"dynamo": 3}, 3)
     assert [graph.name for graph in new.graph_list] == ["2/0", "3/0", "4/0"]
     assert [item.count for item in new.breaks] == [2]
-    assert not since(record(5), record(5)).active
+    assert not added_since(record(5), record(5)).active
 
 
 @pytest.mark.once

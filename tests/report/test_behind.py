@@ -20,7 +20,7 @@ EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
 class OneEdit(SourceLines):
     """Source lines of a checkout where one line was edited."""
 
-    def changed(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
         return "1a2b3c4d5e", (ChangedLine(EDITED),)
 
 

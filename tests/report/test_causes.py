@@ -67,7 +67,7 @@ def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
 class Defined(SourceLines):
     """Source lines of a checkout in which each function begins at line 7."""
 
-    def defined(self, function: Frame) -> Frame:
+    def definition_of(self, function: Frame) -> Frame:
         return Frame(function.file, function.function, 7, "def forward(self, x):")
 
 

@@ -11,7 +11,7 @@ from pytest_graphbreak.report.comparison import RunComparison
 from pytest_graphbreak.report.markdown import COMMENT
 from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.runs.union import Union, union
-from pytest_graphbreak.text.output import plain
+from pytest_graphbreak.text.output import plain_text
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 
 pytestmark = pytest.mark.pure
@@ -30,7 +30,7 @@ def compared(before: Data, after: Data) -> RunComparison:
 
 def text(before: Data, after: Data) -> str:
     one, other = read(before), read(after)
-    return plain(comparison.lines(one, other, comparison.compare(one, other)))
+    return plain_text(comparison.lines(one, other, comparison.compare(one, other)))
 
 
 def broken(nodeid: str = T, where: Data = BREAK, **changes: Any) -> Data:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.report.failure import BlockText, FailureText
-from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain, unpack
+from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain_text, unpack
 
 pytestmark = pytest.mark.pure
 
@@ -55,8 +55,8 @@ def test_a_failure_keeps_its_kinds_on_the_way_to_another_process(
     assert there == LINES
     writer = Writer(0, monkeypatch)
     FailureText(there, ("test_a.py", 3, "test_it")).toterminal(writer)
-    assert writer.text == plain(LINES) + "\n"
-    assert ("bold", plain(LINES[:1])) in writer.marked
+    assert writer.text == plain_text(LINES) + "\n"
+    assert ("bold", plain_text(LINES[:1])) in writer.marked
 
 
 def test_by_the_line_pytest_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_by_the_line_pytest_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = FailureText(LINES, ("test_a.py", 3, "test_it"), line=True)
     shown.toterminal(writer)
     assert writer.text == ""
-    assert str(shown.reprcrash) == f"test_a.py:4: {plain(LINES[:1])}"
+    assert str(shown.reprcrash) == f"test_a.py:4: {plain_text(LINES[:1])}"
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def a_traceback(lines: list[str]) -> Iterator[Any]:
 def test_only_our_lines_of_a_traceback_are_broken(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, *more = plain(LINES).split("\n")
+    first, *more = plain_text(LINES).split("\n")
     own = [">       with graph_budget(max_graphs=0) as seen, torch.no_grad(), a_long_name():"]
     ours = [f"E       pytest_graphbreak.BudgetExceeded: {first}"]
     ours += [f"E       {line}".rstrip() for line in more]

@@ -71,7 +71,7 @@ def test_what_fell_with_a_break_is_no_cause_of_its_own() -> None:
     test = red("t.py::test", PRINT)
     test["breaks"][0]["stack"] = [caller, PRINT]
     test["eager"] = [{"layer": "dynamo", "reason": "Failed to trace", "count": 1, "where": caller}]
-    assert len(causes(test).all) == 1
+    assert len(causes(test).findings) == 1
 
 
 def test_a_test_with_two_causes_counts_once() -> None:

@@ -17,7 +17,7 @@ from pytest_graphbreak.report.counts import cause_words
 from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.text import describe, failure
-from pytest_graphbreak.text.output import plain
+from pytest_graphbreak.text.output import plain_text
 
 pytestmark = pytest.mark.pure
 
@@ -65,7 +65,7 @@ def red(record: Record, **graphs: int) -> str:
         test=Frame("tests/test_it.py", "test_it", 3),
     )
     verdict = judge(record, expected, versions={"torch": "2.13.0+cpu"})
-    return plain(failure(verdict, record, context))
+    return plain_text(failure(verdict, record, context))
 
 
 def test_a_print_deep_inside_is_one_entry() -> None:
@@ -103,8 +103,8 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
     )
     limit = Eager("dynamo", "recompile_limit (8) was reached", SKIPPED.where)
     folding = Folding(BROKEN, [PRINT])
-    assert (folding.of_eager(limit), folding.of_recompile(own)) == (None, None)
-    assert (folding.of_eager(SKIPPED), folding.of_recompile(AGAIN)) == (PRINT, PRINT)
+    assert (folding.parent_of_eager(limit), folding.of_recompile(own)) == (None, None)
+    assert (folding.parent_of_eager(SKIPPED), folding.of_recompile(AGAIN)) == (PRINT, PRINT)
     shown = red(
         Record(
             layers=("dynamo",),
@@ -121,7 +121,7 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
 
 def test_a_test_that_failed_by_itself_is_reported_with_why_code_was_compiled_again() -> None:
     own = Recompile("dynamo", "0/1", "x size mismatch", Frame("net.py", "f", 18, "x + 1"))
-    lines = plain(describe(replace(BROKEN, recompile_list=(AGAIN, own)))).split("\n")
+    lines = plain_text(describe(replace(BROKEN, recompile_list=(AGAIN, own)))).split("\n")
     at = lines.index("    recompile 0/1   x size mismatch")
     assert lines[at + 1 : at + 3] == ["      net.py:18 in f", "          x + 1"]
 
@@ -159,8 +159,8 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
     called = Graph("xla", "1", "sync", where=Frame("tests/test_it.py", "test_it", 9))
     inside = Graph("xla", "2", "sync", where=Frame(WHERE.file, "Encoder.forward", 60))
     folding = Folding(BROKEN, [PRINT])
-    assert (folding.of_graph(inside), folding.of_graph(called)) == (None, PRINT)
-    assert Folding(BROKEN, []).of_graph(called) is None
+    assert (folding.parent_of_graph(inside), folding.of_graph(called)) == (None, PRINT)
+    assert Folding(BROKEN, []).parent_of_graph(called) is None
 
 
 def test_causes_have_plurals() -> None:
@@ -177,7 +177,7 @@ def test_code_that_was_traced_before_fell_with_the_break() -> None:
         "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 61, "keys")
     )
     folding = Folding(BROKEN, [PRINT, above, below])
-    assert [folding.of_break(one) for one in (PRINT, above, below)] == [None, PRINT, None]
+    assert [folding.parent_of_break(one) for one in (PRINT, above, below)] == [None, PRINT, None]
     first = Folding(BROKEN, [above, PRINT])
     assert [first.of_break(one) for one in (above, PRINT)] == [None, None]
 
@@ -189,4 +189,4 @@ def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None
         for name in ("2/0", "0/0")
     )
     folding = Folding(replace(BROKEN, graph_list=graphs), [PRINT])
-    assert (folding.of_graph(own), folding.of_graph(waited)) == (None, PRINT)
+    assert (folding.parent_of_graph(own), folding.of_graph(waited)) == (None, PRINT)

@@ -26,7 +26,7 @@ def by_marker(nodeid: str, limit: int = 1) -> Data:
 def test_a_layer_that_nobody_limits_does_not_grow() -> None:
     tests = as_tests(by_marker("t.py::a"), by_marker("t.py::b"))
     assert [growth(test) for test in tests] == [1, 1]
-    (cause,) = root_causes(by_nodeid(tests)).all
+    (cause,) = root_causes(by_nodeid(tests)).findings
     assert cause.growth == 2
     assert row(tests[0]) == "t.py::a   dynamo 1 -> 2, 1 graph break"
 

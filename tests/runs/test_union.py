@@ -142,7 +142,7 @@ def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
 def test_every_shard_tells_what_it_left_to_others() -> None:
     found = together(shard(0, 1), shard(2))
     assert found.whole == {"cpu": {"tests/test_a.py"}}
-    assert found.everything == {f"tests/test_a.py::test[{number}]" for number in range(4)}
+    assert found.collected_tests == {f"tests/test_a.py::test[{number}]" for number in range(4)}
     assert found.left_out(never) == [("cpu", "tests/test_a.py::test[3]")]
     assert not together(shard(0, 1), shard(2, 3)).left_out(never)
     assert not found.incomplete
@@ -174,7 +174,7 @@ def never(nodeid: str, profile: str) -> bool:
 
 def test_a_crashed_test_was_collected() -> None:
     found = together(shard(0, 1, of=2, unmeasured=["tests/test_a.py::test[9]"]))
-    assert "tests/test_a.py::test[9]" in found.everything
+    assert "tests/test_a.py::test[9]" in found.collected_tests
 
 
 def test_a_file_that_nobody_collected_whole_is_partial() -> None:

@@ -108,7 +108,7 @@ def test_what_is_near_comes_first_and_a_deleted_line_is_shown_as_that(checkout: 
         cast("Any", SimpleNamespace(root=checkout)),
         checkout / "test.yaml",
     )
-    _, found = lines.changed([Frame("net.py", "f", 3), Frame("test_it.py", "test_it", 4)])
+    _, found = lines.changed_lines([Frame("net.py", "f", 3), Frame("test_it.py", "test_it", 4)])
     assert [(one.deleted, one.where.function, one.where.line, one.where.code) for one in found] == [
         (True, "f", 0, "y = x"),
         (False, "test_it", 4, "go()"),

@@ -18,7 +18,7 @@ from pytest_graphbreak.text.terminal import (
     rows_of,
     spans,
     table,
-    wrapped,
+    wrap_line,
 )
 
 pytestmark = pytest.mark.pure
@@ -32,7 +32,7 @@ TRY = TextLine(
 
 
 def rows(line: TextLine, width: int) -> list[str]:
-    return [str(row) for row in wrapped(line, width)]
+    return [str(row) for row in wrap_line(line, width)]
 
 
 class Terminal(io.StringIO):
@@ -104,7 +104,7 @@ def test_colours_are_those_of_a_terminal_and_of_the_environment() -> None:
 def test_the_kind_of_a_line_decides_on_its_colours(
     kind: Kind, shown: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    (row,) = wrapped(TextLine("over = 3", kind, head="+ "), 80)
+    (row,) = wrap_line(TextLine("over = 3", kind, head="+ "), 80)
     assert list(spans(row, kind)) == shown
 
 
@@ -218,7 +218,7 @@ def test_a_table_in_a_file_is_whole() -> None:
 def test_source_is_never_broken() -> None:
     line = TextLine("if scores.max().item() > limit and not training:" * 2, "source", 10)
     assert rows(line, 60) == [str(line)]
-    (row,) = wrapped(TextLine(" kept  ", whole=True), 60)  # a diff has lines that are one blank
+    (row,) = wrap_line(TextLine(" kept  ", whole=True), 60)  # a diff has lines that are one blank
     assert str(row) == " kept  "
 
 

@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.base import observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
-from pytest_graphbreak.model.merging import number_names, of_process, since
+from pytest_graphbreak.model.merging import added_since, number_names, of_process
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
 
@@ -213,7 +213,7 @@ class Following:
         reports = []
         for child in spool.read(FAMILY.spool):
             if child.node not in self._over:
-                new = since(child.record, self._before.get(child.node))
+                new = added_since(child.record, self._before.get(child.node))
                 if new.active or new.errors or _note(child):
                     reports.append((child, new))
         names = number_names((child.name for child, _ in reports), [new for _, new in reports])

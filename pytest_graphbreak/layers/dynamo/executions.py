@@ -73,9 +73,9 @@ class GraphRuns:
             never_compile(code)
         for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
             for hook in hooks:
-                self.on_install(hook.scope, hook.name, None)
+                self.add(hook.scope, hook.name, None)
 
-    def on_install(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
+    def add(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
         """Handle something that Dynamo put into the globals of a function that it compiled."""
         if name.startswith(_NAME) and name in scope:
             compiled = _Compiled(scope, name, graph)

@@ -168,7 +168,7 @@ class EventReader:
         return stack[-1] if stack else NOWHERE
 
     def _full_path(self, line: Line, attempt: Attempt) -> str:
-        return self._places.whole(line.file, line.line, line.code or "", attempt.code.file)
+        return self._places.full_path(line.file, line.line, line.code or "", attempt.code.file)
 
     def graph_break(self, event: Broke, spent: float | None = None) -> Break:
         """Return a break, with the seconds that the graphs after it took."""

@@ -334,9 +334,7 @@ class DynamoSensors:
         result = original(*args, **kwargs)
         if self.executions is not None:
             name = kwargs["name"] if "name" in kwargs else args[1]
-            self._guard_runs(
-                self.executions.on_install, args[0].global_scope, name, self._local.made
-            )
+            self._guard_runs(self.executions.add, args[0].global_scope, name, self._local.made)
         return result
 
     def ran(self) -> Counted:
