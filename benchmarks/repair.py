@@ -36,7 +36,6 @@ def main() -> None:
                 most=60,
                 keep_side_effects=False,
                 header="",
-                say=lambda _: None,
                 progress=lambda *_: None,
             )
             out = search.run()

@@ -53,6 +53,7 @@ class SearchResult:
     problems: list[Problem] = field(default_factory=list)
     source: bytes | None = None
     stopped: str = ""
+    interrupt: KeyboardInterrupt | None = None
 
     @property
     def before(self) -> int:

@@ -58,7 +58,6 @@ class Search:
         keep_side_effects: bool = False,
         assume: bool = False,
         header: str = "",
-        say: Callable[[str], None] = lambda _: None,
         progress: Callable[[float, float, str], None] = lambda *_: None,
     ) -> None:
         self._target = target
@@ -68,7 +67,6 @@ class Search:
         self._keep_side_effects = keep_side_effects
         self._assume = assume
         self._header = header
-        self._say = say
         self._progress = progress
         self._file = read(target.path)
         self._names = Names(target.path, self._file.text)
@@ -80,12 +78,20 @@ class Search:
         self.outcome = SearchResult(self.original.first, self.original.first)
 
     def run(self) -> SearchResult:
-        """Work until no remedy helps, or the number of runs is used up."""
+        """Work until no remedy helps, the number of runs is used up, or it is interrupted."""
         out = self.outcome
-        record = out.first.record
-        if out.first.error is not None or not record.active:
+        if out.first.error is not None or not out.first.record.active:
             return out
-        device = record.headline != "dynamo"
+        try:
+            self._improve()
+        except KeyboardInterrupt as stop:
+            out.stopped, out.interrupt = "interrupted", stop
+        self._close()
+        return out
+
+    def _improve(self) -> None:
+        out = self.outcome
+        device = out.first.record.headline != "dynamo"
         if not device:
             self._settings()
         self._breaks()
@@ -95,19 +101,11 @@ class Search:
             self._solve(problem, remedies.for_recompiles(self._source_run(out.last)))
         if device:
             self._settings()
-        self._close()
-        return out
-
-    def finish(self) -> None:
-        """Keep what is finished after an interrupt."""
-        self.outcome.stopped = self.outcome.stopped or "interrupted"
-        self._close()
 
     def diff(self) -> Diff:
         """Return the diff of the kept patches for the maintainers of the files."""
-        why = {id(x): problem.item for problem in self.outcome.problems for x in problem.patches}
-        patches = [(patch, why.get(id(patch))) for patch in self.outcome.patches]
-        return difference(self._file.text, self._names.own, patches, self._names.sites)
+        names = self._names
+        return difference(names.source, names.own, self.outcome.patches, names.sites)
 
     def _settings(self) -> None:
         """Try all settings in one run; then take each back without which it is as good."""
@@ -143,7 +141,6 @@ class Search:
             needs = [x for x in problems if not self._gone(x, record)] or problems[:1]
             for problem in needs:
                 problem.patches.append(patch)
-            self._say(f"kept: {patch.title} ({out.after} -> {count})")
         out.problems += problems
         out.patches += without
         self._accept(trial, proof)
@@ -263,8 +260,6 @@ class Search:
         problem.patches.append(patch)
         problem.after = graphs(trial.record)
         self._accept(trial, proof)
-        word = "kept" if certain else "on trial"
-        self._say(f"{word}: {patch.title} ({problem.before} -> {problem.after})")
 
     def _accept(self, trial: Trial, proof: Comparison) -> None:
         self._names.add(trial.sites)

@@ -137,23 +137,17 @@ class Bench:
 
         Raises ``OSError`` if the file cannot be written.
         """
-        copy = target.trial(self.runs + 1)
-        anothers = os.path.lexists(copy.path)
+        copy = target.trial(self.runs + 1, os.urandom(3).hex())  # a name that no file has
         try:
             # Inside ``try``: an interrupt may come as soon as the file exists.
-            try:
-                handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                copy, anothers = target.trial(self.runs + 1, os.urandom(3).hex()), False
-                handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             self._remove = [str(copy.path.absolute())]
             with open(handle, "wb") as file:
                 file.write(data if data.endswith(b"\n") else data + b"\n")
                 file.write(f"{_MARK}{self.directory}\n".encode())
             yield copy
         finally:
-            if not anothers:
-                copy.path.unlink(missing_ok=True)
+            copy.path.unlink(missing_ok=True)
             self._remove = []
 
     def tidy(self, target: Target) -> None:

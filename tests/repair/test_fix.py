@@ -37,7 +37,6 @@ def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) ->
         most=30,
         keep_side_effects=keep_side_effects,
         header="",
-        say=lambda _: None,
         progress=lambda *_: None,
     ).run()
 

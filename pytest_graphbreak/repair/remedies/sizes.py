@@ -26,7 +26,7 @@ import libcst as cst
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import calls, parse
 from pytest_graphbreak.repair.trial import Trial
@@ -43,8 +43,18 @@ _COMPILE: Final = "torch.compile"
 
 
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
-    for edits in dynamic(trial):
-        yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", edits)
+    """Propose to make all sizes and numbers inputs: in the program's own calls, or by a setting."""
+    for file in trial.sites:
+        here = Frame(file, "<module>", 0, "")
+        if _compiles(trial.source(here)):
+            edit = Rewrite(as_dynamic, here)
+            yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (edit,))
+    title = "assume_static_by_default = False: sizes and numbers are inputs of the graph"
+    yield SourcePatch(title, (_NOT_STATIC,))
+
+
+def marked(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to make only the sizes inputs that vary, or sizes of 0 and 1 as well."""
     families = {advice.name(item) for item in trial.record.recompile_list}
     for function in ("mark_dynamic", "mark_unbacked"):
         if table := varying(trial):
@@ -54,15 +64,6 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     if families & {"zero-one", "size"}:
         title = "dynamic=True, and sizes of 0 and 1 are like any other"
         yield SourcePatch(title, (*_OBLIVIOUS, _NOT_STATIC))
-
-
-def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
-    """Yield ways to make all sizes and numbers inputs: in the program's own calls, by a setting."""
-    for file in trial.sites:
-        here = Frame(file, "<module>", 0, "")
-        if _compiles(trial.source(here)):
-            yield (Rewrite(as_dynamic, here),)
-    yield (_NOT_STATIC,)
 
 
 @lru_cache(maxsize=64)
