@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     _check_writable(target)
     with on_bench(args.timeout) as trials, _diff_stream(args.diff) as out:
-        trials.tidy(target)
         return _fix(args, target, trials, out)
 
 
@@ -67,9 +66,8 @@ def _check_libcst() -> None:
     """Raise ``UserError`` if libcst is missing, as after ``pip install --no-deps``."""
     if importlib.util.find_spec("libcst") is None:
         python = shlex.quote(sys.executable)
-        pip = f"{python} -m pip install" if importlib.util.find_spec("pip") else ""
-        command = pip or f"uv pip install --python {python}"
-        raise UserError(f"libcst, which rewrites source, is not installed: {command} libcst")
+        command = f"{python} -m pip install libcst"
+        raise UserError(f"libcst, which rewrites source, is not installed: {command}")
 
 
 @contextmanager
@@ -200,7 +198,7 @@ def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
 def _show(diff: Diff, out: TextIO) -> None:
     """Print the diff as it is, for ``patch``; on a terminal, made harmless."""
     for title in diff.left_out:
-        say(f"not in the diff, no file of a library holds it: {title}")
+        say(f"no file of a library holds all of it: {title}")
     if not diff.text:
         say("No source file is changed: there is no diff.")
     elif out.isatty():

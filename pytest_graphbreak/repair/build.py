@@ -289,9 +289,8 @@ def _places(source: str) -> tuple[int, int]:
 class Diff:
     """A diff for ``patch -p1`` in the directory of the packages, and the patches that it lacks.
 
-    ``left_out`` has the titles of these patches, or the settings of those whose lines are in the
-    diff: they change settings of the program, or need a helper in it, so no file of a library can
-    hold them.
+    ``left_out`` has the titles of these patches: they change settings of the program, or need a
+    helper in it, so no file of a library can hold all of them.
     """
 
     text: str
@@ -311,27 +310,16 @@ def difference(
     """
     was: dict[str, str] = {}
     now: dict[str, str] = {}
-    left_out: list[str] = []
-    for patch in patches:
-        left_out += _left_out(patch)
-        for edit in patch.edits:
-            if not isinstance(edit, Rewrite) or _is_ours(edit):
-                continue
-            site = origin(edit.where, user_file, sites)
-            name = user_file if site is None else edit.where.file
-            if name not in was:
-                was[name] = now[name] = source if site is None else text_of(site.path)
-            now[name] = rewrite(now[name], edit)
-    return Diff("".join(_unified_diff(name, was[name], now[name]) for name in was), tuple(left_out))
-
-
-def _left_out(patch: SourcePatch) -> list[str]:
-    """Return what no file of a library can hold: the settings of a patch, or the whole of it."""
-    ours = [edit for edit in patch.edits if _is_ours(edit)]
-    settings = [x.source for x in ours if isinstance(x, Preamble) and "\n" not in x.source]
-    if len(ours) < len(patch.edits) and len(settings) == len(ours):
-        return settings
-    return [patch.title] if ours else []
+    for edit in (edit for patch in patches for edit in patch.edits):
+        if not isinstance(edit, Rewrite) or _is_ours(edit):
+            continue
+        site = origin(edit.where, user_file, sites)
+        name = user_file if site is None else edit.where.file
+        if name not in was:
+            was[name] = now[name] = source if site is None else text_of(site.path)
+        now[name] = rewrite(now[name], edit)
+    left_out = tuple(patch.title for patch in patches if any(map(_is_ours, patch.edits)))
+    return Diff("".join(_unified_diff(name, was[name], now[name]) for name in was), left_out)
 
 
 def _unified_diff(name: str, before: str, after: str) -> str:

@@ -32,7 +32,6 @@ class Problem:
     tried: list[RejectedPatch] = field(default_factory=list)
     patches: list[SourcePatch] = field(default_factory=list)
     fixed: bool = False
-    note: str = ""
 
     @property
     def title(self) -> str:

@@ -49,8 +49,9 @@ def report(outcome: SearchResult, proof: Proof | None) -> Iterator[TextLine]:
     yield from _notes("note", [*notes, _SEEDS if notes and on_device else ""])
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
-    equal = f", outputs equal: {_comparison_text(outcome, proof)}" if outcome.patches else ""
-    yield TextLine(f"graphs {outcome.before} -> {outcome.after}{equal}")
+    yield TextLine(f"graphs {outcome.before} -> {outcome.after}")
+    if proof is not None and not proof.comparison.words:
+        yield TextLine(f"equal: {proof.equal()}")
 
 
 def _notes(title: str, texts: list[str]) -> Iterator[TextLine]:
@@ -70,7 +71,7 @@ def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
         yield _state("gone", "with the patches for other places")
     elif not problem.fixed:
         why = "no remedy worked" if problem.tried else "no remedy here applies to it"
-        yield _state("open", problem.note or ("it is still there" if problem.patches else why))
+        yield _state("open", "it is still there" if problem.patches else why)
     for attempt in problem.tried:
         yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=DEPTH + 2)
 
@@ -98,17 +99,3 @@ def _untried(problem: Problem, finding: Finding) -> tuple[str, ...]:
 def _state(word: str, text: str) -> TextLine:
     """Return a line that says what happened to a break, and why."""
     return TextLine(text, indent=DEPTH, head=f"{word}  ")
-
-
-def _comparison_text(outcome: SearchResult, proof: Proof | None) -> str:
-    """Return what was compared with the original and found equal."""
-    proved = proof.comparison if proof is not None else outcome.comparison
-    count = max(proved.inputs, outcome.comparison.inputs)
-    if not count:
-        return "yes, printed lines; no call was seen" if outcome.last.lines else "it ran"
-    raised = f"; {proved.raised} more raised in both" if proved.raised else ""
-    gradients = ", gradients too" if outcome.last.trained else ""
-    endless = len(outcome.first.endless)
-    ends = f"; {endless} did not end without the compiler" if endless else ""
-    refused = "; gradients of the inputs are refused" if outcome.comparison.refused else ""
-    return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}{refused}"

@@ -78,7 +78,6 @@ class Repro:
             answer.get("options") or {},
             as_test,
             out,
-            answer.get("homes") or {},
         )
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:

@@ -43,6 +43,10 @@ Ran = tuple[Trial, Comparison] | str
 """A run that does what the original does, or why it does not."""
 
 
+class _NoRunLeftError(Exception):
+    """Raised where the program would run more often than it may."""
+
+
 class Search:
     """The search for one target, of at most ``most`` runs, without code generation of inductor.
 
@@ -86,6 +90,8 @@ class Search:
             self._improve()
         except KeyboardInterrupt as stop:
             out.stopped, out.interrupt = "interrupted", stop
+        except _NoRunLeftError:
+            out.stopped = f"the number of runs (--runs {self._most}) is used up"
         self._close()
         return out
 
@@ -149,7 +155,7 @@ class Search:
         """Work on each break, also on those that a patch uncovers, but not on a patch's own."""
         out = self.outcome
         seen: set[tuple[str, ...]] = set()
-        while not out.stopped:
+        while True:
             items = places(out.last.record)
             item = next((x for x in items if self._names.key(x) not in seen), None)
             if item is None:
@@ -168,9 +174,6 @@ class Search:
         doubtful: tuple[SourcePatch, Trial, Comparison] | None = None
         for patch in patches:
             why = self._refusal(patch)
-            if not why and self._left < 1:
-                out.stopped = problem.note = f"the number of runs (--runs {self._most}) is used up"
-                return
             ran = why or self._run([*out.patches, patch], patch.title)
             if isinstance(ran, str):
                 if ran != _UNWRITABLE:
@@ -178,11 +181,14 @@ class Search:
                 continue
             before, after = out.last.record, ran[0].record
             gone, gain = self._gone(problem, after), self._gains(patch, before, after)
-            if gain or (gone and self._uncovers(problem, patch, before, after)):
+            on_trial = gone and no_worse(before, after) and not patch.leaves
+            # Code that left the compiler is compiled when its last break is gone: heavier patches
+            # are not tried first.
+            if gain or (on_trial and eager(before) and not patch.drops):
                 self._keep(problem, patch, *ran, certain=gain)
                 if gone:
                     return
-            elif gone and no_worse(before, after) and not patch.leaves and doubtful is None:
+            elif on_trial and doubtful is None:
                 doubtful = (patch, *ran)
             else:
                 remaining = "the break is" if problem.item is not None else "recompiles are"
@@ -194,20 +200,6 @@ class Search:
     def _gains(self, patch: SourcePatch, before: Record, after: Record) -> bool:
         clean = not patch.drops and cleaner(before, after, may_leave=patch.leaves)
         return clean or better(before, after, may_leave=patch.leaves)
-
-    def _uncovers(
-        self, problem: Problem, patch: SourcePatch, before: Record, after: Record
-    ) -> bool:
-        """Return whether a patch shows the next break of a function that was left to eager.
-
-        Such code is compiled when its last break is gone, so heavier patches are not tried first.
-        """
-        if problem.item is None or patch.drops or patch.leaves or not eager(before):
-            return False
-        old = {self._names.key(item) for item in places(before)}
-        here = problem.item.where.function
-        new = [item for item in places(after) if self._names.key(item) not in old]
-        return no_worse(before, after) and any(item.where.function == here for item in new)
 
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
@@ -265,11 +257,6 @@ class Search:
         self._names.add(trial.sites)
         self.outcome.last, self.outcome.comparison = trial, proof
 
-    @property
-    def _left(self) -> int:
-        """The number of runs that may still be made."""
-        return self._started + self._most - self._bench.runs
-
     def _run(self, patches: Sequence[SourcePatch], title: str) -> Ran:
         """Run the program with patches, and compare it. The same text is run once."""
         try:
@@ -277,9 +264,10 @@ class Search:
         except (BuildError, UnicodeEncodeError) as error:
             return f"it cannot be written: {error}" if str(error) else _UNWRITABLE
         if source not in self._ran:
-            if self._left < 1:
-                return "the number of runs is used up"
-            self._progress(self._bench.runs - self._started, self._most, title)
+            runs = self._bench.runs - self._started
+            if runs >= self._most:
+                raise _NoRunLeftError
+            self._progress(runs, self._most, title)
             with self._bench.beside(self._target, source) as copy:
                 self._names.copies.add(copy.path.name)
                 trial = self.original.patched(copy)

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import calls, parse
 from pytest_graphbreak.repair.trial import Trial
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
     import torch
 
 _NOT_STATIC: Final = switch("assume_static_by_default", "False")
-_OBLIVIOUS: Final = (
-    Preamble("import torch.fx.experimental._config"),
-    switch("backed_size_oblivious", home="torch.fx.experimental._config"),
-)
 _COMPILE: Final = "torch.compile"
 
 
@@ -54,16 +49,12 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
 
 
 def marked(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make only the sizes inputs that vary, or sizes of 0 and 1 as well."""
-    families = {advice.name(item) for item in trial.record.recompile_list}
+    """Propose to make only the sizes inputs that vary, and those of 0 and 1 as well."""
     for function in ("mark_dynamic", "mark_unbacked"):
         if table := varying(trial):
             sizes = [f"{name} {dims}" for args in table.values() for name, dims in args.items()]
             wrap = (helper(_graphbreak_tensors), *wrap_calls(_graphbreak_mark, table, function))
             yield SourcePatch(f"{function} for the sizes that vary: {', '.join(sizes)}", wrap)
-    if families & {"zero-one", "size"}:
-        title = "dynamic=True, and sizes of 0 and 1 are like any other"
-        yield SourcePatch(title, (*_OBLIVIOUS, _NOT_STATIC))
 
 
 @lru_cache(maxsize=64)
