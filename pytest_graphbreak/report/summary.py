@@ -161,7 +161,7 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _count_unjudged(outcome: Outcome) -> Counter[str]:
-    """Count tests that ``count_standings`` leaves out by reason; together they are the whole run."""
+    """Count the tests that ``count_standings`` leaves out, by reason."""
     reasons = Counter[str]()
     for test in outcome.final:
         if standing(test) != "none" or test.ungated is not None:

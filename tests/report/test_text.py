@@ -103,8 +103,8 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
     )
     limit = Eager("dynamo", "recompile_limit (8) was reached", SKIPPED.where)
     folding = Folding(BROKEN, [PRINT])
-    assert (folding.parent_of_eager(limit), folding.of_recompile(own)) == (None, None)
-    assert (folding.parent_of_eager(SKIPPED), folding.of_recompile(AGAIN)) == (PRINT, PRINT)
+    assert (folding.parent_of_eager(limit), folding.parent_of_recompile(own)) == (None, None)
+    assert (folding.parent_of_eager(SKIPPED), folding.parent_of_recompile(AGAIN)) == (PRINT, PRINT)
     shown = red(
         Record(
             layers=("dynamo",),
@@ -159,7 +159,7 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
     called = Graph("xla", "1", "sync", where=Frame("tests/test_it.py", "test_it", 9))
     inside = Graph("xla", "2", "sync", where=Frame(WHERE.file, "Encoder.forward", 60))
     folding = Folding(BROKEN, [PRINT])
-    assert (folding.parent_of_graph(inside), folding.of_graph(called)) == (None, PRINT)
+    assert (folding.parent_of_graph(inside), folding.parent_of_graph(called)) == (None, PRINT)
     assert Folding(BROKEN, []).parent_of_graph(called) is None
 
 
@@ -179,7 +179,7 @@ def test_code_that_was_traced_before_fell_with_the_break() -> None:
     folding = Folding(BROKEN, [PRINT, above, below])
     assert [folding.parent_of_break(one) for one in (PRINT, above, below)] == [None, PRINT, None]
     first = Folding(BROKEN, [above, PRINT])
-    assert [first.of_break(one) for one in (above, PRINT)] == [None, None]
+    assert [first.parent_of_break(one) for one in (above, PRINT)] == [None, None]
 
 
 def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None:
@@ -189,4 +189,4 @@ def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None
         for name in ("2/0", "0/0")
     )
     folding = Folding(replace(BROKEN, graph_list=graphs), [PRINT])
-    assert (folding.parent_of_graph(own), folding.of_graph(waited)) == (None, PRINT)
+    assert (folding.parent_of_graph(own), folding.parent_of_graph(waited)) == (None, PRINT)
