@@ -187,19 +187,19 @@ def explain(id_or_text: str) -> Explanation | None:
     text = " ".join(id_or_text.split())
     id = registry.as_id(text)
     if id is not None:
-        return _of_id(id)
+        return _explain_id(id)
     name = _name(text)
     family = by_name().get(name) or by_name().get(name.removesuffix("s"))
     if family is not None:
-        return _of_family(family)
+        return _explain_family(family)
     id = registry.id_of_reason(text)
     if id is not None:
-        return _of_id(id)
-    family = _by_text(text) if text else None
-    return _of_family(family) if family is not None else None
+        return _explain_id(id)
+    family = _find_family(text) if text else None
+    return _explain_family(family) if family is not None else None
 
 
-def _by_text(text: str) -> Family | None:
+def _find_family(text: str) -> Family | None:
     """Return the family of a reason whose layer is not known."""
     all_families = families()
     of_jax = (
@@ -242,13 +242,13 @@ def _name(text: str) -> str:
     return re.sub(r"[ _]+", "-", name)
 
 
-def _of_family(family: Family) -> Explanation:
+def _explain_family(family: Family) -> Explanation:
     return Explanation(
         title=family.title, family=family.name, short=family.short, page=load_page(family.name)
     )
 
 
-def _of_id(id: str) -> Explanation | None:
+def _explain_id(id: str) -> Explanation | None:
     source = registry.registry_of(id)
     if source is None:
         return None

@@ -93,7 +93,7 @@ _LOGGED = re.compile(
 def family(item: Item) -> Family | None:
     """Return the family that an item belongs to, or None if this package has no words for it."""
     if item.layer in JAX:
-        return _of_jax(item)
+        return _jax_family(item)
     if item.layer in BELOW:
         is_again = isinstance(item, Recompile)
         return first(families().below, f"{item.layer} {item.reason}") if is_again else None
@@ -111,7 +111,7 @@ def family(item: Item) -> Family | None:
     return first(families().device, item.cause, item.reason)
 
 
-def _of_jax(item: Item) -> Family | None:
+def _jax_family(item: Item) -> Family | None:
     if isinstance(item, Recompile):
         return first(families().retraces, item.reason)
     if isinstance(item, Graph):
@@ -147,7 +147,7 @@ def short(item: Item) -> str | None:
     matching = family(item)
     if matching is not None:
         if matching.name == "logging":
-            return _of_logger(item.where.code)
+            return _name_logger(item.where.code)
         return specific(matching, *_texts(item)) or matching.short
     return _hint(item.hints) if isinstance(item, Break) else None
 
@@ -198,7 +198,7 @@ def _in_autograd_function(stack: Sequence[Frame]) -> bool:
     )
 
 
-def _of_logger(code: str) -> str:
+def _name_logger(code: str) -> str:
     """Return the advice with the logger method of the line: naming another has no effect."""
     advice = next(entry.short for entry in families().breaks if entry.name == "logging")
     match = _LOGGED.search(code)

@@ -33,7 +33,7 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.frame import CheckoutSources
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.root_causes import by_nodeid, cause_lines, root_causes
-from pytest_graphbreak.report.unjudged import of_tests
+from pytest_graphbreak.report.unjudged import findings_of_tests
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the explanation. Returns 0, or 2 and prints similar names if there is none."""
     if args.topic and all(map(_is_report, args.topic)):
-        return _of_reports(args)
+        return _print_findings(args)
     topic = " ".join(args.topic).strip()
     if not topic:
         if args.json:
@@ -94,7 +94,7 @@ def _is_report(word: str) -> bool:
     return Path(word).is_file() or (Path(word).is_dir() and explain(word) is None)
 
 
-def _of_reports(args: argparse.Namespace) -> int:
+def _print_findings(args: argparse.Namespace) -> int:
     """Print the findings of reports. Returns 0 even if there are none."""
     tests = [test for report in load_all(args.topic, note=note) for test in report.tests]
     is_wanted = pattern(args.tests, {test.nodeid for test in tests})
@@ -275,7 +275,7 @@ MOST_TESTS: Final = 10
 
 def findings(tests: Sequence[TestReport]) -> list[Finding]:
     """Return the causes of red tests, those of most tests first, then what was not judged."""
-    return [*root_causes(by_nodeid(tests)).findings, *of_tests(tests)]
+    return [*root_causes(by_nodeid(tests)).findings, *findings_of_tests(tests)]
 
 
 def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:

@@ -203,7 +203,7 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
 
 def _auto(here: Machine, arch: str | None) -> Device:
     if here.only_jax():
-        return _of_jax(here, arch)
+        return _jax_device(here, arch)
     if here.tt_hardware() and not here.tt():
         return _tt(here, arch)
     if here.torch_xla() and here.pjrt() not in ("cpu", "tt"):
@@ -215,7 +215,7 @@ def _auto(here: Machine, arch: str | None) -> Device:
     return Device("cpu", "cpu")
 
 
-def _of_jax(here: Machine, arch: str | None) -> Device:
+def _jax_device(here: Machine, arch: str | None) -> Device:
     """Return the device that JAX takes by default, if there is no torch."""
     platform = here.jax()
     if platform == "tt" or (not platform and not here.tt()):

@@ -166,13 +166,13 @@ class _Rules:
 
     def verdict(self, change: Difference) -> str | None:
         if not change.total:
-            return self._of_place(change)
+            return self._place_verdict(change)
         if change.kind == "ops":
             return "lost" if self._lost_ops(change) else "changed"
         if change.kind == "work":
             return "lost" if self._lost_work(change) else None
         if change.kind in _RUNS:
-            return self._of_runs(change)
+            return self._runs_verdict(change)
         if change.growth > 0:
             return "lost" if change.kind == "eager" else "over"
         return "lost" if change.kind == "graph" and not change.after else "improved"
@@ -194,7 +194,7 @@ class _Rules:
         explained = self._grew(total.layer, "graph") != 0 or self._is_lost("ops", total.layer)
         return self._fell(total) and not explained and self._grew(total.layer, "read") >= 0
 
-    def _of_runs(self, total: Difference) -> str | None:
+    def _runs_verdict(self, total: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""
         graphs, layer = self._grew(total.layer, "graph"), total.layer
         if total.growth > 0:
@@ -206,7 +206,7 @@ class _Rules:
             return None
         return "lost" if total.kind == "execution" and self._is_lost("work", layer) else "improved"
 
-    def _of_place(self, change: Difference) -> str | None:
+    def _place_verdict(self, change: Difference) -> str | None:
         if change.before is None or change.kind not in ("break", "eager", "graph"):
             return None
         if change.kind != "graph":

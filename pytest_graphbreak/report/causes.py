@@ -51,12 +51,12 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         return
     if record.frames.attempted:
         number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
-        yield _lost(f"{number} looked at, and no tensor operation found to compile")
+        yield _lost_line(f"{number} looked at, and no tensor operation found to compile")
         words = "compile the function that computes, and not one that only calls or returns"
     else:
         layer = next((total.layer for total in verdict.lost if not total.after), "")
         others = any(record.graphs.values())
-        yield _lost(f"nothing was compiled on {layer}" if others else "nothing was compiled")
+        yield _lost_line(f"nothing was compiled on {layer}" if others else "nothing was compiled")
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
@@ -78,7 +78,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     for graph in graphs[:MOST_PLACES]:
         of = f"the {ops.after} operations that are left"
         number = f"{graph.ops or 0} of {of if len(graphs) > 1 else f'{ops.before} operations left'}"
-        yield _lost(f"{ops.layer} graph {graph.name} has {number}{_process(graph)}")
+        yield _lost_line(f"{ops.layer} graph {graph.name} has {number}{_process(graph)}")
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
         yield _left_out(len(graphs) - MOST_PLACES, "more graph")
@@ -134,7 +134,7 @@ def _process(graph: Graph) -> str:
     return f"   in process {graph.process}" if graph.process else ""
 
 
-def _lost(text: str) -> TextLine:
+def _lost_line(text: str) -> TextLine:
     return TextLine(text, "lost", 2, "- ")
 
 

@@ -46,7 +46,9 @@ def annotations(
     for cause in causes[:MOST]:
         first = cause.tests[0]
         words = (
-            _of_test(cause, red[first], number_of[first]) if len(cause.tests) == 1 else _of(cause)
+            _test_words(cause, red[first], number_of[first])
+            if len(cause.tests) == 1
+            else _shared_words(cause)
         )
         commands.append(_command(base, _place(cause, red[first], root), *words))
     return commands
@@ -61,7 +63,7 @@ def warnings(
     new = [finding for finding in passing.changes(by_name.items()) if finding.is_new]
     for finding in new[:MOST]:
         place = _place(finding, by_name[finding.tests[0]], root)
-        yield _command(base, place, *_of(finding), level="warning")
+        yield _command(base, place, *_shared_words(finding), level="warning")
 
 
 def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
@@ -121,7 +123,7 @@ def _below(root: Path, workspace: Path) -> str:
     return "" if below == "." else below + "/"
 
 
-def _of_test(cause: Finding, test: TestReport, causes: int) -> tuple[str, str]:
+def _test_words(cause: Finding, test: TestReport, causes: int) -> tuple[str, str]:
     """Return title and text for one failed test: its failure, or one of its several causes."""
     message = (test.message or "graph budget").strip()
     first, _, body_text = message.partition("\n")
@@ -129,7 +131,7 @@ def _of_test(cause: Finding, test: TestReport, causes: int) -> tuple[str, str]:
     return first, f"{test.nodeid}\n{body}" if body else test.nodeid
 
 
-def _of(cause: Finding) -> tuple[str, str]:
+def _shared_words(cause: Finding) -> tuple[str, str]:
     """Return title and text for many failed tests: what, where, what to do, the first tests."""
     number = len(cause.tests)
     names = list(cause.tests[:MOST])

@@ -33,17 +33,17 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     steps = tuple(step for step in steps if step.kind != "work") or steps
     step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
     sign = f"{step.growth:+d}"
-    return f"{_amount(step)}, {_who(step)} {step.before} ({sign})"
+    return f"{_amount(step)}, {_limit_words(step)} {step.before} ({sign})"
 
 
 def _no_graph_any_more(verdict: Verdict, record: Record) -> str:
     """Describe a layer that makes no graph any more, which is worse than any growth."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     still = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
-    return f"no {step.layer} graph any more, {_who(step)} {step.before}{still}"
+    return f"no {step.layer} graph any more, {_limit_words(step)} {step.before}{still}"
 
 
-def _who(step: Difference) -> str:
+def _limit_words(step: Difference) -> str:
     if step.growth < 0 and step.by == "baseline":
         return "the baseline has"
     option = "--max-compiled" if step.kind == "compiled" else "--max-graphs"

@@ -86,7 +86,7 @@ def consequences(finding: Finding) -> Iterator[TextLine]:
     """Yield what follows from a finding, below its calls."""
     words: list[str] = []
     if finding.is_of(Break):
-        words += _of_break(finding)
+        words += _break_consequences(finding)
     elif finding.is_of(Recompile) or finding.sign == GONE:
         yield from _followers(finding)
         words += _more_graphs(finding)
@@ -95,7 +95,7 @@ def consequences(finding: Finding) -> Iterator[TextLine]:
         yield from (detail(text, 2) for text in words)
 
 
-def _of_break(finding: Finding) -> Iterator[str]:
+def _break_consequences(finding: Finding) -> Iterator[str]:
     breaks = finding.consequences(Break)
     for follower in breaks:
         name = f"{follower.id}  " if follower.id else ""

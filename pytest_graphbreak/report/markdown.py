@@ -80,14 +80,16 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     _add_notices(page, runs, notes, limit // 16)
     # The table may take half of the space; the rest is for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
-    page.add(_passing(passing.changes((test_name(test, run, runs), test) for run, test in rows)))
+    page.add(
+        _passing_changes(passing.changes((test_name(test, run, runs), test) for run, test in rows))
+    )
     firsts = set(causes.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
     left_out = _details(page, folded)
-    page.add(_same(len(failing) - len(folded)))
-    page.add(_looked_at(runs))
+    page.add(_same_causes_line(len(failing) - len(folded)))
+    page.add(_unjudged_block(runs))
     page.reserve(_RESERVE)
     page.add(_left_out(len(rows) - shown, left_out))
     page.add(_next(rows, notes.accept))
@@ -169,7 +171,7 @@ def _causes(causes: RootCauses, size: int) -> str:
     return f"**{headline(causes)}**\n\n{safe.preformatted_block(chr(10).join(lines))}\n\n"
 
 
-def _passing(findings: Sequence[Finding]) -> str:
+def _passing_changes(findings: Sequence[Finding]) -> str:
     """Return what changed in passing tests, each place once."""
     rows = (wrap_line(line.harmless(), _WIDE) for line in passing.lines(findings))
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
@@ -178,7 +180,7 @@ def _passing(findings: Sequence[Finding]) -> str:
     return f"\n**{title}**\n\n{safe.preformatted_block(_shorten(chr(10).join(lines)))}\n"
 
 
-def _same(tests: int) -> str:
+def _same_causes_line(tests: int) -> str:
     """Return a line for failed tests without reasons, which another test has shown."""
     if tests <= 0:
         return ""
@@ -186,7 +188,7 @@ def _same(tests: int) -> str:
     return f"\n{plural(tests, 'more test')} {verb} red for the same causes.\n"
 
 
-def _looked_at(runs: Sequence[ProfileRun]) -> str:
+def _unjudged_block(runs: Sequence[ProfileRun]) -> str:
     """Return what tests made that were not judged, as on a terminal."""
     tests = tests_without_judgement(test for run in runs for test in run.tests)
     if not tests:

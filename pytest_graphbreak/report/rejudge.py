@@ -73,7 +73,7 @@ class Judge:
         have one.
         """
         if seen.test.block:
-            return _of_block(seen)
+            return _judge_block(seen)
         if seen.level < BLIND:
             return None
         entry = self.baselines.entry(seen.nodeid)
@@ -110,7 +110,7 @@ class Judge:
         )
 
 
-def _of_block(seen: SeenTest) -> Judged:
+def _judge_block(seen: SeenTest) -> Judged:
     """Return the judgement of the run: the limits of a block stand in the test, in no baseline."""
     first, *others = (seen.test.message or "graph budget").split("\n")
     lines = [TextLine(first, "headline"), *(TextLine(line, whole=True) for line in others)]

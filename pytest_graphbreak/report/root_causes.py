@@ -130,13 +130,13 @@ def _causes(test: TestReport) -> Iterator[Finding]:
     """Yield why one test failed, each place once."""
     more_graphs = max(growth(test), 0)
     seen = set[object]()
-    for cause in _of_test(test):
+    for cause in _test_findings(test):
         if cause.place_key not in seen:
             yield replace(cause, growth=more_graphs)
         seen.add(cause.place_key)
 
 
-def _of_test(test: TestReport) -> list[Finding]:
+def _test_findings(test: TestReport) -> list[Finding]:
     record, verdict = test.record, verdict_of(test)
     if verdict.name == "error":
         error = next(iter(record.errors), "the reason is not known")

@@ -77,10 +77,10 @@ class Rows:
             return
         for kind, places in (("break", values.breaks), ("eager", values.eager)):
             for place in places:
-                row = self._of_place(kind, place)
+                row = self._place_row(kind, place)
                 row["counts"][run]["was"] = place.count
 
-    def _of_place(self, kind: str, place: BaselinePlace) -> Plain:
+    def _place_row(self, kind: str, place: BaselinePlace) -> Plain:
         file, _, function = place.where.partition("::")
         where = Frame(file, function, code=place.code)
         finding = Finding("-", kind, place.layer, place.reason or kind, place.id or "", where)
@@ -92,7 +92,7 @@ class Rows:
         """Add what was seen in this run."""
         record = test.record
         self._causes[run] = cause_keys(record)
-        for finding in _all(findings_of_changes(observed_changes(record), record)):
+        for finding in _with_consequences(findings_of_changes(observed_changes(record), record)):
             key = _key(finding)
             row, index = self._row(finding, key), self._index[key]
             self._describe(row, finding)
@@ -142,11 +142,11 @@ class Rows:
                 row["raised"] = self.shared.frame(finding.raising_line)
 
 
-def _all(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _with_consequences(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield findings, each followed by its consequences."""
     for finding in findings:
         yield finding
-        yield from _all(finding.below)
+        yield from _with_consequences(finding.below)
 
 
 def _key(finding: Finding) -> tuple[str, ...]:

@@ -66,14 +66,14 @@ def homes_of(record: Record, layer: str) -> Homes:
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
     groups = {f"{layer} graphs come from": graphs}
     if by_model := models(record, layer):
-        groups = {_of_model(layer, name, group): group for name, group in by_model.items()}
+        groups = {_model_title(layer, name, group): group for name, group in by_model.items()}
     return {
         title: Counter(graph.where for graph in group if graph.where.file).most_common()
         for title, group in groups.items()
     }
 
 
-def _of_model(layer: str, name: str, graphs: Sequence[Graph]) -> str:
+def _model_title(layer: str, name: str, graphs: Sequence[Graph]) -> str:
     """Return the title of a model: ``UNet: 5 dynamo graphs, 12.3 s``."""
     took = total_seconds(graphs)
     time = "" if took is None else f", {took:.1f} s"
@@ -113,7 +113,7 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
         any_graph = any(record.graphs.get(layer) for record in records)
         if any_graph or (layer in JUDGED and any(layer in record.layers for record in records)):
             yield TextLine(layer_counts(layer, records, places=True), indent=2, head=f"{layer:<8} ")
-    findings = of_tests(tests)
+    findings = findings_of_tests(tests)
     entries = [
         counted_lines(
             finding.generalize_if_shared(), after=f"   in {plural(len(finding.tests), 'test')}"
@@ -126,7 +126,7 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
         yield TextLine(words, indent=4)
 
 
-def of_tests(tests: Iterable[TestReport]) -> list[Finding]:
+def findings_of_tests(tests: Iterable[TestReport]) -> list[Finding]:
     """Return each finding of tests that were not judged once, those of most tests first."""
     urgent_first = sorted(tests_without_judgement(tests), key=weight)
     findings = distinct_findings(

@@ -65,9 +65,9 @@ def sources(path: str, shown: str | None = None) -> Iterator[ReportFile]:
     """
     name = path if shown is None else shown
     if os.path.isdir(path):
-        yield from _in_directory(path, name)
+        yield from _read_directory(path, name)
     elif path.lower().endswith(".zip"):
-        yield from _in_archive(path, name)
+        yield from _read_archive(path, name)
     else:
         yield ReportFile(name, lambda: read(path))
 
@@ -95,7 +95,7 @@ def _read_bounded(file: IO[bytes]) -> bytes:
     return data
 
 
-def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
+def _read_directory(path: str, name: str) -> Iterator[ReportFile]:
     reports: list[str] = []
     seen = 0
     for folder, folders, files in os.walk(path, onerror=_raise):
@@ -122,7 +122,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
+def _read_archive(path: str, name: str) -> Iterator[ReportFile]:
     with _open(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
             raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
@@ -226,11 +226,11 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise ValueError(f"the key {key[:80]!r} is twice in one mapping{_of_test(pairs)}")
+            raise ValueError(f"the key {key[:80]!r} is twice in one mapping{_test_named(pairs)}")
         seen.add(key)
 
 
-def _of_test(pairs: Iterable[tuple[str, Any]]) -> str:
+def _test_named(pairs: Iterable[tuple[str, Any]]) -> str:
     """Return the test that the mapping belongs to, for a message, or "" if it names none."""
     nodeids = [value for key, value in pairs if key == "nodeid" and isinstance(value, str)]
     return f", of {nodeids[0][:200]}" if nodeids else ""

@@ -182,11 +182,11 @@ def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]
     return [
         (name, shown)
         for name, text in sections
-        if (shown := _of_interest(text) if "log" in name else text) or not text
+        if (shown := _interesting_words(text) if "log" in name else text) or not text
     ]
 
 
-def _of_interest(log: str) -> str:
+def _interesting_words(log: str) -> str:
     lines = log.splitlines(keepends=True)
     return "".join(line for line in lines if not _EMPTY_TRACE.match(_COLOUR.sub("", line)))
 
