@@ -338,6 +338,7 @@ AGAIN: Final = {"captured_again": 1, "recorded_again": 1, "kernels": 4, "special
 
 def ours(part: str) -> dict[str, Any]:
     from pytest_graphbreak import observe
+    from pytest_graphbreak.layers.inductor.skips import PREFIX
 
     body = PARTS[part]()
     with observe() as seen:
@@ -348,7 +349,7 @@ def ours(part: str) -> dict[str, Any]:
         "captures": record.graphs.get("cudagraph", 0),
         "replays": record.executions.get("cudagraph", 0),
         "kernels": record.graphs.get("triton", 0),
-        "skips": sum(item.count for item in record.eager if item.layer == "inductor"),
+        "skips": sum(item.count for item in record.eager if item.reason.startswith(PREFIX)),
         "graphs": record.graphs.get("inductor", 0),
         "generated": sum(graph.ops or 0 for graph in graphs if graph.layer == "inductor"),
         "again": sum(record.recompiles.get(layer, 0) for layer in ("cudagraph", "triton")),

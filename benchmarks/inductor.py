@@ -140,6 +140,7 @@ def theirs(steps: Callable[[], None]) -> dict[str, int]:
 
 def ours(steps: Callable[[], None]) -> dict[str, int]:
     from pytest_graphbreak import observe
+    from pytest_graphbreak.layers.inductor.skips import PREFIX
 
     with observe() as seen:
         steps()
@@ -153,7 +154,8 @@ def ours(steps: Callable[[], None]) -> dict[str, int]:
         "calls": sum(
             int(graph.reason.partition(" ")[0]) for graph in graphs if graph.reason[:1].isdigit()
         ),
-        "skips": sum(item.count for item in record.eager if item.layer == "inductor"),
+        "skips": sum(item.count for item in record.eager if item.reason.startswith(PREFIX)),
+        "inference": sum(graph.cause == "inference" for graph in graphs),
         "loaded": sum(graph.cached == "loaded" for graph in graphs),
         "placed": sum(bool(graph.where.file and graph.sources) for graph in graphs),
     }
@@ -195,6 +197,10 @@ def compared(names: list[str], cache: Path) -> dict[str, dict[str, dict[str, int
 def differences(found: dict[str, dict[str, dict[str, int]]]) -> list[str]:
     """Return in words where our counts are not torch's, or have no place."""
     words = []
+    for name, cold in found["ours cold"].items():
+        warm = found["ours warm"][name]["inference"]
+        if cold["inference"] != warm:
+            words.append(f"{name}: {cold['inference']} graphs for inference cold, {warm} warm")
     for state in ("cold", "warm"):
         for name, torchs in found[f"theirs {state}"].items():
             own = found[f"ours {state}"][name]

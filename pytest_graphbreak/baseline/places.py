@@ -73,12 +73,12 @@ def same_places(
     )
 
 
-def by_place(places: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], BaselinePlace]:
+def by_place(places: Iterable[BaselinePlace]) -> dict[tuple[str, ...], BaselinePlace]:
     """Return each place once, as it is written, in order of appearance.
 
     The counts of equal places are added up, and the reason is that of the first.
     """
-    distinct: dict[tuple[str, str, str], BaselinePlace] = {}
+    distinct: dict[tuple[str, ...], BaselinePlace] = {}
     for place in places:
         before = distinct.get(place.key)
         count = place.count if before is None else before.count + place.count

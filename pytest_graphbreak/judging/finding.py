@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.model.differences import Item
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, reason_key
 from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame, LineRuns, Recompile
 
@@ -156,7 +156,8 @@ class Finding:
     @property
     def key(self) -> Hashable:
         """The identity of what happened at its place."""
-        return (self.sign, self.kind, self.layer, self.place_key)
+        reason = reason_key(self.layer, self.reason) if self.kind == "eager" else ()
+        return (self.sign, self.kind, self.layer, self.place_key, *reason)
 
 
 def each_once(

@@ -15,10 +15,10 @@ from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
 from pytest_graphbreak.judging.repeats import Repeats, repeats
 from pytest_graphbreak.judging.totals import forbidden
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
-from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.budget import Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference, Item
 from pytest_graphbreak.model.layer import Versions
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, reason_key
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 
 
@@ -172,9 +172,10 @@ def number_drafts(drafts: Sequence[Draft], record: Record) -> tuple[Difference, 
     )
 
 
-def key(place: Break | Eager) -> tuple[str, str, str]:
+def key(place: Break | Eager) -> tuple[str, ...]:
     """Return the identity of a break or eager place, as ``BaselinePlace.key`` has it."""
-    return (place.layer, *place_of(place.where))
+    reason = reason_key(place.layer, writable(place.reason))
+    return (place.layer, *place_of(place.where), *reason)
 
 
 def frame_of(name: str, code: str = "") -> Frame:

@@ -20,7 +20,7 @@ from pytest_graphbreak.model.forms import (
     Times,
     with_versions,
 )
-from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
+from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED, reason_key
 
 PLACES_LAYER: Final = BREAKING[0]
 """The layer of a place that names none. Places are judged and written only with their layer."""
@@ -92,12 +92,13 @@ class BaselinePlace(Data, frozen=True):
     layer: Annotated[Breaking, OPTIONAL] = PLACES_LAYER
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return (self.layer, *place_key(self.where, self.code))
+    def key(self) -> tuple[str, ...]:
+        reason = reason_key(self.layer, writable(self.reason or ""))
+        return (self.layer, *place_key(self.where, self.code), *reason)
 
     def as_written(self) -> BaselinePlace:
         """Return the same place with its texts in the form in which a file stores them."""
-        layer, where, code = self.key
+        layer, where, code = self.key[:3]
         reason, id = (
             writable(text) if text and text.strip() else None for text in (self.reason, self.id)
         )

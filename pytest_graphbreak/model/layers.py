@@ -46,6 +46,15 @@ JUDGED: Final = frozenset(name for name in LAYERS if DESCRIPTIONS[name].judged)
 BREAKING: Final = tuple(name for name in LAYERS if DESCRIPTIONS[name].breaks)
 """The layers that code can leave, by graph breaks or by functions that run eagerly."""
 
+_REASONED: Final = frozenset(BREAKING) - JUDGED
+"""The layers that a line can leave for several reasons, each of which is a place of its own."""
+
+
+def reason_key(layer: str | None, reason: str) -> tuple[str, ...]:
+    """Return what the reason adds to the identity of a place where code left a layer."""
+    return (reason,) if layer in _REASONED else ()
+
+
 BACKENDS: Final = {name: layer.backend for name, layer in DESCRIPTIONS.items() if layer.backend}
 """The layers of devices, with the backend of ``torch.compile`` that uses each."""
 

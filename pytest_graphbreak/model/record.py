@@ -29,7 +29,7 @@ from pytest_graphbreak.model.forms import (
     definition,
     says,
 )
-from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS, reason_key
 
 
 class Frame(Data, frozen=True):
@@ -80,7 +80,7 @@ class _AtPlace(_Attributed, frozen=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        return (self.layer, *self.where.key)
+        return (self.layer, *self.where.key, *reason_key(self.layer, self.reason))
 
 
 class BreakReason(Data, frozen=True):

@@ -14,9 +14,9 @@ from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import of_changes
-from pytest_graphbreak.model.budget import BaselinePlace, Values
+from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layers import JUDGED
+from pytest_graphbreak.model.layers import JUDGED, reason_key
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.frame import CheckoutSources
@@ -84,7 +84,7 @@ class Rows:
         file, _, function = place.where.partition("::")
         where = Frame(file, function, code=place.code)
         finding = Finding("-", kind, place.layer, place.reason or kind, place.id or "", where)
-        return self._row(finding, (kind, *place_of(where)))
+        return self._row(finding, (kind, *place_of(where), *reason_key(place.layer, finding.reason)))
 
     def add_seen(self, run: int, test: TestReport) -> None:
         """Add what was seen in this run."""
@@ -151,7 +151,8 @@ def _key(finding: Finding) -> tuple[str, ...]:
     """Return the key of the row of a finding, which is the same in each run."""
     place = ("", "") if finding.where == NOWHERE else place_of(finding.where)
     if finding.is_of(Break) or finding.is_of(Eager):
-        return (finding.kind, *place)  # as in a baseline: only the place
+        # as in a baseline: only the place
+        return (finding.kind, *place, *reason_key(finding.layer, writable(finding.reason)))
     return (
         "graph",
         finding.kind,

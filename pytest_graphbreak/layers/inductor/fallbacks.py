@@ -16,8 +16,13 @@ from typing import Final
 
 from pytest_graphbreak.model.stacks import Line
 
-_CALL: Final = re.compile(r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))(\w+\.\w+)")
-_NODE: Final = re.compile(r" = torch\.ops\.(\w+\.\w+)")
+_CALL: Final = re.compile(
+    r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))"
+    # The seeds of inductor's own random numbers; calls of libraries; collectives.
+    r"(?!aten\.randint\.low_out\b|(?:mkldnn|onednn|mkl|_c10d_functional)\.)(\w+\.\w+)"
+)
+_NODE: Final = re.compile(r"(?: = |with_effects\(\w+, )torch\.ops\.((?!higher_order)\w+\.\w+)")
+_NO_LINE: Final = "# No stacktrace found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,10 @@ class Fallback:
 
     operator: str
     line: Line | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.operator} has no kernel of inductor here: it runs as in eager torch"
 
 
 def fallbacks(code: str, operations: str) -> tuple[Fallback, ...]:
@@ -47,5 +56,8 @@ def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
             place, _, function = place.rpartition(" in ")
             file, _, number = place.rpartition(":")
             line = Line(file, int(number), function, code)
+        elif _NO_LINE in text:
+            line = None
         elif line is not None and (node := _NODE.search(text)):
-            yield node[1].rstrip("_"), line
+            # inductor calls scatter_add by the operator that can do more
+            yield node[1].rstrip("_").replace("aten.scatter_add", "aten.scatter_reduce"), line

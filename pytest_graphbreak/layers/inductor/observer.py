@@ -1,6 +1,7 @@
-"""The inductor layer: what inductor compiled or loaded, and where it records no CUDA graph.
+"""The inductor layer: what inductor compiled or loaded, and what left the device's graph.
 
-``sensors`` has the hooks, ``skips`` the words. A graph here comes from one of Dynamo, which has the
+That is an operator that inductor calls as a fallback, or a CUDA graph that it does not record.
+``sensors`` has the hooks, ``fallbacks`` and ``skips`` the words. A graph here comes from one of Dynamo, which has the
 place and the cause; they are put together when the record of all processes is whole.
 """
 
@@ -14,12 +15,11 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
 from pytest_graphbreak.layers.inductor import skips
-from pytest_graphbreak.layers.inductor.fallbacks import Fallback
 from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Eager, Frame, Graph, Record
+from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Record
 from pytest_graphbreak.text.output import plural
 
 LAYER: Final = "inductor"
@@ -52,7 +52,7 @@ class InductorObserver(HookedObserver):
             LAYER,
             graphs=len(graphs),
             graph_list=graphs,
-            eager=[_eager(event, places) for event in events if isinstance(event, Skipped)],
+            eager=[entry for event in events for entry in _eager(event, places)],
         )
 
     def completed(self, record: Record) -> Record:
@@ -79,7 +79,6 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     name = f"{event.frame} {event.kind}".strip()
     line = skips.line(event.skip)
     calls = f"{plural(event.calls, 'call')} of libraries or fallbacks" if event.calls else ""
-    fallbacks = ", ".join(_fallback(item, places) for item in event.fallbacks)
     skipped = skips.words(event.skip) if event.skip else ""
     stack = stacks.users(event.stack, places)
     return Graph(
@@ -91,16 +90,10 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
         hash=event.key or None,
         sources=(event.frame if number == 1 else f"{event.frame}#{number}",) if event.frame else (),
         where=stack[-1] if stack else NOWHERE,
-        reason="; ".join(filter(None, (calls, fallbacks, event.missed, skipped))),
+        reason="; ".join(filter(None, (calls, event.missed, skipped))),
         cached="loaded" if event.loaded else "compiled",
         stack=(places.frame(*line),) if line is not None else (),
     )
-
-
-def _fallback(item: Fallback, places: Places) -> str:
-    """Return a fallback in words: ``fallback aten.histc at model.py:12``."""
-    frame = places.frame(*item.line) if item.line is not None else NOWHERE
-    return f"fallback {item.operator}" + (f" at {frame.file}:{frame.line}" if frame.file else "")
 
 
 def _is_again(frame: str) -> bool:
@@ -137,8 +130,14 @@ def _graphs_without_capture(graphs: Iterable[Graph]) -> Iterable[Eager]:
             yield Eager(LAYER, f"{prefix}{words}", where, process=graph.process, owner=graph.owner)
 
 
-def _eager(event: Skipped, places: Places) -> Eager:
-    line = skips.line(event.reason)
-    stack: tuple[Frame, ...] = stacks.users(event.stack, places)
-    where = places.frame(*line) if line is not None else stack[-1] if stack else NOWHERE
-    return Eager(LAYER, skips.words(event.reason), where)
+def _eager(event: InductorGraph | Skipped, places: Places) -> Iterator[Eager]:
+    """Yield what left the device's graph, each at its line, or where the graph was called."""
+    stack = stacks.users(event.stack, places)
+    called = stack[-1] if stack else NOWHERE
+    reasons = (
+        [(skips.words(event.reason), skips.line(event.reason))]
+        if isinstance(event, Skipped)
+        else [(fallback.words, fallback.line) for fallback in event.fallbacks]
+    )
+    for words, line in reasons:
+        yield Eager(LAYER, words, called if line is None else places.frame(*line))

@@ -134,19 +134,22 @@ class InductorSensors:
         key = str(getattr(graph, "_fx_graph_cache_key", None) or "")
         skip = _why_skipped(graph) if asked and not options.get("cudagraphs") else ""
         missed = self._missed(key) if compiled else ""
+        calls = int(graph.counter_deltas.get("extern_calls", 0))
+        # A fallback is among the calls (codegen_extern_call of _inductor/scheduler.py).
+        texts = (str(getattr(graph, name, "") or "") for name in private.TEXTS if calls)
         self._note(
             InductorGraph(
                 _compile_id(),
-                _kind(options),
+                _kind(graph),
                 int(graph.metrics_deltas.generated_kernel_count),
-                int(graph.counter_deltas.get("extern_calls", 0)),
+                calls,
                 len(inputs or ()),
                 key,
                 not compiled,
                 missed,
                 skip,
                 stack_here(),
-                fallbacks(*(str(getattr(graph, name, "") or "") for name in private.TEXTS)),
+                fallbacks(*texts) if calls else (),
             )
         )
 
@@ -205,7 +208,9 @@ def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:
     return sorted(name for name in {*parts, *earlier} if parts.get(name) != earlier.get(name))
 
 
-def _kind(options: Any) -> str:
+def _kind(graph: Any) -> str:
+    # What AOTAutograd's cache loads is post-compiled without is_inference: the graph has it.
+    options = graph.fx_kwargs
     if options.get("is_backward"):
         return "backward"
     return "inference" if options.get("is_inference") else "forward"

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from benchmarks.inductor import compared, differences, modules
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
-from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.layers.inductor.fallbacks import Fallback
+from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Eager, Frame, Graph, Record
 from tests.conftest import Suite
@@ -67,8 +70,9 @@ def test_steps(graph_budget):
 def test_fallback(graph_budget):
     with graph_budget() as seen:
         torch.compile(fallback)(torch.ones(8))
-    (graph,) = [item for item in seen.record.graph_list if item.layer == "inductor"]
-    assert "of libraries or fallbacks; fallback aten.histc at test_it.py:LINE" in graph.reason
+    (entry,) = seen.record.eager
+    assert entry.reason.startswith("aten.histc has no kernel of inductor here")
+    assert (entry.layer, entry.where.file, entry.where.line) == ("inductor", "test_it.py", LINE)
 
 
 def test_moved_key(graph_budget):
@@ -138,6 +142,10 @@ def record(kernels: int, **lists: Any) -> Record:
     return record_of("inductor", graphs=1, graph_list=(graph,), **lists)
 
 
+def recorded(before: Record) -> Expected:
+    return Expected(values(before), "cpu", {}, recorded=True, own=frozenset(["inductor"]))
+
+
 def test_a_cuda_graph_that_is_skipped_is_lost_code_under_a_cap_of_its_layer() -> None:
     line = Frame("model.py", "Model.forward", 14, "return x + self.table")
     skipped = record(3, eager=(Eager("inductor", "no CUDA graph: a tensor on the CPU", line),))
@@ -145,6 +153,28 @@ def test_a_cuda_graph_that_is_skipped_is_lost_code_under_a_cap_of_its_layer() ->
     verdict = judge(skipped, None, Cap(layers={"inductor": 0}))
     (place,) = [one for one in verdict.changes if one.kind == "eager" and not one.total]
     assert place.where == line
+
+
+def test_a_fallback_more_is_lost_where_the_baseline_names_inductor() -> None:
+    line = Frame("model.py", "Model.forward", 14, "return x.sort().values + x.topk(2).values[0]")
+    sort, topk = (
+        Eager("inductor", Fallback(name, None).words, line) for name in ("aten.sort", "aten.topk")
+    )
+    before, after = record(3, eager=(sort,)), record(3, eager=(sort, topk, topk))
+    assert judge(after, recorded(after)).name == "ok"
+    verdict = judge(after, recorded(before))
+    (place,) = [one for one in verdict.changes if one.kind == "eager" and not one.total]
+    assert (verdict.name, place.where, place.reason) == ("lost", line, topk.reason)
+    assert judge(after, Expected(Values(), "cpu", {}, recorded=True)).name == "ok"
+
+
+def test_a_skip_at_the_line_of_a_fallback_is_an_entry_of_its_own() -> None:
+    fallback = Eager("inductor", Fallback("aten.nonzero", None).words, WHERE)
+    skipped = Eager("inductor", "no CUDA graph: a tensor on the CPU", WHERE)
+    before, after = record(3, eager=(fallback,)), record(3, eager=(fallback, skipped))
+    verdict = judge(after, recorded(before))
+    assert verdict.name == "lost"
+    assert [one.reason for one in verdict.changes if not one.total] == [skipped.reason]
 
 
 def test_what_was_compiled_is_named_and_what_was_loaded_is_not() -> None:
