@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
 from pytest_graphbreak.repair.prove import Proof
@@ -33,7 +33,7 @@ def nothing(outcome: SearchResult) -> Iterator[TextLine]:
     lazy = not record.graphs.get("dynamo")
     what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
     yield TextLine(f"No remedy for a program of {count}, {what}:")
-    for finding in of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut))):
+    for finding in findings_of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut))):
         yield from lines(replace(finding, stack=(), circumstances=""))
 
 
@@ -80,12 +80,14 @@ def _findings(problem: Problem, record: Record) -> list[Finding]:
     """Return a break, or the graphs of a device that it stands for, or the recompiles left."""
     item = problem.item
     if item is None:
-        return of_record(Record(("dynamo",), recompile_list=record.recompile_list))
+        return findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))
     if item.layer != "xla":
-        return of_record(Record((item.layer,), breaks=(item,)))
+        return findings_of_record(Record((item.layer,), breaks=(item,)))
     cause, _, words = item.reason.partition(": ")
     graph = Graph("xla", cause=cause, where=item.where, reason=words)
-    return of_record(Record(("xla",), {"xla": item.count}, graph_list=(graph,) * item.count))
+    return findings_of_record(
+        Record(("xla",), {"xla": item.count}, graph_list=(graph,) * item.count)
+    )
 
 
 def _untried(problem: Problem, finding: Finding) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.attribution import Key, cause_keys, key_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_changes
+from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import JUDGED, reason_key
@@ -84,13 +84,15 @@ class Rows:
         file, _, function = place.where.partition("::")
         where = Frame(file, function, code=place.code)
         finding = Finding("-", kind, place.layer, place.reason or kind, place.id or "", where)
-        return self._row(finding, (kind, *place_of(where), *reason_key(place.layer, finding.reason)))
+        return self._row(
+            finding, (kind, *place_of(where), *reason_key(place.layer, finding.reason))
+        )
 
     def add_seen(self, run: int, test: TestReport) -> None:
         """Add what was seen in this run."""
         record = test.record
         self._causes[run] = cause_keys(record)
-        for finding in _all(of_changes(observed_changes(record), record)):
+        for finding in _all(findings_of_changes(observed_changes(record), record)):
             key = _key(finding)
             row, index = self._row(finding, key), self._index[key]
             self._describe(row, finding)
@@ -136,8 +138,8 @@ class Rows:
         row["stack"] = list(map(self.shared.frame, calls)) or row["stack"]
         if finding.is_of(Break):
             row["more"] = [self.shared.text(text) for text in _explanations(finding)]
-            if finding.raised != NOWHERE:
-                row["raised"] = self.shared.frame(finding.raised)
+            if finding.raising_line != NOWHERE:
+                row["raised"] = self.shared.frame(finding.raising_line)
 
 
 def _all(findings: Iterable[Finding]) -> Iterator[Finding]:
