@@ -34,7 +34,7 @@ def nothing(outcome: SearchResult) -> Iterator[TextLine]:
     what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
     yield TextLine(f"No remedy for a program of {count}, {what}:")
     for finding in findings_of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut))):
-        yield from lines(finding)
+        yield from lines(replace(finding, stack=(), circumstances=""))
 
 
 def report(outcome: SearchResult, proof: Proof | None) -> Iterator[TextLine]:

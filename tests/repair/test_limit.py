@@ -76,4 +76,4 @@ def test_an_input_for_which_a_program_does_not_end_is_left_out(shop: Shop) -> No
     shop.write("a.py", LOOP)
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.err
-    assert "; 2 did not end without the compiler" in said.out
+    assert ", 2 did not end without the compiler" in said.out

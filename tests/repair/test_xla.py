@@ -106,11 +106,14 @@ def test_of_a_lazy_loop_it_is_said_what_to_do_by_hand(shop: Shop) -> None:
     assert said.code == 0, said.err
     lines = said.out.splitlines()
     assert lines[0] == "No remedy for a program of 6 graphs, where torch.compile makes none:"
-    assert lines[1].split() == ["access", "value", "read", "by", "`while`"]
-    assert lines[2].split()[:3] == ["a.py:8", "in", "<module>"]
-    assert lines[3].strip() == "while diff.max() > 0.07:"
+    where = lines.index("    access   value read by `while`") + 1  # the most frequent comes first
+    assert lines[where : where + 2] == [
+        "      a.py:8 in <module>",
+        "          while diff.max() > 0.07:",
+    ]
     words = "fix: torch_xla.sync() at the end of each round"
-    assert sum(words in line for line in lines) == 2  # also of the rounds that compile again
+    assert sum(words in line for line in lines) == 3  # also of the rounds that compile again
+    assert "<string>" not in said.out  # no line of ours
 
 
 def test_a_loop_that_torch_xla_runs_on_the_host_is_not_rewritten(shop: Shop) -> None:

@@ -17,9 +17,10 @@ def _as_before() -> Iterator[None]:
     compile = torch.compile
     reordered = set(torch._dynamo.config.reorderable_logging_functions)
     trace = logging.getLogger("torch.__trace")
-    trace.propagate, propagates = False, trace.propagate
+    level = trace.level
+    trace.setLevel(logging.CRITICAL)  # pytest handles loggers that propagate nothing, too
     with torch._dynamo.config.patch(capture_scalar_outputs=True, recompile_limit=99):
         yield
-    trace.propagate = propagates
+    trace.setLevel(level)
     torch._dynamo.config.reorderable_logging_functions.intersection_update(reordered)
     torch.compile = compile

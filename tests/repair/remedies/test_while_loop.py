@@ -324,6 +324,8 @@ def test_a_loop_that_is_left_from_inside(name: str) -> None:
 OPERATOR: Final[dict[str, str]] = {
     "a loop in a loop": "",
     "a loop with a break in a loop": "Data-dependent branching",
+    "a search along a line": "Data-dependent branching",  # a loop in a round stays one of Python
+    "another number at first": "Data-dependent branching",  # so does ``1.0 if n == 0 else 0.25``
 }
 """What only torch refuses as an operator."""
 OPEN: Final = {
