@@ -94,7 +94,7 @@ def measure(directory: Path, tests: int) -> dict[str, float]:
         for number in range(tests):
             judge(
                 record,
-                baselines.expected(nodeid(number), "cpu"),
+                baselines.expectation(nodeid(number), "cpu"),
                 None,
                 versions={"torch": "2.13.0"},
             )

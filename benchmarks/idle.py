@@ -1,4 +1,4 @@
-"""What the plugin costs where nothing compiles.
+"""What the plugin costs where nothing compiles, and where each test compiles a tiny model.
 
     python -m benchmarks.idle [--tests 5000] [--rounds 7] [--only PART]
     python -m benchmarks.idle --instructions [--tests 5000]
@@ -6,7 +6,8 @@
 The same suite of empty tests in turns: the plugin blocked (``-p no:graphbreak``,
 twice, to show the noise), installed and not asked for, and on; collection alone;
 no test at all, which is start-up; and, with torch imported, on beside off; with jax
-imported and one program run, too, which each test then clears.
+imported and one program run, too, which each test then clears. ``--only models``: a hundred tests
+that each compile two layers.
 CPU time of the process and its children, as a ratio to off in the same round.
 
 ``--instructions`` counts what valgrind sees executed instead, once: of start-up,
@@ -31,9 +32,21 @@ from typing import Final
 from benchmarks.executed import instructions
 
 OFF: Final = ("-p", "no:graphbreak")
-ON: Final = ("--graph-budget",)
+ON: Final = ("--graph-budget", "-o", "graph_budget_new=report")
 WITH_TORCH: Final = "import torch, torch._dynamo\n"
 WITH_JAX: Final = "import jax, numpy\njax.jit(lambda x: x + 1)(numpy.ones(3))\n"
+WITH_MODELS: Final = """
+import torch
+from torch import nn
+
+
+def compiled():
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    torch.compile(model, backend="eager")(torch.ones(2, 8))
+
+
+"""
 
 Rounds = dict[str, list[float]]
 
@@ -53,12 +66,12 @@ def _pytest(directory: str, *args: str) -> float:
     return (end.ru_utime + end.ru_stime) - (start.ru_utime + start.ru_stime)
 
 
-def _suite(directory: str, name: str, tests: int, head: str = "") -> str:
-    """Files of a hundred empty tests each."""
+def _suite(directory: str, name: str, tests: int, head: str = "", body: str = "pass") -> str:
+    """Files of a hundred tests each."""
     folder = Path(directory, name)
     folder.mkdir()
     for file in range(0, tests, 100):
-        bodies = "".join(f"def test_{n}(): pass\n" for n in range(min(100, tests - file)))
+        bodies = "".join(f"def test_{n}(): {body}\n" for n in range(min(100, tests - file)))
         (folder / f"test_{file:06}.py").write_text(head + bodies)
     (folder / "pytest.ini").write_text("[pytest]\n")
     return str(folder)
@@ -71,6 +84,7 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
         plain = _suite(directory, "plain", tests)
         torch = _suite(directory, "torch", tests, WITH_TORCH)
         jax = _suite(directory, "jax", tests, WITH_JAX)
+        models = _suite(directory, "models", 100, WITH_MODELS, "compiled()")
         empty = _suite(directory, "empty", 0)
         parts: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             f"{tests} empty tests, without torch": (
@@ -83,6 +97,10 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
             ),
             f"{tests} empty tests, with jax": (
                 jax,
+                {"off": OFF, "off again": OFF, "installed": (), "on": ON},
+            ),
+            "100 two-layer models, with torch": (
+                models,
                 {"off": OFF, "off again": OFF, "installed": (), "on": ON},
             ),
             "collection": (

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def _graph_budget_history() -> Iterator[None]:
     """Keep history from the first test with a block on: later tests see what is already warm."""
-    from pytest_graphbreak.watching.measure import keeping_history
+    from pytest_graphbreak.watching.measure import keep_history
 
-    with keeping_history():
+    with keep_history():
         yield
 
 

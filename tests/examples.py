@@ -1,9 +1,12 @@
-"""How many examples are drawn for a property: on each push a third of those at night."""
+"""What is run on each push, and what at night: examples of a property, rows of a table."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 ALL = "GRAPHBREAK_ALL_EXAMPLES"
@@ -12,3 +15,10 @@ ALL = "GRAPHBREAK_ALL_EXAMPLES"
 
 def examples(number: int) -> settings:
     return settings(max_examples=number if os.environ.get(ALL) else number // 3, deadline=None)
+
+
+def sample(rows: Sequence[str], of_each_push: Collection[str]) -> list[Any]:
+    """Return all rows as parameters, those not ``of_each_push`` with the marker ``nightly``."""
+    assert {*of_each_push} <= {*rows}
+    night = pytest.mark.nightly
+    return [row if row in of_each_push else pytest.param(row, marks=night) for row in rows]

@@ -75,7 +75,7 @@ class Changes:
     items: tuple[Change, ...] = ()
     files: tuple[FileChange, ...] = ()
 
-    def of(self, *kinds: Kind) -> list[Change]:
+    def of_kind(self, *kinds: Kind) -> list[Change]:
         return [item for item in self.items if item.kind in kinds]
 
 

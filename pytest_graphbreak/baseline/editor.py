@@ -63,7 +63,7 @@ class Editor:
                 floor = regions[names[at - 1]][1] if at else 0
                 start = self._above(start, node.column, floor)
                 is_last = all(changed.get(later, "") is None for later in names[at:])
-                start, end = self._with_blanks(start, end, floor, is_last)
+                start, end = self._range_with_blanks(start, end, floor, is_last)
             self.replace(start, end, new or [])
         last = regions[names[-1]]
         above = regions[names[-2]][1] if len(names) > 1 else last[0]
@@ -75,11 +75,11 @@ class Editor:
             if name in regions or new is None:
                 continue
             if later is not None:
-                self.insert(self._before(regions, names, later, node.column), new)
+                self.insert(self._insert_position(regions, names, later, node.column), new)
             else:
                 self.insert(last[1], ["", *new] if spaced else new)
 
-    def _before(
+    def _insert_position(
         self, regions: Map[str, tuple[int, int]], names: Sequence[str], name: str, column: int
     ) -> int:
         """Return the start of an entry, with the comment lines above that belong to it."""
@@ -132,7 +132,9 @@ class Editor:
             start = self._line_start(start - 1)
         return start
 
-    def _with_blanks(self, start: int, end: int, floor: int, is_last: bool) -> tuple[int, int]:
+    def _range_with_blanks(
+        self, start: int, end: int, floor: int, is_last: bool
+    ) -> tuple[int, int]:
         """Return the range of a removed entry, including the blank lines on one side of it."""
         above, below = start, end
         while above > floor and self._is_blank(above - 1):

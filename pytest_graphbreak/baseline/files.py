@@ -35,7 +35,7 @@ def lock_path(directory: Path) -> Path:
 
 
 @contextmanager
-def locked(directory: Path, timeout: float) -> Iterator[None]:
+def hold_lock(directory: Path, timeout: float) -> Iterator[None]:
     """Hold the lock of a baselines directory; wait up to ``timeout`` seconds for it.
 
     The system frees the lock of a process that ends, however it ends. Raises ``BaselineError`` if
@@ -90,12 +90,12 @@ def clear(directory: Path) -> None:
 
 def _is_locked(path: Path) -> bool:
     """Return whether a running process still holds its temporary file."""
-    with suppress(OSError), open(path, "rb", opener=_open_own) as file:
+    with suppress(OSError), open(path, "rb", opener=_open_no_link) as file:
         return not hold(file.fileno())
     return True
 
 
-def _open_own(path: str, flags: int) -> int:
+def _open_no_link(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
@@ -122,7 +122,7 @@ def replace(path: Path, text: str) -> None:
             _keep_mode(handle, path)
             os.fsync(handle)
     except OSError as error:
-        raise _not_written(path, error) from None
+        raise _write_error(path, error) from None
 
 
 def remove(path: Path) -> None:
@@ -130,7 +130,7 @@ def remove(path: Path) -> None:
     try:
         path.unlink()
     except OSError as error:
-        raise _not_written(path, error) from None
+        raise _write_error(path, error) from None
 
 
 def _keep_mode(handle: int, path: Path) -> None:
@@ -144,7 +144,7 @@ def _keep_mode(handle: int, path: Path) -> None:
         os.fchown(handle, old.st_uid, old.st_gid)
 
 
-def _not_written(path: Path, error: OSError) -> BaselineError:
+def _write_error(path: Path, error: OSError) -> BaselineError:
     return BaselineError(
         f"cannot be written ({error.strerror or error}); it is as it was",
         path=path,

@@ -1,7 +1,7 @@
 """What a baseline knows of a test, and what it expects of one profile. Data only.
 
 The rules of profiles and overrides (docs/reference/baseline-file.md) are implemented in
-``Entry.expected`` and nowhere else.
+``Entry.expectation`` and nowhere else.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Expected:
     ops_with: Mapping[str, str | None] = field(default_factory=dict)
     causes_with: Mapping[str, str | None] = field(default_factory=dict)
 
-    def judged(self, observed: Collection[str]) -> tuple[str, ...]:
+    def judged_layers(self, observed: Collection[str]) -> tuple[str, ...]:
         """Return the layers to judge when ``observed`` were present, in the order of ``LAYERS``.
 
         A recorded profile is judged on every observed layer (absent is zero), and on the layers
@@ -130,13 +130,13 @@ class Expected:
             packages.get(name, version) == version for name, version in self.packages.items()
         )
 
-    def unseen(self, observed: Collection[str]) -> tuple[str, ...]:
+    def unseen_layers(self, observed: Collection[str]) -> tuple[str, ...]:
         """Return the layers that have values here, were not observed, and are not judged."""
-        layers = self.values.layers - {*observed} - {*self.judged(observed)}
+        layers = self.values.layers - {*observed} - {*self.judged_layers(observed)}
         return tuple(layer for layer in LAYERS if layer in layers)
 
 
-def by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]:
+def versions_by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]:
     """Return the result of ``made_by`` for each of the layers."""
     return {layer: made_by(layer, versions) for layer in layers}
 
@@ -178,12 +178,12 @@ class Entry:
         return has_remark and self.values in (None, Values()) and not self.overrides
 
     @property
-    def recorded(self) -> frozenset[str]:
+    def recorded_profiles(self) -> frozenset[str]:
         """The profiles that it was recorded on; empty for a mere remark."""
         base = () if self.values is None else (self.profile,)
         return frozenset((*base, *self.overrides))
 
-    def expected(self, profile: str) -> Expected | None:
+    def expectation(self, profile: str) -> Expected | None:
         """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
         is_plain, is_overridden = profile == self.profile, profile in self.overrides
         if self.values is None and not is_overridden:
@@ -202,14 +202,14 @@ class Entry:
             },
             packages=self.packages,
             ops_with={
-                **by_layer(values.work, plain_with),
-                **by_layer(override.values.work, override.versions),
-                **by_layer(inherited_counts(values.ops, override), plain_with),
-                **by_layer(override.values.ops, override.versions),
+                **versions_by_layer(values.work, plain_with),
+                **versions_by_layer(override.values.work, override.versions),
+                **versions_by_layer(inherited_counts(values.ops, override), plain_with),
+                **versions_by_layer(override.values.ops, override.versions),
             },
             causes_with={
-                **by_layer(LAYERS, plain_with),
-                **by_layer(override.causes_of, override.versions),
+                **versions_by_layer(LAYERS, plain_with),
+                **versions_by_layer(override.causes_of, override.versions),
             },
         )
 

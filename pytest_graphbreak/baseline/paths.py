@@ -55,7 +55,7 @@ def mirrored_file(directory: Path, path: Path) -> str:
     return parent + slash + (file or stem)
 
 
-def inside(directory: Path, path: Path) -> Path:
+def resolve(directory: Path, path: Path) -> Path:
     """Return the real path of a baseline file.
 
     Raises ``BaselineError`` if a link leads out of ``directory``.

@@ -18,12 +18,12 @@ from pytest_graphbreak.model.layers import made_by
 Item = TypeVar("Item", bound=Cause | BaselinePlace)
 
 
-def on_layers(items: Iterable[Item], layers: Collection[str]) -> list[Item]:
+def select_layers(items: Iterable[Item], layers: Collection[str]) -> list[Item]:
     """Return the items of these layers."""
     return [item for item in items if item.layer in layers]
 
 
-def in_place(
+def replace_items(
     old: Iterable[Item], after: Mapping[Any, Item], layers: Collection[str]
 ) -> tuple[Item, ...]:
     """Return the old items in their order, as they are ``after``, then the new ones.
@@ -40,7 +40,7 @@ def in_place(
     return (*items, *new.values())
 
 
-def same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
+def have_same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
     """Return whether the graphs of a layer have the same causes.
 
     A different calling line of a recompile is no difference by itself.
@@ -57,23 +57,25 @@ def same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
     return count_causes(before) == count_causes(after)
 
 
-def same_places(
+def have_same_places(
     before: Iterable[BaselinePlace],
     after: Iterable[BaselinePlace],
     was_with: Versions,
     now_with: Versions,
 ) -> bool:
     """Return whether two lists name the same places, equally often, and for the same reasons."""
-    old, new = by_place(before), by_place(after)
+    old, new = distinct_places(before), distinct_places(after)
     if old.keys() != new.keys():
         return False
     return all(
-        _same(place, new[key], same_minor(made_by(key[0], was_with), made_by(key[0], now_with)))
+        _is_same_place(
+            place, new[key], same_minor(made_by(key[0], was_with), made_by(key[0], now_with))
+        )
         for key, place in old.items()
     )
 
 
-def by_place(places: Iterable[BaselinePlace]) -> dict[tuple[str, ...], BaselinePlace]:
+def distinct_places(places: Iterable[BaselinePlace]) -> dict[tuple[str, ...], BaselinePlace]:
     """Return each place once, as it is written, in order of appearance.
 
     The counts of equal places are added up, and the reason is that of the first.
@@ -89,13 +91,13 @@ def by_place(places: Iterable[BaselinePlace]) -> dict[tuple[str, ...], BaselineP
 def merge_places(before: BaselinePlace, after: BaselinePlace, versions: Versions) -> BaselinePlace:
     """Return a place as it was, with the new count, and with the reason of a known compiler."""
     with_reasons = made_by(after.layer, versions) is not None
-    if _same(before, after, with_reasons):
+    if _is_same_place(before, after, with_reasons):
         return before
     reasoned = after if with_reasons else before
     return structs.replace(reasoned, count=after.count).as_written()
 
 
-def _same(before: BaselinePlace, after: BaselinePlace, with_reasons: bool) -> bool:
+def _is_same_place(before: BaselinePlace, after: BaselinePlace, with_reasons: bool) -> bool:
     """Return whether a place is as before; a key that an edited entry left out is not compared."""
     if before.count != after.count:
         return False

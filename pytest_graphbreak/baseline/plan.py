@@ -15,14 +15,14 @@ from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED
 
 
-def of_concern(measured: Measured, expected: Expected | None) -> Measured:
+def drop_unconcerned(measured: Measured, expected: Expected | None) -> Measured:
     """Return the measurement without layers that are only judged when named and are not named."""
     relevant = expected.own | expected.values.layers if expected is not None else frozenset[str]()
     layers = tuple(layer for layer in measured.layers if layer in JUDGED or layer in relevant)
     return measured if layers == measured.layers else replace(measured, layers=layers)
 
 
-def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
+def differing_layers(expected: Expected | None, measured: Measured) -> frozenset[str]:
     """Return the observed layers on which a measurement differs from what is written.
 
     Counts, places, and how often a place broke are compared; reasons and ids only with the same
@@ -38,11 +38,11 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
     )
 
 
-def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
+def unjudged_layers(expected: Expected | None, measured: Measured) -> frozenset[str]:
     """Return the observed layers that nothing here judges, and on which something was measured."""
     if expected is None:
         return frozenset(measured.layers)
-    return differing(expected, measured) - {*expected.judged(measured.layers)}
+    return differing_layers(expected, measured) - {*expected.judged_layers(measured.layers)}
 
 
 def update_entry(
@@ -54,7 +54,7 @@ def update_entry(
     measurement goes under ``overrides``.
     """
     if measured.profile != entry.profile or measured.profile in entry.overrides:
-        return _overridden(entry, measured, layers, file)
+        return _update_override(entry, measured, layers, file)
     values = merge_values(entry.values or Values(), measured, layers)
     versions = _versions(entry.versions, measured, file, layers, always=entry.values is None)
     return replace(entry, values=values, versions=versions)
@@ -65,7 +65,9 @@ def merge_values(old: Values, measured: Measured, layers: Collection[str]) -> Va
     return Values(**{key: rule.update(key, old, measured, layers) for key, rule in RULES.items()})
 
 
-def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file: Document) -> Entry:
+def _update_override(
+    entry: Entry, measured: Measured, layers: Collection[str], file: Document
+) -> Entry:
     before = entry.overrides.get(measured.profile)
     old = before or Override(versions=file.versions)
     versions = _versions(old.versions, measured, file, layers, always=before is None)
@@ -75,7 +77,7 @@ def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file:
     override = _override(Overriding(override, base, entry.versions, after, layers))
     overrides = {**entry.overrides, measured.profile: override}
     change = Overriding(override, base, entry.versions, override.overlay(base), layers)
-    if entry.values is not None and all(rule.same(key, change) for key, rule in RULES.items()):
+    if entry.values is not None and all(rule.is_same(key, change) for key, rule in RULES.items()):
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)
 

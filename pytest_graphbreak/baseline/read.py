@@ -66,10 +66,10 @@ def document(text: str, path: Path, file: str) -> Document:
 
     Raises ``BaselineError`` with the line of the first error.
     """
-    return parsed(text, path, file)[0]
+    return parse_document(text, path, file)[0]
 
 
-def parsed(text: str, path: Path, file: str) -> tuple[Document, Mapping]:
+def parse_document(text: str, path: Path, file: str) -> tuple[Document, Mapping]:
     """Return the same as ``document``, and the nodes of the text without its byte order mark."""
     try:
         with without_collector():

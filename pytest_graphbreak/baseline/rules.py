@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_graphbreak.baseline.places import (
-    by_place,
-    in_place,
+    distinct_places,
+    have_same_causes,
+    have_same_places,
     merge_places,
-    on_layers,
-    same_causes,
-    same_places,
+    replace_items,
+    select_layers,
 )
 from pytest_graphbreak.model.budget import (
     KEYS,
@@ -50,14 +50,14 @@ class Overriding:
     after: Values
     layers: Layers
 
-    def before(self, key: str) -> dict[str, int]:
+    def unwritten_counts(self, key: str) -> dict[str, int]:
         """Return the counts of a key that stay, since their layers are not written."""
         counts = getattr(self.override.values, key)
         return {layer: count for layer, count in counts.items() if layer not in self.layers}
 
     def different(self, key: str) -> dict[str, int]:
         """Return the counts that stay, and those that are not the plain ones."""
-        counts = self.before(key)
+        counts = self.unwritten_counts(key)
         for layer in self.layers:
             count = count_at(self.after, key, layer)
             if count != count_at(self.base, key, layer):
@@ -72,7 +72,9 @@ class Overriding:
         """
         graphs = self.different("graphs")
         for layer in self.layers:
-            if on_layers(self.base.causes, (layer,)) and not on_layers(self.after.causes, (layer,)):
+            if select_layers(self.base.causes, (layer,)) and not select_layers(
+                self.after.causes, (layer,)
+            ):
                 graphs[layer] = self.after.graphs.get(layer, 0)
         return graphs
 
@@ -108,7 +110,7 @@ class Rule(ABC):
         """Return the value that an override names."""
 
     @abstractmethod
-    def same(self, key: str, change: Overriding) -> bool:
+    def is_same(self, key: str, change: Overriding) -> bool:
         """Return whether the plain value is the one of the profile, too."""
 
 
@@ -132,7 +134,7 @@ class CountsRule(Rule):
     def override(self, key: str, change: Overriding) -> dict[str, int]:
         return change.different(key)
 
-    def same(self, key: str, change: Overriding) -> bool:
+    def is_same(self, key: str, change: Overriding) -> bool:
         return all(
             count_at(change.base, key, layer) == count_at(change.after, key, layer)
             for layer in LAYERS
@@ -176,7 +178,7 @@ class OperationsRule(RunsRule):
         return is_comparable and None not in (old, new) and old != new
 
     def override(self, key: str, change: Overriding) -> dict[str, int]:
-        counts, graphs = change.before(key), change.graphs
+        counts, graphs = change.unwritten_counts(key), change.graphs
         base, after = getattr(change.base, key), getattr(change.after, key)
         for layer in {*change.layers} & {*after}:
             now = made_by(layer, change.override.versions)
@@ -185,7 +187,7 @@ class OperationsRule(RunsRule):
                 counts[layer] = after[layer]
         return counts
 
-    def same(self, key: str, change: Overriding) -> bool:
+    def is_same(self, key: str, change: Overriding) -> bool:
         base = getattr(change.base, key)
         after = getattr(change.after, key)
         return all(count == base.get(layer) for layer, count in after.items())
@@ -219,18 +221,18 @@ class CausesRule(Rule):
         if not same_minor(expected.causes_with.get(layer), now):
             return False
         old, new = expected.values.causes_of(layer), measured.values.causes_of(layer)
-        return old is not None and new is not None and not same_causes(old, new)
+        return old is not None and new is not None and not have_same_causes(old, new)
 
     def update(
         self, key: str, old: Values, measured: Measured, layers: Layers
     ) -> tuple[Cause, ...]:
         after = {
-            cause.key: cause.as_written() for cause in on_layers(measured.values.causes, layers)
+            cause.key: cause.as_written() for cause in select_layers(measured.values.causes, layers)
         }
         for cause in old.causes:
             if cause.key in after and cause.count == after[cause.key].count:
                 after[cause.key] = cause
-        return in_place(old.causes, after, layers)
+        return replace_items(old.causes, after, layers)
 
     def override(self, key: str, change: Overriding) -> tuple[Cause, ...]:
         causes = [
@@ -239,14 +241,14 @@ class CausesRule(Rule):
         graphs = change.graphs
         for layer in change.layers:
             base, after = (
-                on_layers(values.causes, (layer,)) for values in (change.base, change.after)
+                select_layers(values.causes, (layer,)) for values in (change.base, change.after)
             )
-            if layer in graphs or not same_causes(base, after):
+            if layer in graphs or not have_same_causes(base, after):
                 causes += after
         return tuple(causes)
 
-    def same(self, key: str, change: Overriding) -> bool:
-        return same_causes(change.after.causes, change.base.causes)
+    def is_same(self, key: str, change: Overriding) -> bool:
+        return have_same_causes(change.after.causes, change.base.causes)
 
 
 # values that an override replaces as a whole
@@ -277,9 +279,9 @@ class WholeRule(Rule):
         """Return whether an override has the key."""
         if not self.concerns(change.layers):
             return key in change.override.named
-        return not self.same(key, change)
+        return not self.is_same(key, change)
 
-    def same(self, key: str, change: Overriding) -> bool:
+    def is_same(self, key: str, change: Overriding) -> bool:
         return bool(getattr(change.after, key) == getattr(change.base, key))
 
 
@@ -329,24 +331,24 @@ class PlacesRule(WholeRule):
         if layer not in BREAKING:
             return False
         old, new = (
-            on_layers(getattr(values, key), (layer,))
+            select_layers(getattr(values, key), (layer,))
             for values in (expected.values, measured.values)
         )
-        return not same_places(old, new, expected.places_with.get(key, {}), measured.versions)
+        return not have_same_places(old, new, expected.places_with.get(key, {}), measured.versions)
 
     def update(
         self, key: str, old: Values, measured: Measured, layers: Layers
     ) -> tuple[BaselinePlace, ...]:
         places: tuple[BaselinePlace, ...] = getattr(old, key)
-        after = by_place(on_layers(getattr(measured.values, key), layers))
+        after = distinct_places(select_layers(getattr(measured.values, key), layers))
         for place in places:
             if place.key in after:
                 after[place.key] = merge_places(place, after[place.key], measured.versions)
-        return in_place(places, after, layers)
+        return replace_items(places, after, layers)
 
-    def same(self, key: str, change: Overriding) -> bool:
+    def is_same(self, key: str, change: Overriding) -> bool:
         places = getattr(change.base, key), getattr(change.after, key)
-        return same_places(*places, change.base_versions, change.override.versions)
+        return have_same_places(*places, change.base_versions, change.override.versions)
 
 
 _RULES: Final[Mapping[str, Rule]] = {

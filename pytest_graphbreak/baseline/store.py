@@ -10,8 +10,8 @@ from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Exp
 from pytest_graphbreak.baseline.paths import (
     SUFFIX,
     baseline_path,
-    inside,
     mirrored_file,
+    resolve,
     split_nodeid,
 )
 from pytest_graphbreak.baseline.read import load
@@ -33,7 +33,7 @@ class Baselines:
         if file not in self._documents:
             path = baseline_path(self.directory, file)
             try:
-                inside(self.directory, path)
+                resolve(self.directory, path)
                 self._documents[file] = load(path, file)
             except BaselineError as error:
                 self._documents[file] = error
@@ -48,10 +48,10 @@ class Baselines:
         document = self.document(file)
         return None if document is None else document.entry(test, case)
 
-    def expected(self, nodeid: str, profile: str) -> Expected | None:
+    def expectation(self, nodeid: str, profile: str) -> Expected | None:
         """Return what a test is judged by on a profile, or None if no baseline has it."""
         entry = self.entry(nodeid)
-        return None if entry is None else entry.expected(profile)
+        return None if entry is None else entry.expectation(profile)
 
     def check(self, is_needed: Callable[[str], bool] = lambda file: True) -> None:
         """Read the baseline files of the test files that are needed.
@@ -66,7 +66,7 @@ class Baselines:
                     continue
                 try:
                     if file is None:
-                        document = load(inside(self.directory, path), "")
+                        document = load(resolve(self.directory, path), "")
                     else:
                         document = self.document(file)
                     if document is None and path.is_symlink():
@@ -122,7 +122,7 @@ class Baselines:
             if document is not None and file in gone:
                 entries += document.entries()
             elif document is not None:
-                entries += _missing(document, tests[file], profile)
+                entries += _gone_entries(document, tests[file], profile)
         return sorted(entries, key=lambda entry: (entry.path, entry.line))
 
     def _paths(self) -> list[tuple[str | None, Path]]:
@@ -150,7 +150,7 @@ def _test_file(directory: Path, path: Path) -> str | None:
         return None
 
 
-def _missing(
+def _gone_entries(
     document: Document, tests: set[tuple[str, str | None]], profile: str
 ) -> Iterator[Entry]:
     names = {test for test, _ in tests}
@@ -159,7 +159,7 @@ def _missing(
             # A remark on a test applies to all of its cases.
             if (test, case) in tests or (case is None and test in names and entry.is_remark):
                 continue
-            if not entry.recorded or profile in entry.recorded:
+            if not entry.recorded_profiles or profile in entry.recorded_profiles:
                 yield entry
 
 

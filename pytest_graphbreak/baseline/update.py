@@ -22,8 +22,8 @@ from pytest_graphbreak.baseline.model import (
     Expected,
     Measured,
 )
-from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
-from pytest_graphbreak.baseline.read import document, parsed
+from pytest_graphbreak.baseline.paths import baseline_path, resolve, split_nodeid
+from pytest_graphbreak.baseline.read import document, parse_document
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.model.layer import minors
@@ -54,12 +54,12 @@ def update(
     writer. Raises ``BaselineError`` if a file cannot be read, changed or written; then nothing is
     written, except for files that precede one that the system refused to write.
     """
-    work = _by_file(measured, prune)
+    work = _group_by_file(measured, prune)
     if not work:
         return Changes()
-    with files.locked(directory, lock_timeout):
+    with files.hold_lock(directory, lock_timeout):
         changes = _plan(directory, work, mode, base_profile)
-        texts = [(inside(directory, file.path), file.new) for file in changes.files]
+        texts = [(resolve(directory, file.path), file.new) for file in changes.files]
         parents = dict.fromkeys(path.parent for path, _ in texts)
         for parent in parents:
             files.clear(parent)
@@ -81,7 +81,7 @@ def preview(
     base_profile: str | None = None,
 ) -> Changes:
     """Return what ``update`` would do; nothing is written or locked."""
-    return _plan(directory, _by_file(measured, prune), "update", base_profile)
+    return _plan(directory, _group_by_file(measured, prune), "update", base_profile)
 
 
 Key = tuple[str, "str | None"]
@@ -95,7 +95,7 @@ class _Work:
     pruned: list[Key]
 
 
-def _by_file(measured: Iterable[Measured], prune: Iterable[Entry] | None) -> dict[str, _Work]:
+def _group_by_file(measured: Iterable[Measured], prune: Iterable[Entry] | None) -> dict[str, _Work]:
     work: dict[str, _Work] = {}
     for item in measured:
         if not item.profile.strip() or writable(item.profile) != item.profile:
@@ -114,7 +114,7 @@ def _plan(directory: Path, work: dict[str, _Work], mode: Mode, base_profile: str
     file_changes: list[FileChange] = []
     for file, todo in work.items():
         path = baseline_path(directory, file)
-        inside(directory, path)
+        resolve(directory, path)
         with without_collector():
             changes, old, new = _plan_file(path, file, todo, mode, base_profile)
         entry_changes += changes
@@ -131,7 +131,7 @@ def _plan_file(
     if text is None:
         job = _File(_new_document(path, file, todo, base_profile), mode)
     else:
-        before, root = parsed(text, path, file)
+        before, root = parse_document(text, path, file)
         job = _File(before, mode)
     job.prune(key for key in todo.pruned if key not in todo.measured)
     for key, several in todo.measured.items():
@@ -185,12 +185,12 @@ class _File:
 
     def _take(self, key: Key, item: Measured) -> None:
         entry = self.after.entry(*key)
-        expected = entry.expected(item.profile) if entry is not None else None
+        expected = entry.expectation(item.profile) if entry is not None else None
         if entry is not None and entry.ungated is not None:
             self._add_change("ungated", item, expected, expected)
             return
-        item = plan.of_concern(item, expected)
-        find = plan.differing if self.mode == "update" else plan.missing
+        item = plan.drop_unconcerned(item, expected)
+        find = plan.differing_layers if self.mode == "update" else plan.unjudged_layers
         layers = find(expected, item)
         if expected is not None and not layers:
             self._add_change("unchanged", item, expected, expected)
@@ -200,12 +200,12 @@ class _File:
             return
         if self.mode == "update":
             layers = frozenset(item.layers)
-        after = self._put(key, item, [layer for layer in LAYERS if layer in layers])
+        after = self._write_entry(key, item, [layer for layer in LAYERS if layer in layers])
         self._add_change(
-            "added" if entry is None else "changed", item, expected, after.expected(item.profile)
+            "added" if entry is None else "changed", item, expected, after.expectation(item.profile)
         )
 
-    def _in_the_way(self, key: Key) -> list[str | None]:
+    def _conflicting_cases(self, key: Key) -> list[str | None]:
         """Return the entries of a test that are removed when one is written for ``key``.
 
         pytest has one function of a name: either it has parameters, or it has none.
@@ -215,18 +215,18 @@ class _File:
 
     def _would_drop(self, key: Key) -> bool:
         """Return whether an entry would be removed that is more than a remark."""
-        cases = self._in_the_way(key)
+        cases = self._conflicting_cases(key)
         return any(case is not None or not self._is_remark(key[0]) for case in cases)
 
     def _is_remark(self, test: str) -> bool:
         return self.tests[test].entries[None].is_remark
 
-    def _put(self, key: Key, item: Measured, layers: list[str]) -> Entry:
+    def _write_entry(self, key: Key, item: Measured, layers: list[str]) -> Entry:
         """Write a measurement into the entry of a test, creating it if there is none."""
         test, case = key
         self.touched.add(test)
         entries = self.tests.setdefault(test, Entries(None, None, 0))
-        in_the_way = self._in_the_way(key)
+        in_the_way = self._conflicting_cases(key)
         if in_the_way == [None] and self._is_remark(test):
             del entries.entries[None]
         else:

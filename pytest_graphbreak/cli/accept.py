@@ -9,20 +9,18 @@ import argparse
 import fnmatch
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from pytest_graphbreak.baseline import (
     BaselineError,
-    BaselinePlace,
     Baselines,
     Change,
     Changes,
     Entry,
     Measured,
-    Values,
     preview,
     split_nodeid,
     update,
@@ -33,19 +31,15 @@ from pytest_graphbreak.cli.messages import listing, note, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.judging.measured import measurement
-from pytest_graphbreak.model.budget import Cause
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
+from pytest_graphbreak.report.changes import change_lines
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.files import display_path, without_collector
-from pytest_graphbreak.text.output import TextLine, UserError, label_line, plural
+from pytest_graphbreak.text.output import UserError, label_line, plural
 
 OK, DECLINED = 0, 1
-IN_FULL: Final = 500
-"""The number of changes that are shown with their places; further ones get one line each."""
 _Filter = Callable[[str], bool]
-_Item = TypeVar("_Item", BaselinePlace, Cause)
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -134,7 +128,7 @@ class Offer:
 
     @property
     def moved(self) -> list[Change]:
-        return self.changes.of("added", "changed", "pruned")
+        return self.changes.of_kind("added", "changed", "pruned")
 
 
 def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
@@ -157,7 +151,7 @@ def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> O
 
 def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
     """Show the changes, and return a summary of their number, or "" if there are none."""
-    for line in difference(offer.moved, checkout.root):
+    for line in change_lines(offer.moved, checkout.root):
         say(line)
     _show_left_out(offer.collected, offer.together, offer.changes, pruning=args.prune)
     if not offer.changes.files:
@@ -264,63 +258,6 @@ def gather(
     return collected
 
 
-def difference(moved: Sequence[Change], root: Path) -> Iterator[str | TextLine]:
-    """Yield the changes, file by file."""
-    path = None
-    for number, change in enumerate(sorted(moved, key=lambda item: str(item.path))):
-        if change.path != path:
-            path = change.path
-            yield from ("", display_path(path, root))
-        yield _line(change)
-        if number < IN_FULL:
-            yield from _places(change)
-    if moved:
-        yield ""
-
-
-def _line(change: Change) -> str:
-    name = change.nodeid.partition("::")[2]
-    if change.kind == "pruned":
-        return f"  - {name}   its test is gone"
-    old, new = change.old or Values(), change.new or Values()
-    lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
-    words = ", ".join(change.counts) or change.without_counts
-    if lost:
-        words += f"   LOST: no {' and no '.join(lost)} graph any more"
-    return f"  {'+' if change.kind == 'added' else '~'} {name}   {change.profile}   {words}"
-
-
-def _places(change: Change) -> Iterator[str | TextLine]:
-    """Yield the places that were added and removed."""
-    if change.kind == "pruned":
-        return
-    old, new = change.old or Values(), change.new or Values()
-    for word, was, now in (("", old.breaks, new.breaks), ("eager  ", old.eager, new.eager)):
-        for sign, item in _movements(was, now):
-            yield f"      {sign} {word}{_place_line(item)}"
-            yield TextLine(item.code, "source", 10)
-    # Breaks and recompiles explain the other causes.
-    for sign, cause in _movements(old.causes, new.causes):
-        kind = DESCRIPTIONS[cause.layer].cause(cause.cause)
-        if not (kind.is_plain or kind.explained_by):
-            times = f"   x{cause.count}" if cause.count > 1 else ""
-            yield f"      {sign} {cause.layer} {cause.cause}  {cause.where}".rstrip() + times
-            if cause.code:
-                yield TextLine(cause.code, "source", 10)
-
-
-def _movements(was: Sequence[_Item], now: Sequence[_Item]) -> Iterator[tuple[str, _Item]]:
-    """Yield the items that were added and removed, with ``+`` and ``-``."""
-    before, after = {item.key: item for item in was}, {item.key: item for item in now}
-    yield from (("+", item) for key, item in after.items() if key not in before)
-    yield from (("-", item) for key, item in before.items() if key not in after)
-
-
-def _place_line(item: BaselinePlace) -> str:
-    words = "  ".join(part for part in (item.id, item.reason, item.where) if part)
-    return f"{words}   x{item.count}" if item.count > 1 else words
-
-
 def _show_left_out(
     collected: Collected, together: Union, changes: Changes, *, pruning: bool
 ) -> None:
@@ -328,15 +265,15 @@ def _show_left_out(
     listing("not seen", collected.blind)
     listing("failed", collected.failed, 20)
     listing("xfailed", collected.xfailed, 20)
-    ungated = changes.of("ungated")
+    ungated = changes.of_kind("ungated")
     listing("ungated", (item.nodeid for item in ungated), 20)
     parts = [
         f"{count:,} {word}"
         for count, word in (
-            (len(changes.of("added")), "new"),
-            (len(changes.of("changed")), "changed"),
-            (len(changes.of("unchanged")), "as recorded"),
-            (len(changes.of("pruned")), "gone"),
+            (len(changes.of_kind("added")), "new"),
+            (len(changes.of_kind("changed")), "changed"),
+            (len(changes.of_kind("unchanged")), "as recorded"),
+            (len(changes.of_kind("pruned")), "gone"),
             (len(ungated), "ungated"),
             (len(collected.failed), "failed by themselves and left out"),
             (len(collected.xfailed), "xfailed and left out"),

@@ -234,7 +234,7 @@ def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
         entry = baselines.entry(nodeid)
     except BaselineError:
         return False
-    return entry is not None and profile in entry.recorded
+    return entry is not None and profile in entry.recorded_profiles
 
 
 def unusable(together: Union) -> Iterator[str]:

@@ -116,8 +116,8 @@ def _findings(shown: Sequence[Finding]) -> Iterator[TextLine]:
         if number:
             yield BLANK
         yield from cause_lines(finding)
-        if finding.raised.file:
-            yield TextLine(f"raised in {position(finding.raised)}", indent=2)
+        if finding.raising_line.file:
+            yield TextLine(f"raised in {position(finding.raising_line)}", indent=2)
         page = page_of(finding)
         if page is None or page.family in pages:
             continue
@@ -288,12 +288,12 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
         "kind": finding.kind,
         "layer": finding.layer,
         "id": finding.id or None,
-        "reason": finding.reason if finding.is_of(Break) else finding.in_general().title,
+        "reason": finding.reason if finding.is_of(Break) else finding.generalize().title,
         "explanation": first.explanation if isinstance(first, Break) else "",
         "where": finding.where.to_dict() if finding.where.file else {},
         "source": None if excerpt is None else {"line": excerpt[0], "code": excerpt[1]},
         "stack": [frame.to_dict() for frame in finding.stack if frame.file],
-        "raised": finding.raised.to_dict() if finding.raised.file else {},
+        "raised": finding.raising_line.to_dict() if finding.raising_line.file else {},
         "try": next(iter(finding.fix), None),
         "instead": list(page.instead),
         "switches": list(page.switches),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.config.typed import own
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.report.lines import general_lines
 from pytest_graphbreak.text.output import TextLine, UserError
@@ -55,7 +55,7 @@ def _lines(export: dict[str, Any]) -> Iterator[str | TextLine]:
 
 def _why(failure: Break) -> Iterator[TextLine]:
     """Yield the reason, its place and what to do, as for a red test."""
-    for finding in of_record(Record(layers=(failure.layer,), breaks=(failure,))):
+    for finding in findings_of_record(Record(layers=(failure.layer,), breaks=(failure,))):
         yield from general_lines(finding)
     if failure.id:
         yield TextLine(indent=6, command=own().graphbreak("explain", failure.id))

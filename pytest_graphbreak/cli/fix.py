@@ -27,7 +27,6 @@ from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine, UserError, reason
-from pytest_graphbreak.text.terminal import columns
 
 FIXED, NOTHING = 0, 1
 
@@ -60,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     _check_writable(target)
     with on_bench(args.timeout) as trials, _diff_stream(args.diff) as out:
-        trials.tidy(target)
         return _fix(args, target, trials, out)
 
 
@@ -68,9 +66,8 @@ def _check_libcst() -> None:
     """Raise ``UserError`` if libcst is missing, as after ``pip install --no-deps``."""
     if importlib.util.find_spec("libcst") is None:
         python = shlex.quote(sys.executable)
-        pip = f"{python} -m pip install" if importlib.util.find_spec("pip") else ""
-        command = pip or f"uv pip install --python {python}"
-        raise UserError(f"libcst, which rewrites source, is not installed: {command} libcst")
+        command = f"{python} -m pip install libcst"
+        raise UserError(f"libcst, which rewrites source, is not installed: {command}")
 
 
 @contextmanager
@@ -84,7 +81,7 @@ def _diff_stream(diff: bool) -> Iterator[TextIO]:
 def _check_writable(target: Target) -> None:
     """Raise ``UserError`` if the result cannot be written, before the program takes its time."""
     fixed = target.beside("_fixed")
-    for path in (fixed.path, target.trial(99_999).path):
+    for path in (fixed.path, target.trial(99_999, "a1b2c3").path):
         _write(path, lambda path: files.probe(path), ours=path == fixed.path)
 
 
@@ -109,33 +106,24 @@ def _header(target: Target) -> str:
 
 
 def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) -> int:
-    progress = Progress()
-    search, stop = _search(args, target, bench, progress)
-    proof: Proof | None = None
-    if search.outcome.source is not None:
-        proof, stop = _write_fixed(target, search, bench, progress, stop)
-    progress.clear()
-    code = _result(target, search.outcome, proof)
+    with Progress() as progress:
+        search = _search(args, target, bench, progress)
+        outcome = search.run()
+        proof = _write_fixed(target, search, bench, progress)
+    code = _result(target, outcome, proof)
     if args.diff and code == FIXED:
         _show(search.diff(), out)
-    elif code == FIXED and search.outcome.source is not None:
+    elif code == FIXED and outcome.source is not None:
         command = own().graphbreak("fix", "--diff", target.shown)
         say(TextLine("the change as a diff, also of libraries: ", command=command))
-    if stop is not None:
+    if outcome.interrupt is not None:
         complain("graphbreak fix: interrupted")
-        return exit_code(stop)
+        return exit_code(outcome.interrupt)
     return code
 
 
-def _search(
-    args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
-) -> tuple[Search, KeyboardInterrupt | None]:
-    """Search, and return what interrupted it, too. Raises ``UserError`` if nothing runs."""
-
-    def speak(text: str) -> None:
-        progress.clear()
-        say(text)
-
+def _search(args: argparse.Namespace, target: Target, bench: Bench, progress: Progress) -> Search:
+    """Return the search. Raises ``UserError`` if the program does not run."""
     progress.step(0, 1, f"{target.name} as it is")
     search = Search(
         target,
@@ -144,47 +132,35 @@ def _search(
         keep_side_effects=args.keep_side_effects,
         assume=args.assume,
         header=_header(target),
-        say=speak,
         progress=progress.step,
     )
     first = search.outcome.first
     if first.error is not None:
-        progress.clear()
         raise does_not_run(target, first.error, first.stack, first.out)
-    try:
-        search.run()
-    except KeyboardInterrupt as stop:
-        search.finish()
-        return search, stop
-    return search, None
+    return search
 
 
-def _write_fixed(
-    target: Target,
-    search: Search,
-    bench: Bench,
-    progress: Progress,
-    stop: KeyboardInterrupt | None,
-) -> tuple[Proof | None, KeyboardInterrupt | None]:
+def _write_fixed(target: Target, search: Search, bench: Bench, progress: Progress) -> Proof | None:
     """Write the patched file and prove it, as it is and in a new Python, with inductor.
 
     One that does not hold is removed. After an interrupt it is not run: its text was a trial.
     """
     outcome, fixed = search.outcome, target.beside("_fixed")
-    assert outcome.source is not None
+    if outcome.source is None:
+        return None
     source = outcome.source
     _write(fixed.path, lambda path: files.put(path, source))
-    if stop is not None:
-        return None, stop
+    if outcome.interrupt is not None:
+        return None
     try:
         progress.step(1, 1, f"{display_path(fixed.path, Path.cwd())} as written")
         proof = _proof(target, fixed, search, bench)
-    except KeyboardInterrupt as error:
-        outcome.stopped = "interrupted"
-        return None, error
+    except KeyboardInterrupt as stop:
+        outcome.stopped, outcome.interrupt = "interrupted", stop
+        return None
     if proof.verdict != BETTER:
         fixed.path.unlink(missing_ok=True)
-    return proof, None
+    return proof
 
 
 def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof:
@@ -205,7 +181,7 @@ def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
     if not outcome.problems and not outcome.stopped:
         say_all(nothing(outcome))
         return FIXED
-    say_all(report(outcome, proof, columns(sys.stdout)))
+    say_all(report(outcome, proof))
     if proof is not None and proof.verdict != BETTER:
         complain(f"graphbreak fix: the patched file is not written: {proof.verdict}: {proof.why}")
         return NOTHING
@@ -222,7 +198,7 @@ def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
 def _show(diff: Diff, out: TextIO) -> None:
     """Print the diff as it is, for ``patch``; on a terminal, made harmless."""
     for title in diff.left_out:
-        say(f"not in the diff, no file of a library holds it: {title}")
+        say(f"no file of a library holds all of it: {title}")
     if not diff.text:
         say("No source file is changed: there is no diff.")
     elif out.isatty():

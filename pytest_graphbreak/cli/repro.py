@@ -75,8 +75,7 @@ def _show(script: Script) -> None:
     times = f", {plural(script.item.count, 'graph')}" if script.item.layer == XLA else ""
     say(label_line("", f"{name}{script.item.reason}{times}"))
     where = script.item.where
-    if where.file:
-        say(label_line("", f"{where.file}:{where.line}"))
+    say(label_line("", f"{where.file}:{where.line}"))
     if script.how:
         say(label_line("", script.how))
     if script.why:

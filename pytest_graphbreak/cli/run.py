@@ -31,7 +31,7 @@ from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine, UserError, failure_words
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
-from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
+from pytest_graphbreak.watching.script import UserProgram, send_log_to, settle_streams
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return the script's exit code, 1 if only the gate failed, 2 if something was impossible."""
-    program = UserProgram(args.script, tuple(args.args), args.module)
-    if args.model:
-        program = _model(args.script)
+    program = _model(args.script) if args.model else _program(args)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
     root = Path.cwd()
@@ -92,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
         return code
     if status is not None and status.refused:
         raise UserError(status.refused)
-    record = watched.whole(status, code)
+    record = watched.complete_record(status, code)
     judged = None if code else _judge(record, args.max_graphs, args.max_compiled)
-    name = (status.name if status is not None else "") or _typed_words(program)
+    name = (status.name if status is not None else "") or program.title or program.name
     failed = judged is not None and judged.fails
     with suppress(OSError):  # even if nobody reads the output, the files are written
         _show(name, code, record, judged.lines if judged is not None else ())
@@ -124,17 +122,17 @@ def _here(
     try:
         with ExitStack() as stack:
             if log is not None:
-                stack.enter_context(kept_log(log))
+                stack.enter_context(send_log_to(log))
             seen = stack.enter_context(Measurement(root))
             reporter = None
             if channel is not None:
-                running = partial(_running, program, root)
-                reporter = stack.enter_context(watched.Reporter(channel, seen.peek, running))
+                name = partial(_name_while_running, program, root)
+                reporter = stack.enter_context(watched.Reporter(channel, seen.peek, name))
             code = program.run()
             if os.getpid() == process:
                 status = watched.Status(seen.close(), _name(program, root), watched.ENDED)
                 if reporter is not None:
-                    reporter.ended(status)
+                    reporter.end(status)
                 return code, status
             return code, watched.Status()
     except OSError as error:  # ``program`` shows those of the script itself
@@ -149,6 +147,12 @@ _MODELS = "pytest_graphbreak.cli.models"
 _LIBRARY = "transformers"
 
 
+def _program(args: argparse.Namespace) -> UserProgram:
+    """Return the script or module; a script is called as it was typed."""
+    title = "" if args.module else args.script
+    return UserProgram(args.script, tuple(args.args), args.module, title)
+
+
 def _model(text: str) -> UserProgram:
     """Return the program that runs a model; raise ``UserError`` if there can be none."""
     library, _, name = text.partition(":")
@@ -157,7 +161,7 @@ def _model(text: str) -> UserProgram:
     for package in ("torch", _LIBRARY):
         if importlib.util.find_spec(package) is None:
             raise UserError(f"--model needs {package}: pip install {package}")
-    return UserProgram(_MODELS, (name,), is_module=True)
+    return UserProgram(_MODELS, (name,), is_module=True, title=text)
 
 
 def _count(text: str) -> int:
@@ -184,15 +188,10 @@ def _tt_log(asked: str, log: str) -> Iterator[None]:
         turn_off()
 
 
-def _typed_words(program: UserProgram) -> str:
-    """Return what was typed to name the program."""
-    return f"{_LIBRARY}:{program.args[0]}" if program.name == _MODELS else program.name
-
-
 def _name(program: UserProgram, root: Path) -> str:
-    """Return the path of what was run, as it was typed; for a module the path of its file."""
-    if not program.is_module or program.name == _MODELS:
-        return _typed_words(program)
+    """Return what reports call the program; for a module that is the path of its file."""
+    if program.title:
+        return program.title
     try:
         spec = importlib.util.find_spec(program.name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -204,10 +203,10 @@ def _name(program: UserProgram, root: Path) -> str:
     return display_path(Path(spec.origin), root)
 
 
-def _running(program: UserProgram, root: Path) -> str:
-    """Return the name of what runs now, like ``_name`` but without importing anything."""
-    if not program.is_module or program.name == _MODELS:
-        return _typed_words(program)
+def _name_while_running(program: UserProgram, root: Path) -> str:
+    """Return the same as ``_name``, without importing anything."""
+    if program.title:
+        return program.title
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
     return display_path(Path(origin), root) if origin else program.name
 

@@ -59,7 +59,7 @@ def diff(
     captured operations only with the same packages as well, and only if ``ops`` is true; runs and
     reads are compared only if ``runs`` is true.
     """
-    judged = () if before is None else before.judged(after.layers)
+    judged = () if before is None else before.judged_layers(after.layers)
     numbers: list[Difference] = []
     if before is not None:
         comparable = [layer for layer in judged if before.counts_ops(layer, versions, packages)]
@@ -97,8 +97,10 @@ def _add_breaks(sides: Sides) -> None:
             id=graph_break.id,
             after=graph_break.count,
         )
-        head = sides.folding.of_break(graph_break)
-        sides.add(replace(change, before=sides.nothing), (graph_break,), sides.under(head))
+        head = sides.folding.parent_of_break(graph_break)
+        sides.add(
+            replace(change, before=sides.count_before_new), (graph_break,), sides.draft_of(head)
+        )
         sides.of_break[id(graph_break)] = sides.drafts[-1]
 
 
@@ -109,7 +111,9 @@ def _add_recompiles(sides: Sides, *, above: bool) -> None:
     """
     grown = sides.grown()
     new = {
-        (layer, graph.name) for layer, matched in sides.matched.items() for graph in matched.added
+        (layer, graph.name)
+        for layer, matched in sides.matched_graphs.items()
+        for graph in matched.added
     }
     unchanged = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
     sides.add_recompiles(
@@ -118,14 +122,14 @@ def _add_recompiles(sides: Sides, *, above: bool) -> None:
         if (recompile.layer == PLACES_LAYER) == above
         if (
             (recompile.layer, recompile.graph) not in unchanged
-            if recompile.layer in sides.matched
+            if recompile.layer in sides.matched_graphs
             else recompile.layer in grown
         )
     )
 
 
 def _add_eager(sides: Sides) -> None:
-    sides.add_eager(sides.new_eager, sides.nothing)
+    sides.add_eager(sides.new_eager, sides.count_before_new)
 
 
 def _add_gone_places(sides: Sides) -> None:
@@ -159,7 +163,7 @@ def _add_gone_graphs(sides: Sides) -> None:
         for draft in sides.drafts
         if draft.change.kind in ("break", "eager") and not draft.change.total
     ]
-    for layer, matched in sides.matched.items():
+    for layer, matched in sides.matched_graphs.items():
         for gone, remaining in matched.gone:
             cause = DESCRIPTIONS[layer].cause(gone.cause)
             follows = cause.explained_by or cause.falls_with == "sources"

@@ -107,7 +107,7 @@ class Finding:
         return owners.pop() if len(owners) == 1 else ""
 
     @property
-    def raised(self) -> Frame:
+    def raising_line(self) -> Frame:
         """The line of torch that gave up; ``NOWHERE`` if it is not known."""
         return next((item.raised for item in self.items if isinstance(item, Break)), NOWHERE)
 
@@ -117,9 +117,9 @@ class Finding:
         return tuple(item.graph for item in self.items if isinstance(item, Recompile))
 
     @property
-    def since(self) -> str:
+    def new_condition(self) -> str:
         """Why functions are recompiled with this one: ``x has shape [3, 4] now``."""
-        return guards.since(self.items[-1].reason)
+        return guards.new_condition(self.items[-1].reason)
 
     @property
     def calls(self) -> tuple[Frame, ...]:
@@ -134,19 +134,19 @@ class Finding:
         """Return whether it was made of items of this kind: breaks, recompiles, graphs."""
         return isinstance(next(iter(self.items), None), kind)
 
-    def with_it(self, kind: type[Item]) -> tuple[Finding, ...]:
+    def consequences(self, kind: type[Item]) -> tuple[Finding, ...]:
         """Return the consequences that were made of items of this kind."""
         return tuple(finding for finding in self.below if finding.is_of(kind))
 
-    def in_general(self) -> Finding:
+    def generalize(self) -> Finding:
         """Return it as a finding of many tests: without what only one of them says, once."""
         shown = any(place.where.key == self.where.key for place in self.places)
         calls = () if shown else self.stack[-1:]
         return replace(self, aside="", circumstances="", stack=calls, below=(), count=1)
 
-    def of_its_tests(self) -> Finding:
+    def generalize_if_shared(self) -> Finding:
         """Return it in general if it is a finding of several tests, counted over all of them."""
-        return self if len(self.tests) < 2 else replace(self.in_general(), count=self.count)
+        return self if len(self.tests) < 2 else replace(self.generalize(), count=self.count)
 
     @property
     def place_key(self) -> Hashable:
@@ -160,7 +160,7 @@ class Finding:
         return (self.sign, self.kind, self.layer, self.place_key, *reason)
 
 
-def each_once(
+def distinct_findings(
     findings: Iterable[tuple[str, Finding]], key: Callable[[Finding], Hashable]
 ) -> list[Finding]:
     """Return the findings of tests, each once, with the names of all tests that have it."""

@@ -39,7 +39,7 @@ from pytest_graphbreak.text.output import plural
 NEW_ENTRY: Final = "a function that was not compiled before"
 
 
-def of_record(record: Record, graphs: Iterable[Graph] | None = None) -> list[Finding]:
+def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) -> list[Finding]:
     """Return what was observed where nothing is judged: most compile time first, then frequency.
 
     Breaks and recompiles account for most graphs; of the others, those of the deepest layer are
@@ -50,7 +50,7 @@ def of_record(record: Record, graphs: Iterable[Graph] | None = None) -> list[Fin
     above = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
     below = (graph for graph in deepest if graph.layer == layer != PLACES_LAYER)
     explained = structs.replace(record, graph_list=(*above, *below))
-    observed = of_changes(observed_changes(explained), explained)
+    observed = findings_of_changes(observed_changes(explained), explained)
     findings = [replace(finding, sign=SEEN) for finding in observed]
     return sorted(findings, key=lambda finding: (-int(finding.seconds or 0), -finding.count))
 
@@ -62,10 +62,10 @@ def findings_of_failure(verdict: Verdict, record: Record) -> list[Finding]:
     def is_reported(change: Difference) -> bool:
         return change.kind in ("break", "eager") or not layers or change.layer in layers
 
-    return of_changes(verdict.changes, record, is_reported)
+    return findings_of_changes(verdict.changes, record, is_reported)
 
 
-def of_changes(
+def findings_of_changes(
     changes: Sequence[Difference],
     record: Record,
     wanted: Callable[[Difference], bool] | None = None,
@@ -77,7 +77,7 @@ def of_changes(
     for number, change in reversed([*enumerate(changes)]):
         if change.total or change.kind not in LISTS or (wanted and not wanted(change)):
             continue
-        finding = _of_change(change, record, tuple(reversed(below.get(number, []))))
+        finding = _finding_of_change(change, record, tuple(reversed(below.get(number, []))))
         if change.parent is None:
             findings.append(finding)
         else:
@@ -85,7 +85,7 @@ def of_changes(
     return findings[::-1]
 
 
-def _of_change(change: Difference, record: Record, below: tuple[Finding, ...]) -> Finding:
+def _finding_of_change(change: Difference, record: Record, below: tuple[Finding, ...]) -> Finding:
     finding = Finding(
         NEW,
         change.cause if change.kind == "graph" else change.kind,
@@ -103,21 +103,21 @@ def _of_change(change: Difference, record: Record, below: tuple[Finding, ...]) -
         return replace(finding, sign=REWORDED, reason=now.rstrip(), count=1)
     match finding.items:
         case ():
-            return _of_gone(finding, change)
+            return _describe_gone(finding, change)
         case (Break() as item, *_):
-            return _of_break(finding, item)
+            return _describe_break(finding, item)
         case (Recompile() as item, *_):
-            return _of_recompile(finding, item)
+            return _describe_recompile(finding, item)
         case (Eager() as item, *_):
-            return _of_eager(finding, item)
+            return _describe_eager(finding, item)
         case (LineRuns() as item, *_):
-            return _of_runs(finding, item, change.growth)
+            return _describe_runs(finding, item, change.growth)
         case (Graph() as item, *_):
-            return _of_graph(finding, item, change)
+            return _describe_graph(finding, item, change)
     raise AssertionError("unreachable")
 
 
-def _of_gone(finding: Finding, change: Difference) -> Finding:
+def _describe_gone(finding: Finding, change: Difference) -> Finding:
     gone = replace(finding, sign=GONE, stack=(), count=max(-change.growth, 1))
     if change.kind != "graph":
         words = f"{change.reason or change.kind}   gone"
@@ -126,7 +126,7 @@ def _of_gone(finding: Finding, change: Difference) -> Finding:
     return replace(gone, name=change.cause, reason=words)
 
 
-def _of_break(finding: Finding, graph_break: Break) -> Finding:
+def _describe_break(finding: Finding, graph_break: Break) -> Finding:
     where, disabled = graph_break.where, graph_break.disabled
     return replace(
         finding,
@@ -140,7 +140,7 @@ def _of_break(finding: Finding, graph_break: Break) -> Finding:
     )
 
 
-def _of_eager(finding: Finding, eager: Eager) -> Finding:
+def _describe_eager(finding: Finding, eager: Eager) -> Finding:
     return replace(
         finding,
         name="eager",
@@ -150,7 +150,7 @@ def _of_eager(finding: Finding, eager: Eager) -> Finding:
     )
 
 
-def _of_recompile(finding: Finding, recompile: Recompile) -> Finding:
+def _describe_recompile(finding: Finding, recompile: Recompile) -> Finding:
     """Return a recompile with the line of the guard, and the line that sets what it is about."""
     origin = (
         recompile.origin
@@ -180,7 +180,7 @@ def _again(layer: str) -> str:
     return next((cause.name for cause in causes if cause.kind == "repeat"), "recompile")
 
 
-def _of_graph(finding: Finding, graph: Graph, change: Difference) -> Finding:
+def _describe_graph(finding: Finding, graph: Graph, change: Difference) -> Finding:
     reason = guards.reason(item.reason for item in finding.items) or change.reason
     finding = replace(
         finding,
@@ -213,7 +213,7 @@ _ASKED: Final = {
 """What caused a run or a read, and advice."""
 
 
-def _of_runs(finding: Finding, line: LineRuns, growth: int) -> Finding:
+def _describe_runs(finding: Finding, line: LineRuns, growth: int) -> Finding:
     """Return runs or reads of one line: ``11 executions: torch_xla.sync()``."""
     asked, fix = _ASKED.get(line.cause, ("nobody knows what asked", ""))
     if line.cause == "call":

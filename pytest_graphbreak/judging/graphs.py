@@ -22,7 +22,7 @@ def add_graphs(sides: Sides) -> None:
     grown = sides.grown("graph")
     for layer in sides.after.layers:
         graphs = [graph for graph in sides.after.graph_list if graph.layer == layer]
-        matched = sides.matched.get(layer)
+        matched = sides.matched_graphs.get(layer)
         if matched is not None:
             new = set(map(id, matched.added))
             above = DESCRIPTIONS[layer].above in grown
@@ -42,8 +42,10 @@ def add_graphs(sides: Sides) -> None:
 
 
 def add_graph(sides: Sides, same: Sequence[Graph], before: int | None) -> None:
-    parent = sides.under(sides.folding.of_graph(same[0])) or _recompile_above(same[0], sides)
-    sides.add(_of_graphs(same, before), same, parent)
+    parent = sides.draft_of(sides.folding.parent_of_graph(same[0])) or _recompile_above(
+        same[0], sides
+    )
+    sides.add(_graphs_difference(same, before), same, parent)
 
 
 def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
@@ -54,7 +56,9 @@ def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
     return next(filter(None, recompiles), None)
 
 
-def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = False) -> Difference:
+def _graphs_difference(
+    same: Sequence[Graph], before: int | None, *, unsure: bool = False
+) -> Difference:
     first = same[0]
     return Difference(
         "graph",
@@ -75,13 +79,13 @@ def cause_of(graph: Graph) -> GraphCause:
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
     """Return whether a graph has its own reason, and no break or recompile that explains it."""
     reported = cause_of(graph).is_plain or cause_of(graph).explained_by
-    return not reported and (graph.layer, graph.name) not in sides.recompiled
+    return not reported and (graph.layer, graph.name) not in sides.recompiled_graphs
 
 
 def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
     """Return whether no other change explains this graph; ``above``: the layer above grew."""
     cause = cause_of(graph)
-    if (graph.layer, graph.name) in sides.recompiled:
+    if (graph.layer, graph.name) in sides.recompiled_graphs:
         return False
     if cause.is_plain:  # an entry is reported by its function
         return DESCRIPTIONS[graph.layer].above is not None and not above
@@ -92,7 +96,7 @@ def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
 
 def _again(sides: Sides) -> bool:
     """Return whether code is recompiled that was not: it may be the rest after a known break."""
-    added = (graph for matched in sides.matched.values() for graph in matched.added)
+    added = (graph for matched in sides.matched_graphs.values() for graph in matched.added)
     return any(cause_of(graph).kind == "repeat" for graph in added)
 
 
@@ -117,17 +121,17 @@ def add_entries(sides: Sides) -> None:
     for layer in DESCRIPTIONS.values():
         if layer.above is not None:  # graphs of a lower layer are explained by the layer above
             continue
-        matched = sides.matched.get(layer.name)
+        matched = sides.matched_graphs.get(layer.name)
         if matched is not None and not matched.unsure:
             new = [graph for graph in matched.added if cause_of(graph).is_plain]
-            for same in _by_place(new):
-                parent = sides.under(sides.folding.through(same[0].where))
-                sides.add(_of_graphs(same, 0), same, parent)
+            for same in _group_by_place(new):
+                parent = sides.draft_of(sides.folding.break_through(same[0].where))
+                sides.add(_graphs_difference(same, 0), same, parent)
         elif not sides.new_breaks:
             forbidden = _is_forbidden(layer.name, sides.totals)
             for same in _compiled_functions(layer.name, sides, forbidden):
                 before = None if matched is None else 0
-                sides.add(_of_graphs(same, before, unsure=not forbidden), same)
+                sides.add(_graphs_difference(same, before, unsure=not forbidden), same)
 
 
 def _is_forbidden(layer: str, totals: Iterable[Difference]) -> bool:
@@ -148,10 +152,10 @@ def _compiled_functions(layer: str, sides: Sides, forbidden: bool) -> Iterator[l
         graphs = (graph for graph in sides.after.graph_list if graph.layer == layer)
         compiled = [graph for graph in graphs if cause_of(graph).is_plain]
         if len(compiled) > 1 or forbidden:
-            yield from _by_place(compiled)
+            yield from _group_by_place(compiled)
 
 
-def _by_place(graphs: Iterable[Graph]) -> list[list[Graph]]:
+def _group_by_place(graphs: Iterable[Graph]) -> list[list[Graph]]:
     groups: dict[object, list[Graph]] = {}
     for graph in graphs:
         groups.setdefault((graph.where.key, graph.process), []).append(graph)
@@ -163,7 +167,7 @@ def add_explained(sides: Sides) -> None:
     reported = {id(item) for draft in sides.drafts for item in draft.items}
     groups = [
         same
-        for matched in sides.matched.values()
+        for matched in sides.matched_graphs.values()
         for same in alike(graph for graph in matched.added if id(graph) not in reported)
     ]
     if not groups:
@@ -180,4 +184,4 @@ def add_explained(sides: Sides) -> None:
         parent = parent or sides.total(first.layer, "graph", "recompile")
         parent = parent or sides.total(above, "graph") or next(iter(sides.drafts), None)
         if parent is not None:
-            sides.add(_of_graphs(same, 0), same, parent)
+            sides.add(_graphs_difference(same, 0), same, parent)

@@ -104,7 +104,7 @@ def reason(reasons: Iterable[str]) -> str:
     return f"another {what} in each call: {shown}"
 
 
-def since(reason: str) -> str:
+def new_condition(reason: str) -> str:
     """Return why what a function calls is compiled again: ``x has shape [3, 4] now``."""
     current = _CURRENT.search(reason)
     return current[1] if current else f"{plainly(reason)} failed"

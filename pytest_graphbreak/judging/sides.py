@@ -13,7 +13,7 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
 from pytest_graphbreak.judging.repeats import Repeats, repeats
-from pytest_graphbreak.judging.totals import forbidden
+from pytest_graphbreak.judging.totals import forbidden_eager
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.budget import Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference, Item
@@ -53,7 +53,7 @@ class Sides:
         self.drafts += [Draft(total) for total in self.totals]
 
     @cached_property
-    def matched(self) -> Mapping[str, MatchedGraphs]:
+    def matched_graphs(self) -> Mapping[str, MatchedGraphs]:
         """The layers of which both sides know the causes of graphs."""
         if self.before is None:
             return {}
@@ -76,7 +76,7 @@ class Sides:
     @cached_property
     def new_eager(self) -> tuple[Eager, ...]:
         if self.before is None:
-            return () if self.cap is None else forbidden(self.cap, self.after)
+            return () if self.cap is None else forbidden_eager(self.cap, self.after)
         recorded = {eager.key for eager in self.before.values.eager}
         return tuple(
             eager
@@ -85,7 +85,7 @@ class Sides:
         )
 
     @cached_property
-    def recompiled(self) -> AbstractSet[tuple[str, str]]:
+    def recompiled_graphs(self) -> AbstractSet[tuple[str, str]]:
         """The graphs that their recompile reports."""
         return {(recompile.layer, recompile.graph) for recompile in self.after.recompile_list}
 
@@ -94,7 +94,7 @@ class Sides:
         return Folding(self.after, self.new_breaks)
 
     @property
-    def nothing(self) -> int | None:
+    def count_before_new(self) -> int | None:
         """The earlier number of a new item: 0, or None if that is not known."""
         return None if self.before is None else 0
 
@@ -120,20 +120,20 @@ class Sides:
     ) -> None:
         self.drafts.append(Draft(change, items, parent))
 
-    def under(self, graph_break: Break | None) -> Draft | None:
+    def draft_of(self, graph_break: Break | None) -> Draft | None:
         return None if graph_break is None else self.of_break[id(graph_break)]
 
     def add_eager(self, items: Iterable[Eager], before: int | None) -> None:
         for eager in items:
             change = Difference("eager", eager.layer, where=eager.where, reason=eager.reason)
             change = replace(change, before=before, after=eager.count)
-            self.add(change, (eager,), self.under(self.folding.of_eager(eager)))
+            self.add(change, (eager,), self.draft_of(self.folding.parent_of_eager(eager)))
 
     def add_recompiles(self, items: Iterable[Recompile]) -> None:
         """Add each series, with the functions that were recompiled because it calls them."""
         groups: dict[int, tuple[Draft | None, list[Recompile]]] = {}
         for recompile in items:
-            parent = self.under(self.folding.of_recompile(recompile))
+            parent = self.draft_of(self.folding.parent_of_recompile(recompile))
             groups.setdefault(id(parent), (parent, []))[1].append(recompile)
         for parent, recompiles in groups.values():
             for group in repeats(recompiles):
@@ -141,7 +141,7 @@ class Sides:
 
     def _add_repeats(self, group: Repeats, parent: Draft | None) -> None:
         first, reason = group.items[0], guards.reason(recompile.reason for recompile in group.items)
-        before = 0 if first.layer in self.matched else None
+        before = 0 if first.layer in self.matched_graphs else None
         change = Difference("recompile", first.layer, where=first.where, reason=reason)
         self.add(replace(change, before=before, after=len(group.items)), group.items, parent)
         draft = self.drafts[-1]
@@ -214,20 +214,20 @@ class Folding:
         entries = (name for name, cause in self._causes.items() if cause == "entry")
         self._entries = {_frame(name) for name in entries}
 
-    def of_break(self, graph_break: Break) -> Break | None:
+    def parent_of_break(self, graph_break: Break) -> Break | None:
         """Return the earlier break without which this code would be traced as before."""
         return self._followers.get(id(graph_break))
 
-    def of_eager(self, eager: Eager) -> Break | None:
+    def parent_of_eager(self, eager: Eager) -> Break | None:
         """Return the break that runs through the skipped frame."""
-        return None if LIMIT.search(eager.reason) else self.through(eager.where)
+        return None if LIMIT.search(eager.reason) else self.break_through(eager.where)
 
-    def of_recompile(self, recompile: Recompile) -> Break | None:
+    def parent_of_recompile(self, recompile: Recompile) -> Break | None:
         """Return the break that runs through the function; entries have a reason of their own."""
         is_independent = recompile.layer != "dynamo" or _frame(recompile.graph) in self._entries
-        return None if is_independent else self.through(recompile.where)
+        return None if is_independent else self.break_through(recompile.where)
 
-    def of_graph(self, graph: Graph) -> Break | None:
+    def parent_of_graph(self, graph: Graph) -> Break | None:
         """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``)."""
         rule = DESCRIPTIONS[graph.layer].cause(graph.cause).falls_with
         if rule == "call":
@@ -240,10 +240,10 @@ class Folding:
             is_entry = any(
                 name not in self._causes or _frame(name) in self._entries for name in graph.sources
             )
-            return None if is_entry or not graph.sources else self.through(graph.where)
+            return None if is_entry or not graph.sources else self.break_through(graph.where)
         return None
 
-    def through(self, where: Frame) -> Break | None:
+    def break_through(self, where: Frame) -> Break | None:
         """Return the first break that runs through the function of a place."""
         pairs = zip(self._stacks, self._leading, strict=True)
         return next((head for stack, head in pairs if where.key[:2] in stack), None)

@@ -116,7 +116,7 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
         layer = next(iter(limits))
         yield _total("graph", layer, limits[layer], 0, cap.by)
     # But code that the compiler tried and gave up on is a loss.
-    if forbidden_code := forbidden(cap, after):
+    if forbidden_code := forbidden_eager(cap, after):
         yield _total("eager", None, 0, len(forbidden_code), cap.by)
 
 
@@ -144,7 +144,7 @@ def _run_limits(cap: Cap, after: Record, layer: str) -> Iterator[Difference]:
             yield _total(kind, layer, limit, counts[layer], cap.by)
 
 
-def forbidden(cap: Cap, after: Record) -> tuple[Eager, ...]:
+def forbidden_eager(cap: Cap, after: Record) -> tuple[Eager, ...]:
     return tuple(eager for eager in after.eager if cap.graphs(eager.layer) == 0)
 
 

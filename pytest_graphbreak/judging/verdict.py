@@ -90,14 +90,14 @@ class Verdict:
         )
 
     @property
-    def emptied(self) -> bool:
+    def empties_a_layer(self) -> bool:
         """Whether a layer that had graphs has none."""
         return any(total.kind == "graph" and not total.after for total in self.lost)
 
     @property
     def needs_prune(self) -> bool:
         """Whether compiled code is gone, which an update writes only together with a prune."""
-        return self.emptied or (self.name == "lost" and not self.shrunk)
+        return self.empties_a_layer or (self.name == "lost" and not self.shrunk)
 
 
 def judge(
@@ -134,7 +134,7 @@ def judge(
     foreign = expected.profile if expected is not None and not expected.recorded else None
     name = _first(changes)
     reported = changes if name != "ok" else ()
-    return Verdict(name, reported, unseen=_unseen(record, expected, cap), foreign=foreign)
+    return Verdict(name, reported, unseen=_unseen_layers(record, expected, cap), foreign=foreign)
 
 
 def _first(changes: Sequence[Difference]) -> str:
@@ -143,8 +143,8 @@ def _first(changes: Sequence[Difference]) -> str:
     return next((name for name in MEANINGS if name in meant), "ok")
 
 
-def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
-    of_baseline = () if expected is None else expected.unseen(record.layers)
+def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
+    of_baseline = () if expected is None else expected.unseen_layers(record.layers)
     of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 

@@ -38,7 +38,7 @@ class Window(Protocol):
     def peek(self) -> Record | None:
         """Return what has been seen so far; the window stays open."""
 
-    def excluded(self) -> AbstractContextManager[None]:
+    def exclude(self) -> AbstractContextManager[None]:
         """Exclude from this window what is done inside: a fixture of the whole session, say.
 
         If the window was isolated, what was compiled inside is forgotten after
@@ -49,7 +49,7 @@ class Window(Protocol):
 T = TypeVar("T")
 
 
-def within(
+def included_events(
     events: Sequence[T], first: int, excluded: Iterable[tuple[int, int]], until: int
 ) -> Iterator[T]:
     """Yield the events from ``first`` on, without those in the ``excluded`` stretches."""
@@ -128,11 +128,11 @@ class Observer(ABC):
         """Leave sensors in between windows that open inside, where putting them in costs time."""
         return nullcontext()
 
-    def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
         """Return this layer's record, with what ``others``, by layer, saw of the same graphs."""
         return own
 
-    def completed(self, record: Record) -> Record:
+    def complete(self, record: Record) -> Record:
         """Return a record of all layers and child processes, with what follows for this layer."""
         return record
 
@@ -202,13 +202,13 @@ class Listener:
     This one does nothing.
     """
 
-    def begins(self) -> None:
+    def on_begin(self) -> None:
         """Note that a compilation begins in this thread."""
 
-    def ends(self) -> None:
+    def on_end(self) -> None:
         """Note that the compilation that began last in this thread has ended."""
 
-    def noted(self) -> None:
+    def on_event(self) -> None:
         """Note that something was noted outside of such a compilation."""
 
 

@@ -33,7 +33,7 @@ class Extent:
     placed: Mapping[tuple[type, tuple[str, ...]], int]
 
     @classmethod
-    def of(cls, record: Record) -> Extent:
+    def from_record(cls, record: Record) -> Extent:
         listed: Counter[tuple[type, str]] = Counter()
         listed.update((Graph, item.layer) for item in record.graph_list)
         listed.update((Recompile, item.layer) for item in record.recompile_list)
@@ -78,7 +78,7 @@ class Spans:
             if span.label is label:
                 span.after = there
 
-    def named(self, record: Record) -> Record:
+    def label(self, record: Record) -> Record:
         """Return what was seen, each part labelled with what was being done."""
         spans = [(span.label.text, span.before, span.after) for span in self._spans]
         if not spans:
@@ -134,14 +134,14 @@ _views: list[Viewer] = []
 _under_way: list[_Label] = []
 
 
-def _in_child() -> None:
+def _after_fork() -> None:
     """After a fork, forget what the parent was doing: it ends there, and is reported there."""
     _views.clear()
     _under_way.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def enter(view: Viewer) -> None:

@@ -64,17 +64,17 @@ class HookedObserver(Observer):
         self._windows = 0
         self._attached: tuple[Attachable, ...] = ()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
 
     @abstractmethod
     def hooks(self) -> Sequence[Attachable]:
         """Return the hooks to put in."""
 
     @abstractmethod
-    def explained(self, events: Sequence[Any], places: Places) -> Record:
+    def explain(self, events: Sequence[Any], places: Places) -> Record:
         """Return the record of what was noted, which is at least one event."""
 
-    def marked(self) -> Any:
+    def mark_runs(self) -> Any:
         """Return what is counted apart from events (replays), at this moment."""
         return None
 
@@ -108,15 +108,15 @@ class HookedObserver(Observer):
     def note(self, event: Any) -> None:
         """Note an event, which a child process reports at once."""
         self.events.append(event)
-        NOTIFIER.listener.noted()
+        NOTIFIER.listener.on_event()
 
-    def failed(self, fault: Exception) -> None:
+    def note_fault(self, fault: Exception) -> None:
         """Note that a hook could not be put in or failed: a gate that cannot see must not pass."""
         version = getattr(sys.modules.get("torch"), "__version__", "unknown")
         words = f"{type(fault).__name__}: {fault}"
         self.faults.append(f"{self.layer}: it cannot be observed in torch {version} ({words})")
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         self._lock = threading.RLock()
 
 
@@ -128,11 +128,11 @@ class HookedWindow(OneWindow):
         self._places = places
         self._first = len(observer.events)
         self._excluded: list[tuple[int, int]] = []
-        self._mark = observer.marked()
+        self._mark = observer.mark_runs()
         self._last_read: tuple[int, Record] | None = None
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         begin = len(self._observer.events)
         try:
             yield
@@ -160,15 +160,15 @@ class HookedWindow(OneWindow):
     def _read(self, events: Sequence[Any]) -> Record:
         layer, faults = self._observer.layer, tuple(self._observer.faults)
         try:
-            record = self._observer.explained(events, self._places)
+            record = self._observer.explain(events, self._places)
         except Exception as fault:
             words = f"{type(fault).__name__}: {fault}"
             error = f"{layer}: what was seen could not be read: {words}"
             return record_of(layer, graphs=len(events), errors=(*faults, error))
-        return record_of(layer, errors=faults) if not events else _with(record, faults)
+        return record_of(layer, errors=faults) if not events else _add_errors(record, faults)
 
 
-def _with(record: Record, errors: tuple[str, ...]) -> Record:
+def _add_errors(record: Record, errors: tuple[str, ...]) -> Record:
     from msgspec.structs import replace
 
     return replace(record, errors=(*errors, *record.errors)) if errors else record

@@ -61,7 +61,7 @@ class Patch:
             return hook(original, *args, **kwargs)
 
         if of_torch or _dynamo_is_imported():
-            never_compiled(patched)
+            never_compile_function(patched)
         self.patched = patched
         setattr(owner, attribute, patched)
 
@@ -75,14 +75,14 @@ class Patch:
             setattr(self.owner, self.attribute, self.original)
 
 
-def noting(note: Note, failed: Callable[[Exception], None], *, after: bool = False) -> Hook:
+def note_hook(note: Note, failed: Callable[[Exception], None], *, after: bool = False) -> Hook:
     """Return a hook that notes a call before it makes it, or ``after`` it returned.
 
     A fault of ``note`` goes to ``failed`` and never to the user's code; in Dynamo's it would become
     an ``InternalTorchDynamoError``.
     """
 
-    def noted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def note_safely(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             note(args, kwargs)
         except Exception as fault:
@@ -91,20 +91,20 @@ def noting(note: Note, failed: Callable[[Exception], None], *, after: bool = Fal
     def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         if not after:
-            noted(args, kwargs)
+            note_safely(args, kwargs)
         result = original(*args, **kwargs)
         if after:
-            noted(args, kwargs)
+            note_safely(args, kwargs)
         return result
 
     return hook
 
 
-def nothing(token: Any, result: Any) -> None:
+def do_nothing(token: Any, result: Any) -> None:
     """Do nothing, as an ``After``."""
 
 
-def beside(before: Before, after: After = nothing) -> Hook:
+def runtime_hook(before: Before, after: After = do_nothing) -> Hook:
     """Return a hook for a function that user code calls at run time. Both must not raise.
 
     Dynamo's frame hook may be active then: it must not find our Python frames,
@@ -128,11 +128,11 @@ def beside(before: Before, after: After = nothing) -> Hook:
             after(token, result)
             set_eval_frame(dynamo)
 
-    never_compiled(hook)
+    never_compile_function(hook)
     return hook
 
 
-def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
+def count_calls(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
     """Return a function that calls ``called`` before each call of a compiled graph.
 
     ``called`` must not raise, and neither it nor what it calls may be compiled. All functions that
@@ -149,13 +149,13 @@ def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -
 
 COUNTING: Final = next(
     code
-    for code in around_compiled.__code__.co_consts
+    for code in count_calls.__code__.co_consts
     if isinstance(code, CodeType) and code.co_name == "counting"
 )
-"""The code of the function that ``around_compiled`` returns. Code that Dynamo made calls it."""
+"""The code of the function that ``count_calls`` returns. Code that Dynamo made calls it."""
 
 
-def never_compiled(function: Any) -> None:
+def never_compile_function(function: Any) -> None:
     """Keep Dynamo from compiling a function of ours, wherever it meets it."""
     never_compile(function.__code__)
 
@@ -314,7 +314,7 @@ class AroundImports(ImportWatch):
     """Calls ``before`` and ``after`` around each import in one thread that loads a module.
 
     What is imported in turn is part of the outermost import. Neither call may raise. Dynamo's
-    frame hook may be active here, and must not find what they do (see ``layers.hooks.beside``).
+    frame hook may be active here, and must not find what they do (see ``runtime_hook``).
     """
 
     def __init__(self, before: Callable[[], None], after: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ def setter(
     later: set[tuple[str, int]] = set()
     for file in dict.fromkeys((code.file, *(line.file for line in callers))):
         names = {name} if is_global and file == code.file else set[str]()
-        for line, is_first in _setting(_tree("".join(source(file))), name, names):
+        for line, is_first in _lines_that_set(_tree("".join(source(file))), name, names):
             (first if is_first else later).add((file, line))
     lines = later or first
     if len(lines) != 1:
@@ -72,7 +72,7 @@ def _tree(text: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _setting(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tuple[int, bool]]:
+def _lines_that_set(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tuple[int, bool]]:
     """Yield the lines that set an attribute called ``name``, or one of the global ``names``.
 
     Each comes with whether it is one that sets it first: of a class, a constructor, a module.

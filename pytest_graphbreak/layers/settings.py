@@ -145,14 +145,14 @@ def default(key: Key) -> Any:
         entry.hide = hidden
 
 
-def differing(before: Snapshot, after: Snapshot) -> list[Key]:
+def changed_keys(before: Snapshot, after: Snapshot) -> list[Key]:
     """Return the settings that differ in ``after``. Raises ``SettingsError``."""
     keys = dict.fromkeys((*after.values, *before.values))
     with _settings_errors("could not be compared"):
-        return [key for key in keys if not _same(before, after, key)]
+        return [key for key in keys if not _is_same(before, after, key)]
 
 
-def _same(before: Snapshot, after: Snapshot, key: Key) -> bool:
+def _is_same(before: Snapshot, after: Snapshot, key: Key) -> bool:
     if key in before.values and key in after.values:
         return _equal(before.values[key], after.values[key])
     # After a `config.patch` an entry is set to what it was by default.

@@ -42,7 +42,7 @@ class Completeness:
     commands: tuple[str, ...]
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return not self.gaps
 
 

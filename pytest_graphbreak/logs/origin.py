@@ -73,7 +73,7 @@ class Origins:
         state.made = logged
         state.fx = FxGraph(logged.graph.name, where=logged.graph.where, change=change)
 
-    def exported(self, rank: str) -> None:
+    def add_export(self, rank: str) -> None:
         """Note that a program was exported outside Dynamo."""
         self._rank(rank).exported = True
 
@@ -113,7 +113,7 @@ class Origins:
             program.sources, program.where = graph.sources, graph.where
         elif state.made is not None:
             logged, state.made, state.lowered = state.made, None, state.made
-            program.cause, program.why = "fx", _after(logged.graph)
+            program.cause, program.why = "fx", _why_again(logged.graph)
             program.origin, program.kind = EXPORT if logged.export else DYNAMO, logged.graph.cause
             program.sources, program.where = (logged.graph.name,), logged.graph.where
         elif state.exported:
@@ -126,7 +126,7 @@ class Origins:
             program.origin = UNKNOWN
         state.exported = False
 
-    def ended(self, program: Program) -> None:
+    def end_program(self, program: Program) -> None:
         """Count a program at its end, when its name is known and may override other evidence."""
         if program.reshard:
             program.cause = program.kind = "reshard"
@@ -147,7 +147,7 @@ class Origins:
             "." in name or name == compiled.rpartition(".")[2] for name in functions
         )
 
-    def uncounted(self, program: Program) -> None:
+    def uncount(self, program: Program) -> None:
         """Remove a program from the counts that has ended and is read once more."""
         self.counted -= Counter([(program.origin, program.kind or program.cause)])
 
@@ -165,14 +165,14 @@ class Origins:
         return self._ranks.setdefault(rank, _Rank())
 
 
-def _after(graph: Graph) -> str:
+def _why_again(graph: Graph) -> str:
     """Return why the FX graph exists, or "" if it is the first of its function."""
     if graph.cause == "entry":
         return ""
     return f"{graph.cause}: {graph.reason}" if graph.reason else graph.cause
 
 
-def where(program: Program) -> Frame:
+def place(program: Program) -> Frame:
     """Return the best place known for a program: from its own text, else from its origin."""
     if program.places:
         return program.places[0][0]

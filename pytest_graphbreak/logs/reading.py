@@ -179,36 +179,36 @@ class _Reader(Watcher):
 
     # What the TT compiler prints
 
-    def begun(self, program: Program) -> None:
+    def on_begin(self, program: Program) -> None:
         self._origins.program(program)
         self._locations[program.number] = Locations()
 
-    def again(self, program: Program) -> None:
-        self._origins.uncounted(program)
-        self.begun(program)
+    def on_again(self, program: Program) -> None:
+        self._origins.uncount(program)
+        self.on_begin(program)
 
-    def text(self, program: Program, text: str) -> None:
+    def on_text(self, program: Program, text: str) -> None:
         locations = self._locations.get(program.number)
         if locations is not None:
             locations.feed(text)
 
-    def closed(self, program: Program) -> None:
+    def on_close(self, program: Program) -> None:
         locations = self._locations.pop(program.number, None)
         if locations is not None:
             places, program.module = locations.places(self._sources.is_user)
-            self._located = self._located or locations.named
+            self._located = self._located or locations.names_files
             program.places = tuple(
                 (self._sources.frame(*place), ops)
                 for place, ops in places.most_common(PLACES_SHOWN)
             )
-        self._origins.ended(program)
+        self._origins.end_program(program)
 
     # What others print
 
     def _record(self, record: Torch) -> None:
         if record.where.endswith("symbolic_shapes.py"):
             if not record.id:
-                self._origins.exported(record.rank)
+                self._origins.add_export(record.rank)
         elif logged := self._dynamo.take(record):
             self._origins.take(logged)
         if "tracing" in self._dynamo.seen:
@@ -249,7 +249,7 @@ def _graph(program: Program, several: bool) -> Graph:
         program.cause,
         sources=program.sources,
         process=who if several and who else None,
-        where=origin.where(program),
+        where=origin.place(program),
         reason="; ".join(filter(None, (program.why, end))),
         module=program.module or None,
         seconds=program.seconds,

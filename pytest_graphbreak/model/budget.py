@@ -20,9 +20,9 @@ from pytest_graphbreak.model.forms import (
     Times,
     with_versions,
 )
-from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED, reason_key
+from pytest_graphbreak.model.layers import COMPILERS, DESCRIPTIONS, JUDGED, reason_key
 
-PLACES_LAYER: Final = BREAKING[0]
+PLACES_LAYER: Final = "dynamo"
 """The layer of a place that names none. Places are judged and written only with their layer."""
 
 

@@ -67,7 +67,7 @@ class GraphCause:
         """Whether a graph of this cause also exists in a model that compiles well."""
         return self.kind in ("plain", "expected")
 
-    def of(self, count: int) -> str:
+    def count_words(self, count: int) -> str:
         """Return a count in words: ``1 entry``, ``3 fx``, ``2 after a break``."""
         words = self.words or self.name
         return f"{count:,} {words if count == 1 else self.plural or f'{words}s'}"

@@ -289,7 +289,7 @@ class Record(Data, frozen=True):
         """All notes as one text, or None without notes."""
         return AND.join(self.notes) or None
 
-    def noted(self, *notes: str) -> Record:
+    def with_notes(self, *notes: str) -> Record:
         """Return the same record with additional notes; empty notes are ignored."""
         return replace(self, notes=tuple(dict.fromkeys(filter(None, (*self.notes, *notes)))))
 

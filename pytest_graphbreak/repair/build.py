@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, UnfitError
 from pytest_graphbreak.repair.source import SourceError, find, imports, lines, read
 
@@ -106,7 +106,7 @@ def build(
     if patched:
         head.insert(0, _EDIT.strip() + "\n\n")
     for (module, name), path in patched.items():
-        head.append(_edit_call(module, name, text_of(path), texts[path]))
+        head.append(_edit_call(len(head), module, name, text_of(path), texts[path]))
     return _with_head(source, "\n".join(head), header, test)
 
 
@@ -118,35 +118,25 @@ def _outer(where: Frame) -> str:
 def _decorating_statements(site: Site, name: str, decorator: str) -> str:
     """Return the statements that put a decorator on a function of another module.
 
-    A static or class method stays one, as a plain function it would be given ``self``; so does a
-    property.
+    A static or class method stays one, as a plain function it would be given ``self``. Raises
+    ``BuildError`` for a property, which is no function.
     """
     package, _, last = site.module.rpartition(".")
     load = f"from {package} import {last} as _{last}" if package else f"import {last} as _{last}"
-    text = text_of(site.path) if "." in name else ""
-    node = find(text, name) if text else None
+    node = find(text_of(site.path), name) if "." in name else None
     decorators = {ast.unparse(x) for x in node.decorator_list} if node is not None else set()
+    if any("property" in existing for existing in decorators):
+        raise BuildError(f"{name} is a property of another module")
     full = f"_{last}.{name}"
-    expression = f"{decorator}(\n    {full}\n)"
+    expression = f"{decorator}({full})"
     for kind, function in (("staticmethod", ""), ("classmethod", ".__func__")):
         if kind in decorators:
-            expression = f"{kind}(\n    {decorator}({full}{function})\n)"
-    if "property" in decorators:
-        expression = f"{full}.getter(\n    {decorator}({full}.fget)\n)"
-    imported = imports(text)
-    if any(_is_cached(existing, imported) for existing in decorators):
-        return f"{load}\n{full}.func = {decorator}(\n    {full}.func\n)"
+            expression = f"{kind}({decorator}({full}{function}))"
     return f"{load}\n{full} = {expression}"
 
 
-def _is_cached(decorator: str, imported: Mapping[str, str]) -> bool:
-    """Return whether a decorator is ``functools.cached_property``, by the imports of its file."""
-    first, dot, attributes = decorator.partition(".")
-    return f"{imported.get(first, first)}{dot}{attributes}" == "functools.cached_property"
-
-
-def _edit_call(module: str, name: str, before: str, after: str) -> str:
-    """Return the call that changes a function of another module as its text was changed.
+def _edit_call(number: int, module: str, name: str, before: str, after: str) -> str:
+    """Return the diff, and the call that changes a function of another module as it says.
 
     Raises ``BuildError`` if the new lines call torch, and the module does not import it.
     """
@@ -157,7 +147,9 @@ def _edit_call(module: str, name: str, before: str, after: str) -> str:
     diff_lines = list(difflib.unified_diff(lines(old), lines(new), n=1))[2:]
     diff = "".join(line if line.strip() else "\n" for line in diff_lines)
     quoted = f"r'''\n{diff}'''" if "'''" not in diff else repr(diff)
-    return f"_graphbreak_edit({module!r}, {name!r}, {digest!r}, {quoted})"
+    variable = f"_graphbreak_diff_{number}"
+    call = f"_graphbreak_edit({module!r}, {name!r}, {digest!r}, {variable})"
+    return f"{variable} = {quoted}\n{call}"
 
 
 def home(where: Frame) -> tuple[str, str] | None:
@@ -263,24 +255,12 @@ def _guard(head: str, test: str) -> str:
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             definitions.append(text)
         else:
-            acts.append(_indent(text))
+            acts.append(textwrap.indent(text, "    "))
     joined = re.sub(r"\n{4,}", "\n\n\n", "".join(definitions))
     if not acts:
         return joined
     condition = "_graphbreak_on" if test else '__name__ in ("__main__", "__mp_main__")'
     return f"{joined}if {condition}:\n{''.join(acts)}"
-
-
-def _indent(text: str) -> str:
-    """Indent a statement for a block. The lines of a long string stay as they are."""
-    string_lines: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno is not None:
-            string_lines |= set(range(node.lineno + 1, node.end_lineno + 1))
-    return "".join(
-        line if number in string_lines or not line.strip() else f"    {line}"
-        for number, line in enumerate(lines(text), 1)
-    )
 
 
 def _places(source: str) -> tuple[int, int]:
@@ -305,16 +285,12 @@ def _places(source: str) -> tuple[int, int]:
     return first, first
 
 
-_LONGEST: Final = 88
-
-
 @dataclass(frozen=True, slots=True)
 class Diff:
     """A diff for ``patch -p1`` in the directory of the packages, and the patches that it lacks.
 
-    ``left_out`` has the titles of these patches, or the settings of those whose lines are in the
-    diff: they change settings of the program, or need a helper in it, so no file of a library can
-    hold them.
+    ``left_out`` has the titles of these patches: they change settings of the program, or need a
+    helper in it, so no file of a library can hold all of them.
     """
 
     text: str
@@ -324,7 +300,7 @@ class Diff:
 def difference(
     source: str,
     user_file: str,
-    patches: Sequence[tuple[SourcePatch, Break | None]],
+    patches: Sequence[SourcePatch],
     sites: Mapping[str, Site],
 ) -> Diff:
     """Return the diff of all files that the patches rewrite, including the user's own.
@@ -334,43 +310,16 @@ def difference(
     """
     was: dict[str, str] = {}
     now: dict[str, str] = {}
-    left_out: list[str] = []
-    for patch, item in patches:
-        left_out += _left_out(patch)
-        for edit in patch.edits:
-            if not isinstance(edit, Rewrite) or _is_ours(edit):
-                continue
-            site = origin(edit.where, user_file, sites)
-            name = user_file if site is None else edit.where.file
-            if name not in was:
-                was[name] = now[name] = source if site is None else text_of(site.path)
-            changed = rewrite(now[name], edit)
-            now[name] = _with_comment(now[name], changed, item) if item is not None else changed
-    return Diff("".join(_unified_diff(name, was[name], now[name]) for name in was), tuple(left_out))
-
-
-def _left_out(patch: SourcePatch) -> list[str]:
-    """Return what no file of a library can hold: the settings of a patch, or the whole of it."""
-    ours = [edit for edit in patch.edits if _is_ours(edit)]
-    settings = [x.source for x in ours if isinstance(x, Preamble) and "\n" not in x.source]
-    if len(ours) < len(patch.edits) and len(settings) == len(ours):
-        return settings
-    return [patch.title] if ours else []
-
-
-def _with_comment(before: str, after: str, item: Break) -> str:
-    """Return the changed text with the reason as a comment above the first line that changed."""
-    old, new = lines(before), lines(after)
-    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    first = next((block[3] for block in blocks if block[0] != "equal"), len(new))
-    if first >= len(new):
-        return after
-    indent = new[first][: len(new[first]) - len(new[first].lstrip())]
-    words = f"{indent}# {item.id or 'A graph break'} under torch.compile: {item.reason}"
-    if len(words) > _LONGEST:
-        words = words[: _LONGEST - 3].rsplit(" ", 1)[0] + "..."
-    new.insert(first, words + "\n")
-    return "".join(new)
+    for edit in (edit for patch in patches for edit in patch.edits):
+        if not isinstance(edit, Rewrite) or _is_ours(edit):
+            continue
+        site = origin(edit.where, user_file, sites)
+        name = user_file if site is None else edit.where.file
+        if name not in was:
+            was[name] = now[name] = source if site is None else text_of(site.path)
+        now[name] = rewrite(now[name], edit)
+    left_out = tuple(patch.title for patch in patches if any(map(_is_ours, patch.edits)))
+    return Diff("".join(_unified_diff(name, was[name], now[name]) for name in was), left_out)
 
 
 def _unified_diff(name: str, before: str, after: str) -> str:

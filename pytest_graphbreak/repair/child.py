@@ -23,7 +23,6 @@ def work(order: Answer) -> Answer:
     os.chdir(order["cwd"])
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
-    order["base"] = sys.path[1:]
     sys.path[0] = str(target.resolve().parent)
     if order.get("replaced"):
         _replace(*order["replaced"])

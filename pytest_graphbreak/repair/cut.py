@@ -21,6 +21,7 @@ import torch
 
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.failure import store_error
 from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
@@ -39,17 +40,13 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     @contextmanager
     def window() -> Iterator[None]:
         seed()
-        try:
-            with torch.compiler.set_stance("force_eager"):
-                sys.setprofile(cutter.look)
-                try:
-                    yield
-                finally:
-                    sys.setprofile(None)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # the run before has shown it; what was cut until then is used
-            return
+        # The run before has shown what it raises; what was cut until then is used.
+        with store_error({}), torch.compiler.set_stance("force_eager"):
+            sys.setprofile(cutter.look)
+            try:
+                yield
+            finally:
+                sys.setprofile(None)
 
     with capture.install():
         go(window)

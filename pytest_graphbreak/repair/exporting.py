@@ -40,17 +40,11 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
         answer.update(go(window) or {})
     if answer.get("error") is None:
         namer = places(Path.cwd())
-        called = [entry for entry in recorder.entries if entry.called]
-        answer["exports"] = [_export(entry, namer) for entry in called]
+        for entry in (entry for entry in recorder.entries if entry.called):
+            strict, free = (_failure(entry, namer, strict=strict) for strict in (True, False))
+            name = sizes.name_of(entry.original)
+            answer["exports"].append({"name": name, "strict": strict, "not strict": free})
     return answer
-
-
-def _export(entry: CompiledCall, namer: Places) -> Answer:
-    return {
-        "name": sizes.name_of(entry.original),
-        "strict": _failure(entry, namer, strict=True),
-        "not strict": _failure(entry, namer, strict=False),
-    }
 
 
 def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Answer | None:

@@ -86,8 +86,9 @@ class LazyCut:
 def cuts(record: Record) -> list[LazyCut]:
     """Return what scripts are written for, in the order in which it came.
 
-    Graphs of ``torch.compile`` are left out, and lines that are graph breaks. In a program of one
-    graph nothing was cut, since that has to end somewhere.
+    Graphs of ``torch.compile`` are left out, lines that are graph breaks, and graphs of which
+    torch_xla does not say at which line they end. In a program of one graph nothing was cut, since
+    that has to end somewhere.
     """
     if record.graphs.get(XLA, 0) < 2:
         return []
@@ -95,7 +96,7 @@ def cuts(record: Record) -> list[LazyCut]:
     of_cause: dict[tuple[str, ...], list[Graph]] = {}
     for graph in record.graph_list:
         is_lazy = graph.layer == XLA and graph.cause in CAUSES and not graph.sources
-        if is_lazy and graph.where.key not in broken:
+        if is_lazy and graph.where.file and graph.where.key not in broken:
             of_cause.setdefault((graph.cause, *graph.where.key), []).append(graph)
     of_line = Counter(graph.where.key for graph in record.graph_list if graph.layer == XLA)
     return [_cut(graphs, of_line[graphs[0].where.key]) for graphs in of_cause.values()]
@@ -109,24 +110,18 @@ def _cut(graphs: list[Graph], of_line: int) -> LazyCut:
 
 
 def script(writer: Writer, cut: LazyCut, record: Record) -> str:
-    """Return a script that runs the program, and fails while it makes the graphs of a cut.
-
-    Where the line is not known, the graphs of the whole program are counted.
-    """
+    """Return a script that runs the program, and fails while it makes the graphs of a cut."""
     program, path = writer.program()
     body = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
-    run = indent(textwrap.dedent(program).splitlines())
-    is_placed = bool(cut.item.where.file)
-    body += _of_line(run, cut) if is_placed else _of_program(run, cut, record)
+    body += _run(indent(textwrap.dedent(program).splitlines()), cut)
     text = "\n".join(body)
     imports = [f"import {name}" for name in ("contextlib", "linecache", "sys", "types")]
-    imports = [line for line in imports if is_placed or "linecache" not in line]
     imports += ["from pathlib import Path"] if "Path(" in text else []
     imports += ["", "import pytest"] if "pytest." in text else []
     name = TEST if writer.as_test else "main"
     parts = [
         "\n".join([*_header(writer, cut), "", *imports]),
-        *([_line(cut, record)] if is_placed else []),
+        _line(cut, record),
         _COUNT.strip("\n"),
         "\n".join([f"def {name}():", *indent(body)]),
         *([] if writer.as_test else ['if __name__ == "__main__":\n    main()']),
@@ -138,11 +133,8 @@ def _header(writer: Writer, cut: LazyCut) -> Iterator[str]:
     where = cut.item.where
     yield f"# {files.HEADER}repro {writer.target.shown}`: {WHOLE}."
     yield f"# {' '.join(cut.item.reason.split())}, {plural(cut.item.count, 'graph')}"
-    if where.file:
-        yield f"# {where.file}:{where.line} in {where.function}"
-        yield f"#     {where.code}"
-    else:
-        yield "# torch_xla does not say at which line."
+    yield f"# {where.file}:{where.line} in {where.function}"
+    yield f"#     {where.code}"
     yield f"# {'Under pytest it' if writer.as_test else 'It'} fails as long as the cut is there."
 
 
@@ -159,7 +151,7 @@ def _line(cut: LazyCut, record: Record) -> str:
     ).strip("\n")
 
 
-def _of_line(run: list[str], cut: LazyCut) -> Iterator[str]:
+def _run(run: list[str], cut: LazyCut) -> Iterator[str]:
     """Yield the lines that run the program until the line has made its graphs."""
     yield from ("line, trace = Line(), sys.gettrace()", "sys.settrace(line)", "try:")
     yield "    with contextlib.suppress(Enough, SystemExit):"
@@ -169,21 +161,10 @@ def _of_line(run: list[str], cut: LazyCut) -> Iterator[str]:
     yield f"assert line.graphs {f'<= {cut.most}' if cut.most else '== 0'}, {words}"
 
 
-def _of_program(run: list[str], cut: LazyCut, record: Record) -> Iterator[str]:
-    """Yield the lines that run the program and count all of its graphs."""
-    yield from ("before = compiled()", "with contextlib.suppress(SystemExit):", *run)
-    yield "graphs = compiled() - before"
-    words = 'f"graphs of the program: {graphs}, by CompileTime of torch_xla"'
-    yield f"assert graphs <= {record.graphs[XLA] - cut.item.count}, {words}"
-
-
-def missing(cut: LazyCut, record: Record, trial: Trial) -> str | None:
+def missing(cut: LazyCut, trial: Trial) -> str | None:
     """Return why the run of a script does not show its cut, or None if it does."""
-    if cut.item.where.file:
-        where, count = f"graphs that end at {cut.item.where.file}:{cut.item.where.line}", cut.graphs
-    else:
-        where, count = "graphs of the program", record.graphs[XLA]
+    where = f"graphs that end at {cut.item.where.file}:{cut.item.where.line}"
     counted = (trial.error or "").partition(f"AssertionError: {where}: ")[2].partition(",")[0]
     if not counted:
         return f"it fails: {trial.error[:160]}" if trial.error else "no graph ended there"
-    return None if counted == str(count) else f"{counted} graphs, not {count}"
+    return None if counted == str(cut.graphs) else f"{counted} graphs, not {cut.graphs}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,8 +78,7 @@ _TEST: Final = """\
 class Writer:
     """Writes scripts for a target; ``device`` and ``options`` are those of the original's compile.
 
-    ``out`` is the directory for the scripts, ``homes`` that of each module that Python does not
-    find by itself.
+    ``out`` is the directory for the scripts.
     """
 
     target: Target
@@ -87,7 +86,6 @@ class Writer:
     options: Answer
     as_test: bool
     out: Path = Path("repros")
-    homes: Mapping[str, str] = field(default_factory=dict)
 
     def by_path(self, item: Break, frame: Frame, cut: Answer, data: str) -> str:
         """Return a script that takes the module out of the model as the program loads it.
@@ -122,7 +120,7 @@ class Writer:
         program, path = self.program()
         lines = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
         body = [*lines, *textwrap.dedent(program).splitlines()]
-        return self._script(item, WHOLE, body, prints=False)
+        return self._script(item, WHOLE, body)
 
     def _loader(self, number: int) -> str:
         """Return the function that loads what the program compiles with its first calls."""
@@ -146,7 +144,7 @@ class Writer:
         """Yield the lines that make the inputs, the ``module`` among them, and make the call."""
         call = inputs["inline"]
         if call is None:
-            yield f"saved = torch.load({_beside(data)}, weights_only=False)"
+            yield f'saved = torch.load(Path(__file__).with_name("{data}"), weights_only=False)'
             call = '*saved["args"], **saved["kwargs"]'
             if module:
                 yield 'model, *inputs = saved["args"]'
@@ -161,23 +159,22 @@ class Writer:
         what: str,
         body: list[str],
         loader: str = "",
-        imports: Iterable[str] = (),
-        *,
-        prints: bool = True,
+        imports: Sequence[str] = (),
     ) -> str:
-        """Return a script with its imports in order, the path to the program's own modules too."""
-        modules = {} if loader or not prints else self.homes
-        homes = [path_source(Path(home), self.out) for home in dict.fromkeys(modules.values())]
-        inserts = [f"sys.path.insert(0, {home})" for home in reversed(homes)]
+        """Return a script with its imports in order.
+
+        What is imported may be beside the program; other modules are found as the program runs.
+        """
+        home = path_source(self.target.path.parent, self.out)
+        inserts = [f"sys.path.insert(0, {home})"] if imports and not loader else []
         text = "\n".join([*body, loader, *inserts])
         lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
         lines += ["from pathlib import Path"] if "Path(" in text else []
         lines = [*lines, "", *inserts, *self._imports("pytest." in text), *imports, "", ""]
         lines += [loader, "", ""] if loader else []
-        set_up = ["torch.manual_seed(0)"] if prints else []
-        if self.device == "TT" and prints:
-            set_up.insert(0, 'xr.set_device_type("TT")')
-        main = ["def main():", *indent([*set_up, *body]), *self._end("main()", prints=prints)]
+        set_up = ['xr.set_device_type("TT")'] if self.device == "TT" else []
+        set_up.append("torch.manual_seed(0)")
+        main = ["def main():", *indent([*set_up, *body]), *self._end("main()")]
         return "\n".join([*self._header(item, what), "", *lines, *main, ""])
 
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
@@ -196,8 +193,8 @@ class Writer:
             yield "torch_xla.sync()"
         yield "return result"
 
-    def _end(self, call: str, *, prints: bool = True) -> Iterator[str]:
-        """Yield the lines that call the function; with ``prints``, torch prints the break."""
+    def _end(self, call: str) -> Iterator[str]:
+        """Yield the lines that call the function; outside of pytest torch prints the break."""
         yield from ("", "")
         if self.as_test:
             yield "@pytest.mark.max_graphs(1, breaks=0)"
@@ -205,8 +202,7 @@ class Writer:
             yield f"    {call}"
         else:
             yield 'if __name__ == "__main__":'
-            if prints:
-                yield f"    {_PRINTS}"
+            yield f"    {_PRINTS}"
             yield f"    {call}"
 
     def _imports(self, tests: bool) -> list[str]:
@@ -227,8 +223,6 @@ class Writer:
             f"    {item.where.code}",
             "Under pytest it fails as long as the break is there."
             if self.as_test
-            else "Run it with TORCH_LOGS=graph_breaks in the environment to see the break."
-            if what == WHOLE
             else "Run it to see the break: torch prints it.",
         ]
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
@@ -248,20 +242,12 @@ def path_source(path: Path, script: Path) -> str:
         return repr(str(path))
     common = Path(os.path.commonpath((path, script)))
     up = len(script.relative_to(common).parts)
-    steps = "".join(f" / {_text(part)}" for part in path.relative_to(common).parts)
+    steps = "".join(f" / {literal(part)}" for part in path.relative_to(common).parts)
     return f"str(Path(__file__).resolve().parents[{up}]{steps})"
-
-
-def _text(part: str) -> str:
-    return f'"{part}"' if part.isprintable() and not set(part) & set('"\\') else repr(part)
 
 
 def _callee(module: str, method: str) -> str:
     return module if method in ("", "forward") else f"{module}.{method}"
-
-
-def _beside(file: str) -> str:
-    return f'Path(__file__).with_name("{file}")'
 
 
 def indent(lines: Iterable[str]) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair import steady
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.compare import ENDLESS
-from pytest_graphbreak.repair.failure import describe
+from pytest_graphbreak.repair.failure import store_error
 
 Answer = dict[str, Any]
 
@@ -42,7 +41,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
         ended: Answer = {"error": None}
         try:
             with observe() as seen, steady.log_lines() as lines:
-                with _catch(ended):
+                with store_error(ended):
                     yield
                 steady.wait(pending=False)
         finally:
@@ -58,24 +57,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
         answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
-    answer["homes"] = _homes(order["base"])
     return answer
-
-
-@contextmanager
-def _catch(ended: Answer) -> Iterator[None]:
-    """Catch what a program raises, except Ctrl-C, and record in ``ended`` how it ended."""
-    try:
-        yield
-    except SystemExit as stop:
-        if stop.code not in (None, 0):
-            ended["error"] = f"the script ended with {stop.code}"
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # pytest's outcomes are not Exceptions
-        # A test that exceeds its budget did what is expected here.
-        if type(error).__name__ != "GraphBudgetFailure":
-            ended.update(describe(error))
 
 
 def _calls(capture: Capture) -> Answer:
@@ -164,27 +146,3 @@ def _sites(record: Answer) -> dict[str, list[str]]:
             if stable in files and name != "__mp_main__":
                 sites.setdefault(stable, [path, name])
     return sites
-
-
-def _homes(base: Sequence[str]) -> dict[str, str]:
-    """Return the directories that the program put on the path, by the modules imported from them.
-
-    Those are the script's own directory, those of pytest's ``pythonpath``, and those that a
-    ``conftest.py`` adds: a script elsewhere puts them on its path, too.
-    """
-    writer = sys.modules.get("torch.distributed.nn.jit.instantiator")
-    start = {os.path.realpath(entry) for entry in base}
-    start.add(os.path.realpath(getattr(writer, "INSTANTIATED_TEMPLATE_DIR_PATH", "") or os.sep))
-    added = [folder for entry in sys.path if (folder := os.path.realpath(entry)) not in start]
-    homes: dict[str, str] = {}
-    for name, module in list(sys.modules.items()):
-        # A package without an __init__.py has no file; torch.classes has any attribute.
-        spec = getattr(module, "__spec__", None)
-        paths = spec.submodule_search_locations if isinstance(spec, ModuleSpec) else None
-        place = next(iter(paths or ()), getattr(module, "__file__", None))
-        if "." in name or name.startswith("__") or not isinstance(place, str):
-            continue
-        folder = os.path.realpath(os.path.dirname(os.path.abspath(place)))
-        if folder in added:
-            homes[name] = folder
-    return dict(sorted(homes.items(), key=lambda item: added.index(item[1])))

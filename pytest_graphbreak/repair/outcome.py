@@ -32,7 +32,6 @@ class Problem:
     tried: list[RejectedPatch] = field(default_factory=list)
     patches: list[SourcePatch] = field(default_factory=list)
     fixed: bool = False
-    note: str = ""
 
     @property
     def title(self) -> str:
@@ -53,6 +52,7 @@ class SearchResult:
     problems: list[Problem] = field(default_factory=list)
     source: bytes | None = None
     stopped: str = ""
+    interrupt: KeyboardInterrupt | None = None
 
     @property
     def before(self) -> int:

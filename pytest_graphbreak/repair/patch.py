@@ -69,6 +69,6 @@ class SourcePatch:
     """Whether it only holds for what the inputs of the program have in common (``--assume``)."""
 
 
-def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
+def switch(name: str, value: str = "True") -> Preamble:
     """Return the statement that sets a config of torch."""
-    return Preamble(f"{home}.{name} = {value}")
+    return Preamble(f"torch._dynamo.config.{name} = {value}")

@@ -32,30 +32,26 @@ class Proof:
 
     @property
     def verdict(self) -> str:
-        if self.before.error is not None or not self.before.record.active or self._unsteady:
-            return UNJUDGED
-        if self.comparison.words:
-            return DIFFERS
-        before, after = self.before.record, self.after.record
-        gains = better(before, after, may_leave=True) or cleaner(before, after, may_leave=True)
-        return BETTER if gains else EQUAL
+        return self._judgement[0]
 
     @property
     def why(self) -> str:
         """What differs, or why the patch is no gain, or why it cannot be judged; else empty."""
-        if self.before.error is not None:
-            return f"the original does not run: {self.before.error}"
-        if self._unsteady:
-            return f"the original differs from run to run: {self._unsteady}"
-        if not self.before.record.active:
-            return "the original compiles nothing"
-        if self.verdict == EQUAL:
-            return no_gain(self.before.record, self.after.record)
-        return self.comparison.words
+        return self._judgement[1]
 
     @property
-    def _unsteady(self) -> str:
-        return self.comparison.unsteady
+    def _judgement(self) -> tuple[str, str]:
+        before, after = self.before.record, self.after.record
+        if self.before.error is not None:
+            return UNJUDGED, f"the original does not run: {self.before.error}"
+        if unsteady := self.comparison.unsteady:
+            return UNJUDGED, f"the original differs from run to run: {unsteady}"
+        if not before.active:
+            return UNJUDGED, "the original compiles nothing"
+        if self.comparison.words:
+            return DIFFERS, self.comparison.words
+        gains = better(before, after, may_leave=True) or cleaner(before, after, may_leave=True)
+        return (BETTER, "") if gains else (EQUAL, no_gain(before, after))
 
     def equal(self) -> str:
         """Return what was compared, in words."""
@@ -67,6 +63,8 @@ class Proof:
             parts.append(f"{plural(drawn, 'call')} with drawn inputs")
         if comparison.raised:
             parts.append(f"{comparison.raised} more raised in both")
+        if endless := len(self.before.endless):
+            parts.append(f"{endless} did not end without the compiler")
         if comparison.refused:
             parts.append("but gradients of the inputs are refused")
         trained = " and trained weights" if self.before.trained else ""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Graph, Record
-from pytest_graphbreak.repair.gain import graphs
+from pytest_graphbreak.judging.finding import Finding
+from pytest_graphbreak.judging.findings import findings_of_record
+from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
 from pytest_graphbreak.repair.prove import Proof
+from pytest_graphbreak.report.lines import DEPTH, lines
 from pytest_graphbreak.text.output import BLANK, TextLine, plural
-from pytest_graphbreak.text.safe import printable
-from pytest_graphbreak.text.terminal import table
 
-_MOST_RECOMPILES: Final = 3
-"""The number of recompiles that are listed where no remedy worked."""
-_MODES: Final = "one graph for training and one for inference, under no_grad, is normal"
+_READS: Final = ("access", "pending", "recompile")
+"""The causes of graphs of a lazy program: values are read there, or it compiles again."""
 _SEEDS: Final = (
     "torch_xla sets the next seed of the device with each graph that it compiles, so what "
     "is drawn there are other random numbers than before"
@@ -28,148 +26,78 @@ _SEEDS: Final = (
 def nothing(outcome: SearchResult) -> Iterator[TextLine]:
     """Yield what is said of a program without breaks and recompiles of Dynamo."""
     record, count = outcome.first.record, plural(outcome.before, "graph")
-    reads = list(_reads(record))
-    if not reads:
+    cut = [x for x in record.graph_list if x.layer == "xla" and x.cause in _READS]
+    if not cut:
         yield TextLine(f"Nothing to fix: {count}, no break, no recompile.")
         return
     lazy = not record.graphs.get("dynamo")
     what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
     yield TextLine(f"No remedy for a program of {count}, {what}:")
-    for item in reads:
-        yield from _problem(Problem(item, outcome.before), record)
+    for finding in findings_of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut))):
+        yield from lines(finding)
 
 
-def _reads(record: Record) -> Iterator[Break]:
-    """Yield the places that make graphs without a break, each with one of its reasons.
-
-    Values of device tensors are read there, or were pending; or the same place compiles again.
-    """
-    causes = ("access", "pending", "recompile")
-    cut = [graph for graph in record.graph_list if graph.layer == "xla" and graph.cause in causes]
-    counts = Counter((graph.cause, *graph.where.key) for graph in cut)
-    first = {(graph.cause, *graph.where.key): graph for graph in reversed(cut)}
-    for key, count in counts.items():
-        graph = first[key]
-        yield Break("xla", f"{graph.cause}: {graph.reason}", graph.where, count=count)
-
-
-def report(outcome: SearchResult, proof: Proof | None, width: int = 0) -> Iterator[TextLine]:
-    """Yield the whole report, with its table for a terminal of this width."""
-    record = outcome.last.record
+def report(outcome: SearchResult, proof: Proof | None) -> Iterator[TextLine]:
+    """Yield the whole report."""
     for problem in outcome.problems:
-        yield from _problem(problem, record)
-        if problem.item is None and not problem.fixed:
-            yield from _recompiles(record)
+        yield from _problem(problem, outcome.last.record)
         yield BLANK
-    cells = [[printable(cell) for cell in row] for row in _rows(outcome, proof)]
-    yield from (TextLine(line, whole=True) for line in table(cells, width))
-    effects: tuple[tuple[str, list[str]], ...] = (
-        ("side effect lost", [patch.drops for patch in outcome.patches]),
-        ("side effect moved", [patch.moves for patch in outcome.patches]),
-        ("note", [patch.note for patch in outcome.patches]),
-    )
-    for title, words in effects:
-        for text in dict.fromkeys(filter(None, words)):
-            yield TextLine(f"{title}: {text}")
-    if outcome.patches and record.graphs.get("xla") and outcome.after != outcome.before:
-        yield TextLine(f"note: {_SEEDS}")
+    for name, title in (("drops", "side effect lost"), ("moves", "side effect moved")):
+        yield from _notes(title, [getattr(patch, name) for patch in outcome.patches])
+    notes = [patch.note for patch in outcome.patches]
+    on_device = outcome.last.record.graphs.get("xla") and outcome.after != outcome.before
+    yield from _notes("note", [*notes, _SEEDS if notes and on_device else ""])
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
+    yield TextLine(f"graphs {outcome.before} -> {outcome.after}")
+    if proof is not None and not proof.comparison.words:
+        yield TextLine(f"equal: {proof.equal()}")
+
+
+def _notes(title: str, texts: list[str]) -> Iterator[TextLine]:
+    yield from (TextLine(f"{title}: {text}") for text in dict.fromkeys(filter(None, texts)))
 
 
 def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
-    item = problem.item
-    times = f"   x{item.count}" if item is not None and item.count > 1 else ""
-    yield TextLine(f"{problem.title}{times}")
-    if item is not None:
-        place = f"{item.where.file}:{item.where.line} in {item.where.function}"
-        yield TextLine(place, "place", 4)
-        yield TextLine(item.where.code, "source", 8)
+    """Yield a problem as a finding, with its advice as long as it is open, and what was tried."""
+    if problem.item is None:
+        yield TextLine("recompiles", indent=4)
+    for finding in _findings(problem, record):
+        fix = () if problem.fixed else _untried(problem, finding)
+        yield from lines(replace(finding, stack=(), circumstances="", fix=fix))
     for patch in problem.patches:
-        yield _state("kept", patch.title)
-    if problem.patches and not problem.fixed:
-        remaining = "it still breaks" if item is not None else _open_words(record)
-        yield TextLine(f"{remaining}, in {plural(graphs(record), 'graph')}", indent=4)
-    elif problem.fixed and not problem.patches:
+        yield _state("kept", f"{patch.title} ({problem.before} -> {problem.after})")
+    if problem.fixed and not problem.patches:
         yield _state("gone", "with the patches for other places")
-    elif not problem.patches:
-        yield _state("open", _why(problem))
+    elif not problem.fixed:
+        why = "no remedy worked" if problem.tried else "no remedy here applies to it"
+        yield _state("open", "it is still there" if problem.patches else why)
     for attempt in problem.tried:
-        yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=6)
+        yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=DEPTH + 2)
 
 
-def _open_words(record: Record) -> str:
-    return f"{plural(len(record.recompile_list), 'recompile')} left"
+def _findings(problem: Problem, record: Record) -> list[Finding]:
+    """Return a break, or the graphs of a device that it stands for, or the recompiles left."""
+    item = problem.item
+    if item is None:
+        return findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))
+    if item.layer != "xla":
+        return findings_of_record(Record((item.layer,), breaks=(item,)))
+    cause, _, words = item.reason.partition(": ")
+    graph = Graph("xla", cause=cause, where=item.where, reason=words)
+    return findings_of_record(
+        Record(("xla",), {"xla": item.count}, graph_list=(graph,) * item.count)
+    )
 
 
-def _recompiles(record: Record) -> Iterator[TextLine]:
-    """Yield the first recompiles that are left, each with the line of its guard and the advice."""
-    printed: set[str] = set()
-    for item in record.recompile_list[:_MOST_RECOMPILES]:
-        where = item.guard if item.guard.code else item.where
-        modes = "grad_mode" in item.reason
-        words = _MODES if modes else f"By hand: {advice.short(item) or ''}"
-        yield TextLine(f"{item.reason}", indent=4)
-        yield TextLine(f"{where.file}:{where.line} in {where.function}", "place", 8)
-        yield TextLine(where.code, "source", 12)
-        if advice.short(item) and words not in printed:
-            yield TextLine(words, indent=8)
-        printed.add(words)
+def _untried(problem: Problem, finding: Finding) -> tuple[str, ...]:
+    """Return the advice of a finding without the settings that were tried."""
+    titles = " ".join(attempt.patch.title for attempt in problem.tried)
+    parts = [part for text in finding.fix for part in text.split(", or ")]
+    names = {part: part.partition(" = ")[0].rpartition(".")[2] for part in parts}
+    return (", or ".join(part for part in parts if names[part] not in titles),)
 
 
 def _state(word: str, text: str) -> TextLine:
     """Return a line that says what happened to a break, and why."""
-    return TextLine(text, indent=4, head=f"{word}  ")
-
-
-def _why(problem: Problem) -> str:
-    """Return why a problem is open, and what is left to do by hand."""
-    words = _by_hand(problem.item) if problem.item is not None else None
-    titles = " ".join(attempt.patch.title for attempt in problem.tried)
-    untried = [part for part in (words or "").split(", or ") if part and _last(part) not in titles]
-    tail = f" By hand: {', or '.join(untried)}" if untried else ""
-    if problem.note:
-        return problem.note
-    return f"{'no remedy worked' if problem.tried else 'no remedy here applies to it'}.{tail}"
-
-
-def _last(advice: str) -> str:
-    """Return the name in a piece of advice: of a setting without its module and value."""
-    return advice.partition(" = ")[0].rpartition(".")[2]
-
-
-def _by_hand(item: Break) -> str | None:
-    """Return the advice for a break, or for the graphs of a device at one place."""
-    if item.layer != "xla":
-        return advice.short(item)
-    cause, _, words = item.reason.partition(": ")
-    return advice.short(Graph("xla", cause=cause, where=item.where, reason=words))
-
-
-def _rows(outcome: SearchResult, proof: Proof | None) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of the table."""
-    yield ("break", "remedy", "graphs", "outputs equal")
-    for problem in outcome.problems:
-        where = problem.item.where if problem.item is not None else None
-        name = problem.title if where is None else f"{where.function}:{where.line}"
-        moved = f"{problem.before} -> {problem.after}"
-        for number, patch in enumerate(problem.patches):
-            yield (name if not number else "", patch.title, moved, "yes")
-        if not problem.patches:
-            yield (name, "fixed by another" if problem.fixed else "none", "", "")
-    equal = _comparison_text(outcome, proof) if outcome.patches else ""
-    yield ("all", "", f"{outcome.before} -> {outcome.after}", equal)
-
-
-def _comparison_text(outcome: SearchResult, proof: Proof | None) -> str:
-    """Return what was compared with the original and found equal."""
-    proved = proof.comparison if proof is not None else outcome.comparison
-    count = max(proved.inputs, outcome.comparison.inputs)
-    if not count:
-        return "yes, printed lines; no call was seen" if outcome.last.lines else "it ran"
-    raised = f"; {proved.raised} more raised in both" if proved.raised else ""
-    gradients = ", gradients too" if outcome.last.trained else ""
-    endless = len(outcome.first.endless)
-    ends = f"; {endless} did not end without the compiler" if endless else ""
-    refused = "; gradients of the inputs are refused" if outcome.comparison.refused else ""
-    return f"yes, {plural(count, 'input')}{gradients}{raised}{ends}{refused}"
+    return TextLine(text, indent=DEPTH, head=f"{word}  ")

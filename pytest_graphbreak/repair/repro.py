@@ -78,7 +78,6 @@ class Repro:
             answer.get("options") or {},
             as_test,
             out,
-            answer.get("homes") or {},
         )
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
@@ -168,7 +167,7 @@ class Repro:
     def _lazy_script(self, path: Path, cut: lazy.LazyCut) -> Script:
         """Write the script of what torch_xla cut at a line."""
         self._write(path, _Attempt(lazy.script(self._writer, cut, self.first.record)))
-        why = lazy.missing(cut, self.first.record, self._measure(path, lazy.TEST))
+        why = lazy.missing(cut, self._measure(path, lazy.TEST))
         return Script(path, cut.item, WHOLE, why is None, why or "")
 
     def _attempts(self, item: Break, frame: Frame, cut: Answer, stem: str) -> Iterator[_Attempt]:

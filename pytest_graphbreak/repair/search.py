@@ -43,6 +43,10 @@ Ran = tuple[Trial, Comparison] | str
 """A run that does what the original does, or why it does not."""
 
 
+class _NoRunLeftError(Exception):
+    """Raised where the program would run more often than it may."""
+
+
 class Search:
     """The search for one target, of at most ``most`` runs, without code generation of inductor.
 
@@ -58,7 +62,6 @@ class Search:
         keep_side_effects: bool = False,
         assume: bool = False,
         header: str = "",
-        say: Callable[[str], None] = lambda _: None,
         progress: Callable[[float, float, str], None] = lambda *_: None,
     ) -> None:
         self._target = target
@@ -68,7 +71,6 @@ class Search:
         self._keep_side_effects = keep_side_effects
         self._assume = assume
         self._header = header
-        self._say = say
         self._progress = progress
         self._file = read(target.path)
         self._names = Names(target.path, self._file.text)
@@ -80,12 +82,22 @@ class Search:
         self.outcome = SearchResult(self.original.first, self.original.first)
 
     def run(self) -> SearchResult:
-        """Work until no remedy helps, or the number of runs is used up."""
+        """Work until no remedy helps, the number of runs is used up, or it is interrupted."""
         out = self.outcome
-        record = out.first.record
-        if out.first.error is not None or not record.active:
+        if out.first.error is not None or not out.first.record.active:
             return out
-        device = record.headline != "dynamo"
+        try:
+            self._improve()
+        except KeyboardInterrupt as stop:
+            out.stopped, out.interrupt = "interrupted", stop
+        except _NoRunLeftError:
+            out.stopped = f"the number of runs (--runs {self._most}) is used up"
+        self._close()
+        return out
+
+    def _improve(self) -> None:
+        out = self.outcome
+        device = out.first.record.headline != "dynamo"
         if not device:
             self._settings()
         self._breaks()
@@ -95,19 +107,11 @@ class Search:
             self._solve(problem, remedies.for_recompiles(self._source_run(out.last)))
         if device:
             self._settings()
-        self._close()
-        return out
-
-    def finish(self) -> None:
-        """Keep what is finished after an interrupt."""
-        self.outcome.stopped = self.outcome.stopped or "interrupted"
-        self._close()
 
     def diff(self) -> Diff:
         """Return the diff of the kept patches for the maintainers of the files."""
-        why = {id(x): problem.item for problem in self.outcome.problems for x in problem.patches}
-        patches = [(patch, why.get(id(patch))) for patch in self.outcome.patches]
-        return difference(self._file.text, self._names.own, patches, self._names.sites)
+        names = self._names
+        return difference(names.source, names.own, self.outcome.patches, names.sites)
 
     def _settings(self) -> None:
         """Try all settings in one run; then take each back without which it is as good."""
@@ -143,7 +147,6 @@ class Search:
             needs = [x for x in problems if not self._gone(x, record)] or problems[:1]
             for problem in needs:
                 problem.patches.append(patch)
-            self._say(f"kept: {patch.title} ({out.after} -> {count})")
         out.problems += problems
         out.patches += without
         self._accept(trial, proof)
@@ -152,7 +155,7 @@ class Search:
         """Work on each break, also on those that a patch uncovers, but not on a patch's own."""
         out = self.outcome
         seen: set[tuple[str, ...]] = set()
-        while not out.stopped:
+        while True:
             items = places(out.last.record)
             item = next((x for x in items if self._names.key(x) not in seen), None)
             if item is None:
@@ -171,9 +174,6 @@ class Search:
         doubtful: tuple[SourcePatch, Trial, Comparison] | None = None
         for patch in patches:
             why = self._refusal(patch)
-            if not why and self._left < 1:
-                out.stopped = problem.note = f"the number of runs (--runs {self._most}) is used up"
-                return
             ran = why or self._run([*out.patches, patch], patch.title)
             if isinstance(ran, str):
                 if ran != _UNWRITABLE:
@@ -181,11 +181,14 @@ class Search:
                 continue
             before, after = out.last.record, ran[0].record
             gone, gain = self._gone(problem, after), self._gains(patch, before, after)
-            if gain or (gone and self._uncovers(problem, patch, before, after)):
+            on_trial = gone and no_worse(before, after) and not patch.leaves
+            # Code that left the compiler is compiled when its last break is gone: heavier patches
+            # are not tried first.
+            if gain or (on_trial and eager(before) and not patch.drops):
                 self._keep(problem, patch, *ran, certain=gain)
                 if gone:
                     return
-            elif gone and no_worse(before, after) and not patch.leaves and doubtful is None:
+            elif on_trial and doubtful is None:
                 doubtful = (patch, *ran)
             else:
                 remaining = "the break is" if problem.item is not None else "recompiles are"
@@ -197,20 +200,6 @@ class Search:
     def _gains(self, patch: SourcePatch, before: Record, after: Record) -> bool:
         clean = not patch.drops and cleaner(before, after, may_leave=patch.leaves)
         return clean or better(before, after, may_leave=patch.leaves)
-
-    def _uncovers(
-        self, problem: Problem, patch: SourcePatch, before: Record, after: Record
-    ) -> bool:
-        """Return whether a patch shows the next break of a function that was left to eager.
-
-        Such code is compiled when its last break is gone, so heavier patches are not tried first.
-        """
-        if problem.item is None or patch.drops or patch.leaves or not eager(before):
-            return False
-        old = {self._names.key(item) for item in places(before)}
-        here = problem.item.where.function
-        new = [item for item in places(after) if self._names.key(item) not in old]
-        return no_worse(before, after) and any(item.where.function == here for item in new)
 
     def _gone(self, problem: Problem, record: Record) -> bool:
         """Return whether a run no longer has a problem."""
@@ -263,17 +252,10 @@ class Search:
         problem.patches.append(patch)
         problem.after = graphs(trial.record)
         self._accept(trial, proof)
-        word = "kept" if certain else "on trial"
-        self._say(f"{word}: {patch.title} ({problem.before} -> {problem.after})")
 
     def _accept(self, trial: Trial, proof: Comparison) -> None:
         self._names.add(trial.sites)
         self.outcome.last, self.outcome.comparison = trial, proof
-
-    @property
-    def _left(self) -> int:
-        """The number of runs that may still be made."""
-        return self._started + self._most - self._bench.runs
 
     def _run(self, patches: Sequence[SourcePatch], title: str) -> Ran:
         """Run the program with patches, and compare it. The same text is run once."""
@@ -282,9 +264,10 @@ class Search:
         except (BuildError, UnicodeEncodeError) as error:
             return f"it cannot be written: {error}" if str(error) else _UNWRITABLE
         if source not in self._ran:
-            if self._left < 1:
-                return "the number of runs is used up"
-            self._progress(self._bench.runs - self._started, self._most, title)
+            runs = self._bench.runs - self._started
+            if runs >= self._most:
+                raise _NoRunLeftError
+            self._progress(runs, self._most, title)
             with self._bench.beside(self._target, source) as copy:
                 self._names.copies.add(copy.path.name)
                 trial = self.original.patched(copy)

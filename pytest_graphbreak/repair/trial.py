@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.layers.children.runner import Runner, is_left, runner
+from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.source import read
@@ -69,11 +69,8 @@ class Trial:
 
 
 _WORK: Final = "pytest_graphbreak.repair.child:work"
-_SHARED: Final = (
-    *("error", "stack", "trained", "fullgraph", "inductor", "lines"),
-    *("endless", "varies", "numbers", "roots"),
-)
-"""The keys that an answer and a trial have in common."""
+_SHARED: Final = {field.name for field in fields(Trial)} - {"record", "sites"}
+"""The keys that an answer and a trial may have in common."""
 _OPTIONS: Final = {
     "eager": False,  # drawn inputs are computed without the compiler
     "values_only": False,  # and have the sizes of the program's own
@@ -81,8 +78,6 @@ _OPTIONS: Final = {
     "allow_breaks": True,  # also with fullgraph=True
     "replaced": None,  # a file that is imported, and another that is read for it
 }
-_MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
-"""The beginning of the last line of a copy, where it does not move any line of the program."""
 
 
 class Bench:
@@ -115,11 +110,11 @@ class Bench:
         sites = answer.get("sites") or {}
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),
-            **{name: answer[name] for name in _SHARED if name in answer},
             out=out,
             sites={name: Site(Path(path), module) for name, (path, module) in sites.items()},
             answer=answer,
             results=results,
+            **{name: answer[name] for name in _SHARED & answer.keys()},
         )
 
     def compared(
@@ -137,34 +132,17 @@ class Bench:
 
         Raises ``OSError`` if the file cannot be written.
         """
-        copy = target.trial(self.runs + 1)
-        anothers = os.path.lexists(copy.path)
+        copy = target.trial(self.runs + 1, os.urandom(3).hex())  # a name that no file has
         try:
             # Inside ``try``: an interrupt may come as soon as the file exists.
-            try:
-                handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                copy, anothers = target.trial(self.runs + 1, os.urandom(3).hex()), False
-                handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             self._remove = [str(copy.path.absolute())]
             with open(handle, "wb") as file:
-                file.write(data if data.endswith(b"\n") else data + b"\n")
-                file.write(f"{_MARK}{self.directory}\n".encode())
+                file.write(data)
             yield copy
         finally:
-            if not anothers:
-                copy.path.unlink(missing_ok=True)
+            copy.path.unlink(missing_ok=True)
             self._remove = []
-
-    def tidy(self, target: Target) -> None:
-        """Remove the copies beside a target that a killed command left."""
-        for path in target.path.parent.glob("*_trial*.py"):
-            if not path.name.startswith(f"{target.stem}_trial") or path.is_symlink():
-                continue
-            with contextlib.suppress(OSError):
-                last = path.read_bytes().rstrip().rpartition(b"\n")[2].decode(errors="replace")
-                if last.startswith(_MARK) and is_left(Path(last.removeprefix(_MARK))):
-                    path.unlink()
 
     def run(
         self,

@@ -47,7 +47,7 @@ def _with_definition(finding: Finding, shown: SourceLines) -> Finding:
 
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Yield what to look for if a layer compiles nothing any more and nothing broke."""
-    if not verdict.emptied or record.breaks or record.eager:
+    if not verdict.empties_a_layer or record.breaks or record.eager:
         return
     if record.frames.attempted:
         number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"

@@ -12,8 +12,8 @@ from typing import Final
 
 from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.judging.difference import diff
-from pytest_graphbreak.judging.finding import Finding, each_once
-from pytest_graphbreak.judging.findings import of_changes
+from pytest_graphbreak.judging.finding import Finding, distinct_findings
+from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.report.headline import NAMES
 from pytest_graphbreak.report.lines import lines as finding_lines
@@ -69,7 +69,7 @@ def compare(before: Union, after: Union) -> RunComparison:
         else:
             result.unequal.append(f"{name}   {before.seen[key].test.outcome}, {seen.test.outcome}")
     result.only_before = [nodeid for _, nodeid in earlier.values()]
-    result.causes = each_once(changed, lambda finding: finding.key)
+    result.causes = distinct_findings(changed, lambda finding: finding.key)
     result.causes.sort(key=lambda finding: (not finding.items, -len(finding.tests)))
     return result
 
@@ -93,7 +93,7 @@ def _compare_test(
         result.moved[name] = totals
     was, now = before.test.record.settings, after.test.record.settings
     result.settings |= {key for key in {*was, *now} if was.get(key) != now.get(key)}
-    return [(name, finding) for finding in of_changes(changes, record)]
+    return [(name, finding) for finding in findings_of_changes(changes, record)]
 
 
 def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLine]:
@@ -106,7 +106,7 @@ def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLi
     if result.causes:
         yield BLANK
     for cause in result.causes[:MOST]:
-        yield from finding_lines(cause.in_general() if len(cause.tests) > 1 else cause)
+        yield from finding_lines(cause.generalize() if len(cause.tests) > 1 else cause)
         yield from which_tests(cause, f"in {plural(len(cause.tests), 'test')}")
     if len(result.causes) > MOST:
         yield TextLine(f"... and {plural(len(result.causes) - MOST, 'more place')}", indent=2)

@@ -36,7 +36,9 @@ def cached_text(counted: Mapping[str, int]) -> str:
 
 def cause_words(counted: Mapping[str, int]) -> list[str]:
     """Return each number of graphs with its cause: ``2 entries``, ``1 after a break``."""
-    return [BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()]
+    return [
+        BY_NAME.get(cause, GraphCause(cause)).count_words(count) for cause, count in counted.items()
+    ]
 
 
 def made_of(layer: str, *records: Record) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -39,7 +39,7 @@ def of_script(name: str, ended: str, record: Record) -> str:
     """Return the report of a script. ``ended`` is how it ended: ``exit 0``."""
     lines = ["# Graphs of a script", "", f"## {safe.markdown(name)}", "", f"{_ours(ended)}.", ""]
     lines += _table(("layer", "counted"), counts(record))
-    lines += _findings(of_record(record))
+    lines += _findings(findings_of_record(record))
     if not DESCRIPTIONS[record.headline].breaks:
         lines += _places(homes_of(record, record.headline))
     return "\n".join(lines).rstrip() + "\n"
@@ -59,7 +59,7 @@ def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
 
 
 def _gaps(completeness: Completeness) -> Iterator[str]:
-    if completeness.whole:
+    if completeness.is_complete:
         return
     yield from _list("What this log lacks", [f"- {_ours(gap)}" for gap in completeness.gaps])
     yield from ("To know all of it, run:", "")
@@ -95,7 +95,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     what = f"**{finding.count:,}x {KINDS.get(finding.kind, finding.kind)}{identity}**{took}"
     yield from (f"{number}. {what} {_markdown(finding.reason)}", "")
     yield from _frames(finding)
-    raised = position(finding.raised) if finding.raised.file else ""
+    raised = position(finding.raising_line) if finding.raising_line.file else ""
     fixes = (("Fix", words) for words in finding.fix)
     for label, text in (("Model", finding.owner), ("Raised in", raised), *fixes):
         if text:

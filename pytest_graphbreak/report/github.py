@@ -138,7 +138,7 @@ def _of(cause: Finding) -> tuple[str, str]:
     number_of = detail(f"{extent(cause)}:")
     lines = (*general_lines(cause), number_of, *(detail(name, 4) for name in names))
     tests = f"{number:,} {noun(number, 'test')}"
-    return f"graph budget: {tests}, {cause.in_general().title}", _text(lines)
+    return f"graph budget: {tests}, {cause.generalize().title}", _text(lines)
 
 
 def _text(lines: Iterable[TextLine]) -> str:

@@ -25,7 +25,7 @@ def first_line(text: str) -> TextLine:
 def _moved_most(verdict: Verdict, record: Record) -> str:
     if verdict.name == "new":
         return f"no baseline for this test ({totals(record)})"
-    if verdict.emptied:
+    if verdict.empties_a_layer:
         return _no_graph_any_more(verdict, record)
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:

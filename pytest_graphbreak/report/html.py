@@ -102,7 +102,7 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
         "rest": max(len(causes.all) - MOST_CAUSES, 0),
         "list": [
             {
-                "title": cause.in_general().title,
+                "title": cause.generalize().title,
                 "at": shared.frame(cause.where) if cause.where.file else None,
                 "try": next(iter(cause.fix), None),
                 "first": clean(cause.tests[0]),

@@ -155,7 +155,7 @@ def budget_for(record: Record, expected: Expected | None, cap: Cap | None) -> Bu
     graphs: dict[str, int] = {}
     for layer in record.layers:
         limits = [cap.graphs(layer) if cap is not None else None]
-        if expected is not None and layer in expected.judged(record.layers):
+        if expected is not None and layer in expected.judged_layers(record.layers):
             limits.append(expected.values.graphs.get(layer, 0))
         stated = [limit for limit in limits if limit is not None]
         if stated:

@@ -43,7 +43,7 @@ def lines(finding: Finding) -> list[TextLine]:
 
 def general_lines(finding: Finding) -> list[TextLine]:
     """Return the lines of a finding of several tests, without what is specific to one of them."""
-    return [replace(line, text=cut(line.text)) for line in lines(finding.in_general())]
+    return [replace(line, text=cut(line.text)) for line in lines(finding.generalize())]
 
 
 def counted_lines(finding: Finding, *, with_owner: bool = False, after: str = "") -> list[TextLine]:
@@ -96,17 +96,17 @@ def consequences(finding: Finding) -> Iterator[TextLine]:
 
 
 def _of_break(finding: Finding) -> Iterator[str]:
-    breaks = finding.with_it(Break)
+    breaks = finding.consequences(Break)
     for follower in breaks:
         name = f"{follower.id}  " if follower.id else ""
         yield f"{position(follower.where)} breaks, too: {name}{follower.reason}"
     breaking = {follower.where.key for follower in breaks}
-    for eager in finding.with_it(Eager):
+    for eager in finding.consequences(Eager):
         if eager.where.key not in breaking:
             yield f"{position(eager.where)} runs without the compiler"
-    for where, numbers, why in _recompiled_functions(finding.with_it(Recompile)):
+    for where, numbers, why in _recompiled_functions(finding.consequences(Recompile)):
         yield f"{position(where)} is compiled again ({numbers}){why}"
-    for graph in finding.with_it(Graph):
+    for graph in finding.consequences(Graph):
         # A function that is now compiled by itself follows from the break and needs no line.
         if graph.layer and DESCRIPTIONS[graph.layer].cause(graph.kind).falls_with:
             yield _graph_more(graph)
@@ -118,7 +118,7 @@ def _graph_more(graph: Finding) -> str:
 
 def _more_graphs(finding: Finding) -> Iterator[str]:
     """Yield the graphs of another layer that a finding causes."""
-    for graph in finding.with_it(Graph):
+    for graph in finding.consequences(Graph):
         if graph.layer != finding.layer:
             yield _graph_more(graph)
 
@@ -128,7 +128,9 @@ def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame
     functions: dict[tuple[str, ...], list[Finding]] = {}
     for recompile in recompiles:
         functions.setdefault(recompile.where.key[:2], []).append(recompile)
-    followers = [follower for recompile in recompiles for follower in recompile.with_it(Recompile)]
+    followers = [
+        follower for recompile in recompiles for follower in recompile.consequences(Recompile)
+    ]
     for follower in followers:
         functions.setdefault(follower.where.key[:2], []).append(follower)
     for same in functions.values():
@@ -143,9 +145,9 @@ def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame
 
 def _followers(finding: Finding) -> Iterator[TextLine]:
     """Yield the functions that are recompiled with their caller."""
-    followers = finding.with_it(Recompile)
+    followers = finding.consequences(Recompile)
     if followers:
-        yield detail(f"and recompiled with its caller, since {finding.since}:")
+        yield detail(f"and recompiled with its caller, since {finding.new_condition}:")
     for follower in followers[:MOST_FUNCTIONS]:
         names = (*follower.graphs[:3], "...") if follower.graphs[3:] else follower.graphs
         yield detail(f"{position(follower.where)}   {', '.join(names)}", 2)

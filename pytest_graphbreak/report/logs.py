@@ -9,7 +9,7 @@ from itertools import starmap
 from pathlib import Path
 
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import origin
@@ -90,7 +90,7 @@ class Failure:
 def findings(reading: Reading) -> list[Finding]:
     """Return everything that made an extra graph or left the compiler, most important first."""
     graphs = _deepest(reading)
-    return of_record(
+    return findings_of_record(
         reading.record,
         (graph for graph in graphs if graph.cause not in ("fx", "other") or graph.reason == CUT),
     )
@@ -129,7 +129,7 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
             "tt",
             program.name,
             program.cause,
-            where=origin.where(program),
+            where=origin.place(program),
             reason=program.why,
             seconds=program.seconds,
         )
@@ -174,7 +174,7 @@ def sure(reading: Reading) -> str:
 
 def verdict(completeness: Completeness) -> str:
     """Return whether the log is complete enough for the analysis, on one line."""
-    if completeness.whole:
+    if completeness.is_complete:
         return "the log is complete"
     return f"the log is incomplete ({plural(len(completeness.gaps), 'gap')})"
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final
 
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.differences import ALL, FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
@@ -310,7 +310,7 @@ def _reasons(test: TestReport) -> Iterator[str]:
         if parts := made_of(layer, record):
             yield f"{layer}: {parts}"
     yield from record.errors
-    for finding in of_record(record):
+    for finding in findings_of_record(record):
         yield plain(lines(finding))
 
 

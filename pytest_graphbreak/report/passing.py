@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.judging.finding import MAY_BE_NEW, Finding, each_once
-from pytest_graphbreak.judging.findings import of_changes
+from pytest_graphbreak.judging.finding import MAY_BE_NEW, Finding, distinct_findings
+from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.report import TestReport
@@ -25,12 +25,12 @@ def changes(tests: Iterable[tuple[str, TestReport]]) -> list[Finding]:
 
     Each test comes with the name that it is listed by.
     """
-    findings = each_once(
+    findings = distinct_findings(
         (
             (name, finding)
             for name, test in tests
             if test.verdict in STRICT and test.failed_by is None and not test.written
-            for finding in of_changes(verdict_of(test).changes, test.record)
+            for finding in findings_of_changes(verdict_of(test).changes, test.record)
             if finding.sign != MAY_BE_NEW
         ),
         lambda finding: finding.key,

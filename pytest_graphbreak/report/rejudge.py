@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
-from pytest_graphbreak.baseline.model import by_layer
+from pytest_graphbreak.baseline.model import versions_by_layer
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.config.typed import own
@@ -83,7 +83,7 @@ class Judge:
             expected, record = budget_of(earlier, record)
             baseline = earlier.report.name
         elif entry is not None:
-            expected = entry.expected(seen.profile)
+            expected = entry.expectation(seen.profile)
             baseline, line = display_path(entry.path, self.checkout.root), entry.line
         case = Case(
             record,
@@ -162,8 +162,8 @@ def budget_of(earlier: SeenTest, record: Record) -> tuple[Expected, Record]:
         recorded=True,
         own=measured.layers,
         places_with={"breaks": versions, "eager": versions},
-        ops_with=by_layer(measured.ops, versions),
-        causes_with=by_layer(LAYERS, versions),
+        ops_with=versions_by_layer(measured.ops, versions),
+        causes_with=versions_by_layer(LAYERS, versions),
         packages=earlier.report.environment.packages,
     )
     layers = tuple(layer for layer in record.layers if layer in earlier.test.record.layers)

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_graphbreak.judging.finding import GONE, MAY_BE_NEW, NEW, Finding, NamedPlace, each_once
+from pytest_graphbreak.judging.finding import (
+    GONE,
+    MAY_BE_NEW,
+    NEW,
+    Finding,
+    NamedPlace,
+    distinct_findings,
+)
 from pytest_graphbreak.judging.findings import NEW_ENTRY, findings_of_failure
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -59,7 +66,7 @@ def root_causes(tests: Iterable[tuple[str, TestReport]]) -> RootCauses:
     """Return the causes of those tests that failed; each test comes with its name in lists."""
     failed = [pair for pair in tests if pair[1].failed_by == "gate"]
     urgent_first = sorted(failed, key=lambda pair: weight(pair[1]))
-    causes = each_once(
+    causes = distinct_findings(
         ((name, cause) for name, test in urgent_first for cause in _causes(test)),
         lambda cause: cause.place_key,
     )
@@ -183,7 +190,7 @@ def _new(findings: Iterable[Finding]) -> list[Finding]:
 
 def _counts_only(verdict: Verdict, record: Record) -> str:
     """Return what can be said of a test that failed only because of its counts."""
-    if verdict.emptied:
+    if verdict.empties_a_layer:
         if record.frames.attempted:
             return "no tensor operation was found to compile"
         return "nothing was compiled"

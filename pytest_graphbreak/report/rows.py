@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.attribution import Key, cause_keys, key_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import of_changes
+from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import JUDGED, reason_key
@@ -91,7 +91,7 @@ class Rows:
         """Add what was seen in this run."""
         record = test.record
         self._causes[run] = cause_keys(record)
-        for finding in _all(of_changes(observed_changes(record), record)):
+        for finding in _all(findings_of_changes(observed_changes(record), record)):
             key = _key(finding)
             row, index = self._row(finding, key), self._index[key]
             self._describe(row, finding)
@@ -137,8 +137,8 @@ class Rows:
         row["stack"] = list(map(self.shared.frame, calls)) or row["stack"]
         if finding.is_of(Break):
             row["more"] = [self.shared.text(text) for text in _explanations(finding)]
-            if finding.raised != NOWHERE:
-                row["raised"] = self.shared.frame(finding.raised)
+            if finding.raising_line != NOWHERE:
+                row["raised"] = self.shared.frame(finding.raising_line)
 
 
 def _all(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import starmap
 
 from pytest_graphbreak.config.typed import own
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.counts import layer_counts
@@ -19,7 +19,7 @@ def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
     return [
         TextLine(f"{name}   {ended}"),
         *starmap(counted_row, counts(record)),
-        *found_lines(of_record(record)),
+        *found_lines(findings_of_record(record)),
         *home_lines(homes_of(record, record.headline)),
         *fixing(name, record),
     ]

@@ -130,9 +130,9 @@ def _without_graphs(outcome: Outcome) -> Iterator[str]:
 def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
-    yield from list_lines("recorded", map(str, outcome.changes.of("added")), MOST)
-    yield from list_lines("updated", map(str, outcome.changes.of("changed")), MOST)
-    yield from list_lines("pruned", map(str, outcome.changes.of("pruned")), MOST)
+    yield from list_lines("recorded", map(str, outcome.changes.of_kind("added")), MOST)
+    yield from list_lines("updated", map(str, outcome.changes.of_kind("changed")), MOST)
+    yield from list_lines("pruned", map(str, outcome.changes.of_kind("pruned")), MOST)
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
@@ -142,8 +142,8 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
     parts += [f"{count} {word}" for word, count in _count_unjudged(outcome).items()]
     if outcome.changes:
         written = {
-            "recorded": outcome.changes.of("added"),
-            "updated": outcome.changes.of("changed"),
+            "recorded": outcome.changes.of_kind("added"),
+            "updated": outcome.changes.of_kind("changed"),
         }
         parts += [f"{len(items)} {word}" for word, items in written.items() if items]
     unseen = sum(1 for test in outcome.tests if test.unseen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.record import Record
@@ -90,7 +90,7 @@ def describe(record: Record) -> list[TextLine]:
     for layer in record.layers:
         if parts := made_of(layer, record):
             text.append(TextLine(f"{layer}: {parts}", indent=2))
-    for finding in of_record(record)[:MOST_PLACES]:
+    for finding in findings_of_record(record)[:MOST_PLACES]:
         text += lines(finding)
     text += [TextLine(error, indent=2) for error in record.errors]
     text += measured_with(record)

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import structs
 
-from pytest_graphbreak.judging.finding import Finding, each_once
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.finding import Finding, distinct_findings
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import Frame, Graph, Record
@@ -115,7 +115,9 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
             yield TextLine(layer_counts(layer, records, places=True), indent=2, head=f"{layer:<8} ")
     findings = of_tests(tests)
     entries = [
-        counted_lines(finding.of_its_tests(), after=f"   in {plural(len(finding.tests), 'test')}")
+        counted_lines(
+            finding.generalize_if_shared(), after=f"   in {plural(len(finding.tests), 'test')}"
+        )
         for finding in findings[:MOST_REASONS]
     ]
     yield from section("most frequent", entries)
@@ -127,8 +129,12 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
 def of_tests(tests: Iterable[TestReport]) -> list[Finding]:
     """Return each finding of tests that were not judged once, those of most tests first."""
     urgent_first = sorted(tests_without_judgement(tests), key=weight)
-    findings = each_once(
-        ((test.nodeid, finding) for test in urgent_first for finding in of_record(test.record)),
+    findings = distinct_findings(
+        (
+            (test.nodeid, finding)
+            for test in urgent_first
+            for finding in findings_of_record(test.record)
+        ),
         lambda finding: finding.key,
     )
     return sorted(findings, key=lambda finding: (-len(finding.tests), -finding.count))

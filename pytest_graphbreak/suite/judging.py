@@ -41,7 +41,7 @@ def judge(
     if settings.gate:
         try:
             entry = gate.baselines.entry(nodeid)
-            expected = gate.baselines.expected(nodeid, gate.profile)
+            expected = gate.baselines.expectation(nodeid, gate.profile)
         except BaselineError as error:  # a test outside of the rootdir cannot have a baseline
             if record.active:
                 record = replace(record, errors=(*record.errors, str(error)))

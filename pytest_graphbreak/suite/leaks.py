@@ -20,9 +20,9 @@ from pytest_graphbreak.layers.settings import (
     Setting,
     SettingsError,
     Snapshot,
+    changed_keys,
     changes,
     deleted_entries,
-    differing,
     put_back,
     take,
     unusual,
@@ -75,7 +75,7 @@ class Leaks:
         self._imports = None
         if self._before is not None and (after := self._take()) is not None:
             self._after = after
-            self._changed = self._try([], differing, self._before, after)
+            self._changed = self._try([], changed_keys, self._before, after)
 
     @contextmanager
     def fixture(self) -> Iterator[None]:
@@ -86,7 +86,7 @@ class Leaks:
         finally:
             self._adopt(before)
 
-    def of_record(self, record: Record) -> Record:
+    def add_settings(self, record: Record) -> Record:
         """Return the record with settings that were not the default, and errors in reading them."""
         record = replace(record, settings=self._unusual)
         if not self._faults:
@@ -94,7 +94,7 @@ class Leaks:
         faults = tuple(dict.fromkeys(self._faults))
         if self._puts_back and record.active:
             return replace(record, errors=(*record.errors, *faults))
-        return record.noted(*faults)
+        return record.with_notes(*faults)
 
     def settle(self) -> Left:
         """Restore, after the tear-down, what is still as the call left it. Once for each call."""
@@ -106,7 +106,7 @@ class Leaks:
             return Left()
         try:
             now = take()
-            others = {*differing(after, now)} - {*deleted_entries(now)}
+            others = {*changed_keys(after, now)} - {*deleted_entries(now)}
             leaked = [key for key in changed if key not in others]
             settings = changes(before, now, leaked)
         except SettingsError as fault:
@@ -139,7 +139,7 @@ class Leaks:
         if before is None or self._before is None or (after := self._take()) is None:
             return
         try:
-            self._before.adopt(after, self._try([], differing, before, after))
+            self._before.adopt(after, self._try([], changed_keys, before, after))
         except Exception as fault:
             self._faults.append(f"torch's settings: {type(fault).__name__}: {fault}")
 

@@ -64,9 +64,9 @@ class Phases:
         self._fault = self._gate.fault(item)
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.watching.measure import holding_sensors
+        from pytest_graphbreak.watching.measure import hold_sensors
 
-        with holding_sensors():
+        with hold_sensors():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -104,7 +104,7 @@ class Phases:
                 return (yield)
         if self._window is None:
             return (yield)
-        with self._window.excluded(), self._fixture():
+        with self._window.exclude(), self._fixture():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -219,7 +219,7 @@ class Phases:
             self._leaks.end()
         record = window.close()
         if self._leaks is not None:
-            record = self._leaks.of_record(record)
+            record = self._leaks.add_settings(record)
         entries.add_around(entry, "setup", window.around)
         entry["fixtures"] = entries.counts(window.fixtures)
         return record

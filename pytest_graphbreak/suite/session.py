@@ -217,7 +217,7 @@ class Session:
                     f"{item.nodeid} was not recorded: its entry in {item.path.name} has "
                     f"{'no ' if item.nodeid.endswith(']') else ''}cases. If it is out of date: "
                     "--graph-budget-prune, or --graph-budget-update"
-                    for item in outcome.changes.of("kept")
+                    for item in outcome.changes.of_kind("kept")
                 ]
                 if settings.prune:
                     outcome.stale = []

@@ -51,7 +51,7 @@ class TestWindow:
         self.fixtures = Counter(self._measurement.peek().graphs)
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Exclude a fixture of wider scope that is set up because the test requested it."""
         if self._is_excluding:
             yield
@@ -59,7 +59,7 @@ class TestWindow:
         self._is_excluding = True
         measurement = Measurement(self._root)
         try:
-            with self._measurement.excluded():
+            with self._measurement.exclude():
                 yield
         finally:
             self._is_excluding = False

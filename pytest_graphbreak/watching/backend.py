@@ -48,11 +48,11 @@ class Backend:
 
         @functools.wraps(original)
         def compile(*args: Any, **kwargs: Any) -> Any:
-            return original(*args, **self._chosen(kwargs))
+            return original(*args, **self._with_backend(kwargs))
 
         torch.compile = compile  # type: ignore[attr-defined]
 
-    def _chosen(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _with_backend(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         asked = kwargs.get("backend")
         if asked is not None and not (isinstance(asked, str) and asked in self._instead_of):
             return kwargs

@@ -71,7 +71,7 @@ def isolate(key: str) -> None:
 
 
 @contextmanager
-def keeping_history() -> Iterator[None]:
+def keep_history() -> Iterator[None]:
     """Let windows that open inside know what was compiled before them. Nothing is counted."""
     with ExitStack() as stack:
         for observer in observers():
@@ -80,7 +80,7 @@ def keeping_history() -> Iterator[None]:
 
 
 @contextmanager
-def holding_sensors() -> Iterator[None]:
+def hold_sensors() -> Iterator[None]:
     """Leave sensors in between the windows that open inside."""
     with ExitStack() as holds:
         for observer in observers():
@@ -125,8 +125,8 @@ class Measurement:
         """Return what was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        record_here = self.spans.named(self._own())
-        return _whole(record_here, self._children.peek())
+        record_here = self.spans.label(self._record_here())
+        return _complete_record(record_here, self._children.peek())
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -134,19 +134,19 @@ class Measurement:
         return self._children.unfinished
 
     def extent(self) -> during.Extent:
-        return during.Extent.of(self._own())
+        return during.Extent.from_record(self._record_here())
 
-    def _own(self) -> Record:
+    def _record_here(self) -> Record:
         """Return what this process did so far."""
         return _record({layer: window.peek() for layer, window in self._windows.items()})
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Exclude from this window what is done inside, and forget what that compiles."""
         with ExitStack() as stack:
-            stack.enter_context(self._children.excluded())
+            stack.enter_context(self._children.exclude())
             for window in self._windows.values():
-                stack.enter_context(window.excluded())
+                stack.enter_context(window.exclude())
             yield
 
     def close(self) -> Record:
@@ -155,8 +155,8 @@ class Measurement:
             # Last opened, first closed: so nested patches are removed in order.
             during.leave(self)
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            record_here = self.spans.named(_record(seen))
-            self._record = _whole(record_here, self._children.close())
+            record_here = self.spans.label(_record(seen))
+            self._record = _complete_record(record_here, self._children.close())
         return self._record
 
     def __enter__(self) -> Measurement:
@@ -171,24 +171,24 @@ def _record(seen: Mapping[str, Record | None]) -> Record:
     layers = {layer: record for layer in LAYERS if (record := seen.get(layer)) is not None}
     for observer in observers():
         if observer.layer in layers:
-            layers[observer.layer] = observer.joined(layers[observer.layer], layers)
+            layers[observer.layer] = observer.join(layers[observer.layer], layers)
     record = merge(list(layers.values()))
     if faults := load_errors():
         return replace(record, errors=(*faults, *record.errors))
-    if not record.layers and (missing := _missing()):
-        return Record(errors=(f"{missing}, so nothing can be counted",))
+    if not record.layers and (why := _why_nothing_is_observed()):
+        return Record(errors=(f"{why}, so nothing can be counted",))
     return record
 
 
-def _whole(record_here: Record, children: Sequence[Record]) -> Record:
+def _complete_record(record_here: Record, children: Sequence[Record]) -> Record:
     """Return the record of the window: this process's, and those of its children."""
     record = merge((record_here, *children)) if children else record_here
     for observer in observers():
-        record = observer.completed(record)
+        record = observer.complete(record)
     return record
 
 
-def _missing() -> str:
+def _why_nothing_is_observed() -> str:
     """Return why no layer can be observed; empty if one can."""
     if any(all(map(_is_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""

@@ -22,18 +22,22 @@ from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.hooks import ImportWatch
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
-"""The setting by which ``kept_log`` has torch log all that ``analyze`` can use."""
+"""The setting by which ``send_log_to`` has torch log all that ``analyze`` can use."""
 
 _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 
 
 @dataclass(frozen=True, slots=True)
 class UserProgram:
-    """The program to run: a script's path or a module's name, and its arguments."""
+    """The program to run: a script's path or a module's name, and its arguments.
+
+    ``title`` is what reports call it; a module without one is called by the path of its file.
+    """
 
     name: str
     args: tuple[str, ...] = ()
     is_module: bool = False
+    title: str = ""
 
     def check(self) -> None:
         """Raise ``OSError`` if it is a script that cannot be read."""
@@ -142,7 +146,7 @@ def _show(error: BaseException) -> None:
 
 
 @contextmanager
-def kept_log(path: str) -> Iterator[None]:
+def send_log_to(path: str) -> Iterator[None]:
     """Send what torch and native libraries write to standard error to a file meanwhile.
 
     File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses nothing of it. What

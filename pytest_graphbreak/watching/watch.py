@@ -228,7 +228,7 @@ class CompileModel:
         import torch
         from torch.utils._pytree import tree_map
 
-        place = self._open()
+        place = self._open_device()
 
         def move(value: Any) -> Any:
             return value.to(place) if isinstance(value, torch.Tensor) else value
@@ -244,7 +244,7 @@ class CompileModel:
             self._sync()
         return Run(output, compiled, seen)
 
-    def _open(self) -> Any:
+    def _open_device(self) -> Any:
         """Return torch's device object; this opens the client on xla and TT."""
         import torch
 

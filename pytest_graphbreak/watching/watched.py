@@ -142,10 +142,10 @@ class Reporter(Listener):
         for name, original in self._before:
             setattr(os, name, original)
 
-    def ends(self) -> None:
-        self.noted()
+    def on_end(self) -> None:
+        self.on_event()
 
-    def noted(self) -> None:
+    def on_event(self) -> None:
         """Send what was observed, unless that took too much time or another thread is sending."""
         now = time.monotonic()
         slow = self._spent > _FREE + _SHARE * (now - self._began)
@@ -157,7 +157,7 @@ class Reporter(Listener):
         finally:
             self._lock.release()
 
-    def ended(self, status: Status) -> None:
+    def end(self, status: Status) -> None:
         """Send the last status."""
         if os.getpid() == self._process:
             self._over = True
@@ -219,7 +219,7 @@ def _next() -> tuple[int, bool]:
     return about.si_signo, about.si_code <= 0  # above 0: sent by the kernel, to the whole group
 
 
-def whole(status: Status | None, code: int) -> Record:
+def complete_record(status: Status | None, code: int) -> Record:
     """Return what was observed, with a note or an error on what may be missing.
 
     ``code`` is the exit code.
@@ -233,4 +233,4 @@ def whole(status: Status | None, code: int) -> Record:
     why = "the script ended without notice, so what it compiled last may not be counted"
     if code == 0:
         return replace(seen.record, errors=(*seen.record.errors, why))
-    return seen.record.noted(why)
+    return seen.record.with_notes(why)

@@ -45,7 +45,7 @@ def write(profile, **values):
 
 
 def expected(profile):
-    values = Baselines(HERE).expected("test_a.py::test", profile).values
+    values = Baselines(HERE).expectation("test_a.py::test", profile).values
     print(profile, values.loads, *(place.count for place in values.leaks))
 
 

@@ -26,7 +26,7 @@ def entry(values: Values | None = PLAIN, **overrides: Override) -> Entry:
 
 
 def expected(of: Entry, profile: str) -> Expected:
-    found = of.expected(profile)
+    found = of.expectation(profile)
     assert found is not None
     return found
 
@@ -37,10 +37,10 @@ def test_the_profile_of_the_plain_values() -> None:
     assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, True)
     # Every observed layer is judged: absent is zero. A layer of its own that is
     # not there is lost.
-    assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
-    assert found.judged(("tt",)) == ("dynamo", "xla", "tt")
-    assert found.judged(("dynamo",)) == ("dynamo", "xla")
-    assert found.unseen(("dynamo",)) == ()
+    assert found.judged_layers(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
+    assert found.judged_layers(("tt",)) == ("dynamo", "xla", "tt")
+    assert found.judged_layers(("dynamo",)) == ("dynamo", "xla")
+    assert found.unseen_layers(("dynamo",)) == ()
 
 
 def test_a_profile_with_an_override() -> None:
@@ -59,18 +59,18 @@ def test_a_profile_with_an_override() -> None:
         {"torch": "2.9"},
         {"torch": "2.11"},
     )
-    assert found.judged(()) == ("dynamo", "xla", "tt")
+    assert found.judged_layers(()) == ("dynamo", "xla", "tt")
 
 
 def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
     found = expected(entry(tt=Override(Values({"dynamo": 3}), {"torch": "2.9"})), "tt")
-    assert found.judged(("dynamo",)) == ("dynamo",)
-    assert found.unseen(("dynamo",)) == ("xla",)
-    assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
+    assert found.judged_layers(("dynamo",)) == ("dynamo",)
+    assert found.unseen_layers(("dynamo",)) == ("xla",)
+    assert found.judged_layers(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
     named = expected(
         entry(tt=Override(Values({"xla": 0}), {"torch": "2.9"}, frozenset({"breaks"}))), "tt"
     )
-    assert named.judged(()) == ("dynamo", "xla")
+    assert named.judged_layers(()) == ("dynamo", "xla")
     assert named.values.breaks == ()
 
 
@@ -78,31 +78,31 @@ def test_a_profile_that_was_never_recorded() -> None:
     found = expected(entry(tt=Override(Values({"tt": 2}))), "cuda")
     assert found.values == PLAIN
     assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, False)
-    assert found.judged(("dynamo", "tt")) == ("dynamo",)
-    assert found.judged(("tt",)) == ()
-    assert found.unseen(("dynamo", "tt")) == ("xla",)
+    assert found.judged_layers(("dynamo", "tt")) == ("dynamo",)
+    assert found.judged_layers(("tt",)) == ()
+    assert found.unseen_layers(("dynamo", "tt")) == ("xla",)
 
 
 def test_overrides_only() -> None:
     of = entry(None, tt=Override(Values({"tt": 2}), {"torch": "2.11"}))
-    assert of.expected("cpu") is None
-    assert of.expected("cuda") is None
+    assert of.expectation("cpu") is None
+    assert of.expectation("cuda") is None
     found = expected(of, "tt")
     assert found.values == Values({"tt": 2})
     assert (found.recorded, found.places_with["breaks"]) == (True, {"torch": "2.11"})
-    assert found.judged(("dynamo",)) == ("dynamo", "tt")
+    assert found.judged_layers(("dynamo",)) == ("dynamo", "tt")
 
 
 def test_an_override_for_the_profile_of_the_plain_values() -> None:
     found = expected(entry(cpu=Override(Values({"xla": 5}), {"torch": "2.9"})), "cpu")
     assert found.values.graphs == {"dynamo": 4, "xla": 5}
-    assert found.judged(()) == ("dynamo", "xla")
+    assert found.judged_layers(()) == ("dynamo", "xla")
 
 
 def test_recorded_zeros_are_an_expectation() -> None:
     found = expected(entry(Values()), "cpu")
-    assert found.judged(("dynamo",)) == ("dynamo",)
-    assert expected(entry(Values()), "cuda").judged(("dynamo",)) == ()
+    assert found.judged_layers(("dynamo",)) == ("dynamo",)
+    assert expected(entry(Values()), "cuda").judged_layers(("dynamo",)) == ()
 
 
 def test_layers_of_values() -> None:

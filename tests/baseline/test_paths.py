@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, baseline_path, split_nodeid
 from pytest_graphbreak.baseline.model import nodeid_of
-from pytest_graphbreak.baseline.paths import inside, mirrored_file
+from pytest_graphbreak.baseline.paths import mirrored_file, resolve
 
 pytestmark = pytest.mark.pure
 
@@ -127,6 +127,6 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
 def test_links_inside_are_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert inside(tmp_path / "link", tmp_path / "link" / "a.yaml") == Path(
+    assert resolve(tmp_path / "link", tmp_path / "link" / "a.yaml") == Path(
         os.path.realpath(tmp_path / "real" / "a.yaml")
     )

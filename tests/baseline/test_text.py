@@ -170,9 +170,9 @@ def test_every_entry_reads_back(
         nodeid = nodeid_of("a/test_a.py", test, case)
         item = Measured(nodeid, profile, {"torch": "2.9.1"}, values, ("dynamo", "xla"))
         assert [change.kind for change in update(Path(name), [item]).items] == ["added"]
-        expected = Baselines(Path(name)).expected(nodeid, profile)
+        expected = Baselines(Path(name)).expectation(nodeid, profile)
         assert expected is not None
-        assert not planning.differing(expected, item)
+        assert not planning.differing_layers(expected, item)
         assert {known.key for known in expected.values.breaks} == {known.key for known in breaks}
         assert (expected.versions, expected.recorded) == ({"torch": "2.9"}, True)
         assert not update(Path(name), [item]).files, "and a second time nothing is left to write"
@@ -435,7 +435,7 @@ def test_an_update_changes_nothing_else(seed: int, mode: Any) -> None:
         new = path.read_bytes().decode()
         written = {
             change.nodeid.partition("::")[2].partition("[")[0]
-            for change in changes.of("added", "changed")
+            for change in changes.of_kind("added", "changed")
         }
         kept(made, new, written)
         if not written:
@@ -446,9 +446,11 @@ def test_an_update_changes_nothing_else(seed: int, mode: Any) -> None:
             assert found is not None
             if old_entry is not None:
                 others_stay(item, old_entry, found)
-            expected = found.expected(item.profile)
+            expected = found.expectation(item.profile)
             if found.ungated is None:
-                differs = planning.differing if mode == "update" else planning.missing
+                differs = (
+                    planning.differing_layers if mode == "update" else planning.unjudged_layers
+                )
                 assert expected is not None
                 assert not differs(expected, item)
         assert not update(directory, measured, mode=mode).files
@@ -468,7 +470,7 @@ def test_pruning_changes_nothing_else(seed: int) -> None:
         prune = [Entry("test_a.py", test, case, "cpu", path=path) for test, case in gone]
         measured = [measurement(rng, "test_new", {}) for _ in range(rng.randint(0, 1))]
         changes = update(directory, measured, prune=prune)
-        assert len(changes.of("pruned")) == len(gone)
+        assert len(changes.of_kind("pruned")) == len(gone)
         if len(gone) == len(keys) and not measured:
             assert not path.exists()
             return

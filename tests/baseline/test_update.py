@@ -205,7 +205,7 @@ def test_a_test_that_made_nothing_is_recorded_as_such(case: Case) -> None:
 def test_zeros_written_short_keep_being_plain_values(case: Case) -> None:
     case.has("  test_a: {}\n")
     case.update(seen("test_a", {"xla": 1}, profile="tt"))
-    expected = Baselines(case.directory).expected("test_a.py::test_a", "cpu")
+    expected = Baselines(case.directory).expectation("test_a.py::test_a", "cpu")
     assert expected is not None
     assert expected.values == Values()
 
@@ -244,7 +244,7 @@ def test_each_compiler_states_its_version(case: Case) -> None:
         f'{top}  test_a:\n    jax: "0.12"\n    graphs: {{jax: 2}}\n'
         '  test_b:\n    torch: "2.9"\n    graphs: {dynamo: 1}\n'
     )
-    of = Baselines(case.directory).expected
+    of = Baselines(case.directory).expectation
     one, other = of("test_a.py::test_a", "cpu"), of("test_a.py::test_b", "cpu")
     assert one is not None
     assert other is not None
@@ -424,7 +424,7 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     )
     case.has("  test_a:\n    graphs: {dynamo: 1}\n" + override)
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
-    expected = Baselines(case.directory).expected("test_a.py::test_a", "tt")
+    expected = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
     assert expected is not None
     assert (expected.versions, expected.places_with["breaks"]) == (
         {"torch": "2.9"},
@@ -806,7 +806,7 @@ def test_prune(case: Case, keys: list[tuple[str, str | None]], left: str) -> Non
     case.has(PRUNED)
     changes = update(case.directory, [], prune=gone(*keys))
     assert case.body == left
-    assert len(changes.of("pruned")) == (0 if left == PRUNED else len(keys))
+    assert len(changes.of_kind("pruned")) == (0 if left == PRUNED else len(keys))
 
 
 def test_a_file_goes_with_its_last_entry(case: Case) -> None:
@@ -846,7 +846,7 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     assert case.body == KNOWN, "a preview writes nothing"
     changes = update(case.directory, measured)
     assert changes == planned
-    changed, added = changes.of("added", "changed")
+    changed, added = changes.of_kind("added", "changed")
     assert changed.old is not None
     assert changed.new is not None
     assert (changed.old.graphs, changed.new.graphs) == (GRAPHS, {"dynamo": 2, "xla": 7})
@@ -856,7 +856,7 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     assert str(added) == "test_a.py::test_b  dynamo 1  (cpu)"
     (file,) = changes.files
     assert (file.old, file.new) == (HEAD + KNOWN, case.text)
-    assert [item.kind for item in changes.of("added") + changes.of("changed")] == [
+    assert [item.kind for item in changes.of_kind("added") + changes.of_kind("changed")] == [
         "added",
         "changed",
     ]
@@ -865,7 +865,7 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
 def test_a_pruned_entry_is_reported_with_what_it_had(case: Case) -> None:
     case.has(KNOWN)
     changes = update(case.directory, [], prune=gone(("test_a", None)))
-    (pruned,) = changes.of("pruned")
+    (pruned,) = changes.of_kind("pruned")
     assert pruned.old is not None
     assert (pruned.old.graphs, pruned.new, str(pruned)) == (GRAPHS, None, "test_a.py::test_a")
     assert changes.files[0].new is None
@@ -905,7 +905,7 @@ def test_what_another_profile_explains_otherwise_is_in_its_override(case: Case) 
     assert case.update(same) == ["unchanged test_a"]
     other = explained("tt", causes=(BREAK, SYNC), entries=("m.py::f", "n.py::g"))
     assert case.update(other) == ["changed test_a"]
-    override = Baselines(case.directory).expected("test_a.py::test_a", "tt")
+    override = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
     assert override is not None
     assert set(override.values.causes) == {BREAK, SYNC}
     assert override.values.entries == ("m.py::f", "n.py::g")
@@ -927,7 +927,7 @@ def test_causes_that_a_profile_does_not_have_are_hidden_by_its_graphs(case: Case
     assert case.body.endswith(
         "    overrides:\n      tt:\n        graphs: {xla: 1}\n        ops: {xla: 4}\n"
     )
-    override = Baselines(case.directory).expected("test_a.py::test_a", "tt")
+    override = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
     assert override is not None
     assert override.values.causes_of("xla") == ()
     assert case.update(whole) == ["unchanged test_a"]
@@ -976,7 +976,7 @@ def test_what_a_layer_has_stays_where_only_another_was_measured(case: Case) -> N
     graphs = "  test_a:\n    graphs: {dynamo: 2, xla: 2}\n    ops: {dynamo: 4, xla: 4}\n"
     case.has(graphs + causes)
     case.update(explained(graphs={"dynamo": 2}, causes=(BREAK,), layers=("dynamo",)))
-    kept = Baselines(case.directory).expected("test_a.py::test_a", "cpu")
+    kept = Baselines(case.directory).expectation("test_a.py::test_a", "cpu")
     assert kept is not None
     assert kept.values.causes == (Cause("xla", "sync", "m.py::f"), BREAK)
 

@@ -43,7 +43,7 @@ def seen(test: str, graphs: int, file: str = "test_a.py") -> Measured:
 
 
 def graphs(directory: Path, test: str, file: str = "test_a.py") -> int:
-    expected = Baselines(directory).expected(f"{file}::{test}", "cpu")
+    expected = Baselines(directory).expectation(f"{file}::{test}", "cpu")
     assert expected is not None
     return expected.values.graphs["dynamo"]
 
@@ -146,8 +146,8 @@ def test_threads_of_one_process(path: Path) -> None:
 # the lock
 
 HOLDER = """
-from pytest_graphbreak.baseline.files import locked
-with locked(directory, 5):
+from pytest_graphbreak.baseline.files import hold_lock
+with hold_lock(directory, 5):
     print("held", flush=True)
     sys.stdin.read() if len(sys.argv) < 3 else __import__("time").sleep(60)
 """
@@ -248,8 +248,8 @@ def test_the_temporary_file_of_a_living_writer_stays(path: Path) -> None:
 def test_a_preview_needs_no_lock(path: Path) -> None:
     from pytest_graphbreak.baseline import preview
 
-    with writing.locked(path.parent, 1):
-        assert len(preview(path.parent, [seen("test_a", 2)]).of("changed")) == 1
+    with writing.hold_lock(path.parent, 1):
+        assert len(preview(path.parent, [seen("test_a", 2)]).of_kind("changed")) == 1
 
 
 # killed

@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.model.record import Graph, Record
-from pytest_graphbreak.watching.watched import ENDED, LEFT, REPLACED, Channel, Status, whole
+from pytest_graphbreak.watching.watched import (
+    ENDED,
+    LEFT,
+    REPLACED,
+    Channel,
+    Status,
+    complete_record,
+)
 from tests.cli.conftest import Workspace
 from tests.cli.test_run import entry
 from tests.layers.children.test_server import lives, soon
@@ -155,10 +162,10 @@ def test_the_last_word_is_whole_whenever_the_writer_is_killed() -> None:
 def test_what_is_missing_is_an_error_only_where_the_script_succeeded() -> None:
     seen = Record(layers=("dynamo",), graphs={"dynamo": 1}, notes=("a",))
     for state in (ENDED, LEFT):
-        assert whole(Status(seen, state=state), 0) == seen
-    assert "another program" in whole(Status(seen, state=REPLACED), 0).errors[0]
-    assert "without notice" in whole(None, 0).errors[0]
-    killed = whole(Status(seen), 137)
+        assert complete_record(Status(seen, state=state), 0) == seen
+    assert "another program" in complete_record(Status(seen, state=REPLACED), 0).errors[0]
+    assert "without notice" in complete_record(None, 0).errors[0]
+    killed = complete_record(Status(seen), 137)
     assert not killed.errors
     assert (killed.note or "").startswith("a; the script ended without notice")
 

@@ -69,7 +69,7 @@ class Replay:
         """Put what was recorded in the place of what would be measured."""
         ours, made = "pytest_graphbreak", self.environment
         with (
-            mock.patch(f"{ours}.suite.leaks.Leaks.of_record", lambda _, record: record),
+            mock.patch(f"{ours}.suite.leaks.Leaks.add_settings", lambda _, record: record),
             mock.patch(f"{ours}.suite.window.TestWindow", self.window),
             mock.patch(f"{ours}.suite.session.environment", return_value=made),
             mock.patch(f"{ours}.config.device.version", made.versions.get),
@@ -99,7 +99,7 @@ class Window:
     def call(self) -> None:
         pass
 
-    def excluded(self) -> contextlib.AbstractContextManager[None]:
+    def exclude(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def close(self) -> Record:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pytest_graphbreak.baseline.model import Expected, by_layer
+from pytest_graphbreak.baseline.model import Expected, versions_by_layer
 from pytest_graphbreak.judging.difference import diff, observed_changes
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
@@ -48,8 +48,8 @@ def before(record: Record) -> Expected:
         recorded=True,
         own=known.layers,
         places_with={"breaks": VERSIONS},
-        ops_with=by_layer(LAYERS, VERSIONS),
-        causes_with=by_layer(LAYERS, VERSIONS),
+        ops_with=versions_by_layer(LAYERS, VERSIONS),
+        causes_with=versions_by_layer(LAYERS, VERSIONS),
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, each_once
-from pytest_graphbreak.judging.findings import of_changes, of_record
+from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, distinct_findings
+from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_record
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Recompile, Record
@@ -21,7 +21,7 @@ PRINT = Break("dynamo", "Failed to trace builtin operator", HEAD, "GB0059", stac
 
 
 def of(record: Record) -> list[Finding]:
-    return of_changes(observed_changes(record), record)
+    return findings_of_changes(observed_changes(record), record)
 
 
 def test_a_break_names_its_place_and_the_calls_that_led_there() -> None:
@@ -42,7 +42,7 @@ def test_a_disabled_function_is_shown_where_it_is_defined_and_called() -> None:
     (finding,) = of(record_of("dynamo", breaks=(item,)))
     assert finding.places == (NamedPlace("", definition),)
     assert finding.calls == (TEST, HEAD)
-    assert finding.in_general().calls == (HEAD,)
+    assert finding.generalize().calls == (HEAD,)
 
 
 def test_recompiles_of_one_guard_are_one_finding() -> None:
@@ -59,10 +59,10 @@ def test_findings_of_tests_are_one_with_all_of_their_tests() -> None:
     first = Finding("+", "break", "dynamo", "print", where=HEAD, growth=2)
     other = replace(first, where=TEST)
     named = [("a", first), ("b", replace(first, growth=1)), ("b", other)]
-    both, alone = each_once(named, lambda finding: finding.key)
+    both, alone = distinct_findings(named, lambda finding: finding.key)
     assert (both.tests, both.growth, both.count) == (("a", "b"), 3, 2)
     assert alone.tests == ("b",)
-    assert both.of_its_tests().stack == first.in_general().stack
+    assert both.generalize_if_shared().stack == first.generalize().stack
 
 
 def test_what_no_place_has_is_known_by_its_kind_and_reason() -> None:
@@ -75,14 +75,14 @@ def test_without_a_judgement_graphs_of_the_deepest_layer_are_findings() -> None:
         Graph("xla", "2", "backward", where=HEAD),
         Graph("xla", "3", "split", where=HEAD, reason="aten::histc runs on the CPU"),
     ]
-    (finding,) = of_record(record_of("xla", graphs=3, graph_list=graphs))
+    (finding,) = findings_of_record(record_of("xla", graphs=3, graph_list=graphs))
     assert (finding.sign, finding.kind, finding.count) == (SEEN, "split", 1)
     assert finding.title == "split   aten::histc runs on the CPU"
 
 
 def test_without_a_judgement_programs_of_jax_outside_of_functions_are_findings() -> None:
     graphs = [Graph("jax", "f", "jit", where=HEAD), Graph("jax", "add", "eager", where=HEAD)]
-    (finding,) = of_record(record_of("jax", graphs=2, graph_list=graphs))
+    (finding,) = findings_of_record(record_of("jax", graphs=2, graph_list=graphs))
     assert finding.kind == "eager"
 
 
@@ -90,7 +90,7 @@ def test_runs_say_what_asked() -> None:
     line = LineRuns("xla", "sync", count=3, where=HEAD)
     record = record_of("xla", execution_list=(line,))
     change = executions(record)
-    (finding,) = of_changes((change,), record)
+    (finding,) = findings_of_changes((change,), record)
     assert finding.title == "3 executions: torch_xla.sync()"
     assert finding.fix == ("sync once a step, and not inside of a loop over its parts",)
 

@@ -58,7 +58,7 @@ def test_what_follows_its_caller_is_reported_with_it() -> None:
     ]
     (reported,) = repeats(items)
     assert len(reported.items) == 3
-    assert guards.since(reported.items[-1].reason) == "x has shape [6, 4] now"
+    assert guards.new_condition(reported.items[-1].reason) == "x has shape [6, 4] now"
     assert [(same[0].where, [one.graph for one in same]) for same in reported.followers] == [
         (inner, ["1/1", "1/2", "1/3"]),
         (rest, ["2/1", "2/2", "2/3"]),

@@ -67,7 +67,7 @@ def base(
         eager=tuple(BaselinePlace("a.py::f", code) for code in eager),
     )
     entry = Entry("test_a.py", "test_a", None, "cpu", {"torch": torch}, values, overrides or {})
-    found = entry.expected(profile)
+    found = entry.expectation(profile)
     assert found is not None
     return found
 
@@ -181,8 +181,8 @@ def test_an_override_is_a_recording_of_its_own() -> None:
 
 def test_an_emptied_layer_is_reported_also_where_another_grew() -> None:
     verdict = judge(seen(0, xla=3), base(1, xla=2))
-    assert (verdict.name, verdict.emptied) == ("over", True)
-    assert not judge(seen(1, eager=("a",)), base(1)).emptied
+    assert (verdict.name, verdict.empties_a_layer) == ("over", True)
+    assert not judge(seen(1, eager=("a",)), base(1)).empties_a_layer
 
 
 counts = st.integers(0, 4)
@@ -220,7 +220,7 @@ def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
 
 def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
     entry = Entry("a.py", "test", None, "cpu", {"torch": torch}, values(record), packages=packages)
-    found = entry.expected("cpu")
+    found = entry.expectation("cpu")
     assert found is not None
     return found
 

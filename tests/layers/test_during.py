@@ -19,7 +19,7 @@ class Program:
         self.record = Record()
 
     def extent(self) -> Extent:
-        return Extent.of(self.record)
+        return Extent.from_record(self.record)
 
     def compile(self, layer: str = "dynamo", broke: str = "") -> None:
         was = self.record
@@ -40,7 +40,7 @@ class Program:
         )
 
     def said(self) -> dict[str, str | None]:
-        named = self.spans.named(self.record)
+        named = self.spans.label(self.record)
         assert [item.during for item in named.recompile_list if item.layer == "dynamo"] == [
             item.during for item in named.graph_list if item.layer == "dynamo"
         ]
@@ -86,7 +86,7 @@ def test_a_place_has_the_stretch_in_which_it_came_up(program: Program) -> None:
         program.compile(broke="two")
     with during("request 2"):
         program.compile(broke="two")
-    assert [item.during for item in program.spans.named(program.record).breaks] == [
+    assert [item.during for item in program.spans.label(program.record).breaks] == [
         None,
         "request 1",
     ]

@@ -22,7 +22,7 @@ from pytest_graphbreak.layers import settings
 def _clean() -> Iterator[None]:
     before = settings.take()
     yield
-    for key in settings.differing(before, settings.take()):
+    for key in settings.changed_keys(before, settings.take()):
         settings.put_back(before, key)
 
 
@@ -31,11 +31,11 @@ def moved(change: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
     before = settings.take()
     change()
     after = settings.take()
-    keys = settings.differing(before, after)
+    keys = settings.changed_keys(before, after)
     found = {item.name: (item.before, item.after) for item in settings.changes(before, after, keys)}
     for key in keys:
         settings.put_back(before, key)
-    assert settings.differing(before, settings.take()) == []
+    assert settings.changed_keys(before, settings.take()) == []
     return found
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_read_where_torch_is_not_loaded(monkeypatch: pytest.MonkeyPat
 
 def test_what_a_module_had_before_it_was_loaded_is_its_default() -> None:
     config.dynamic_shapes = "another"
-    keys = settings.differing(settings.Snapshot(), settings.take())
+    keys = settings.changed_keys(settings.Snapshot(), settings.take())
     reported = settings.changes(settings.Snapshot(), settings.take(), keys)
     assert str(next(item for item in reported if item.name.endswith("dynamic_shapes"))) == (
         "torch._dynamo.config.dynamic_shapes = another (it was True)"

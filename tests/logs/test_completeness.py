@@ -34,7 +34,7 @@ def completeness(tmp_path: Path, text: bytes, build: str | None = None) -> Compl
 
 def test_a_log_that_bears_everything(tmp_path: Path) -> None:
     assert completeness(tmp_path, whole()) == Completeness((), ())
-    assert completeness(tmp_path, whole(), "Debug").whole
+    assert completeness(tmp_path, whole(), "Debug").is_complete
 
 
 @pytest.mark.parametrize(
@@ -181,4 +181,4 @@ def test_processes_without_ranks_are_a_doubt(tmp_path: Path) -> None:
     mixed = whole() + whole().replace(TORCH.encode(), other)
     (gap,) = completeness(tmp_path, mixed).gaps
     assert gap.startswith("2 processes wrote here")
-    assert completeness(tmp_path, whole()).whole
+    assert completeness(tmp_path, whole()).is_complete

@@ -49,7 +49,10 @@ def test_a_cause_that_is_not_known_is_a_defect() -> None:
     cause = DESCRIPTIONS["xla"].cause("of a later version")
     assert cause == GraphCause("of a later version")
     assert not cause.is_expected
-    assert [cause.of(1), cause.of(1200)] == ["1 of a later version", "1,200 of a later versions"]
+    assert [cause.count_words(1), cause.count_words(1200)] == [
+        "1 of a later version",
+        "1,200 of a later versions",
+    ]
 
 
 def test_a_layer_is_a_keyword() -> None:

@@ -179,8 +179,8 @@ def test_the_lock_of_a_process_that_was_killed_is_free(suite: Suite) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from pytest_graphbreak.baseline.files import locked
-with locked(Path(sys.argv[1]), 5):
+from pytest_graphbreak.baseline.files import hold_lock
+with hold_lock(Path(sys.argv[1]), 5):
     print("held", flush=True)
     time.sleep(60)
 """

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import BuildError, Site, build
-from pytest_graphbreak.repair.patch import Change, Preamble, Rewrite, SourcePatch
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies import enable
 from pytest_graphbreak.repair.remedies.where import CHANGE
 
@@ -143,22 +143,15 @@ def library_with_a_property(folder: Path, name: str) -> Path:
     return library
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *((name, enable.only_eager) for name in sorted(PROPERTIES)),
-        *((name, enable.disable) for name in ("cached", "property", "wrapped")),
-    ],
-)
+@pytest.mark.parametrize("name", sorted(PROPERTIES))
 def test_a_property_of_another_module_gets_a_new_body(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: Change
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     library = library_with_a_property(tmp_path, name)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, library.stem, raising=False)
     where = Frame(library.name, "Model.twice", 13, 'print("said")')
-    decorator = DISABLE if kind is enable.disable else ""
-    patch = SourcePatch("out", (Rewrite(kind, where, decorator=decorator),))
+    patch = SourcePatch("out", (Rewrite(enable.only_eager, where),))
     text = build("", "a.py", [patch], {library.name: Site(library, library.stem)})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
     model = importlib.import_module(library.stem).Model
@@ -167,10 +160,16 @@ def test_a_property_of_another_module_gets_a_new_body(
     assert (one.twice, other.twice) == (4, 10)
     held = vars(model)["twice"]
     getter = held.func if name == "cached" else held.fget
-    if kind == enable.only_eager:
-        assert "is_compiling" in inspect.unwrap(getter).__code__.co_names
-    else:
-        assert getter._torchdynamo_disable
+    assert "is_compiling" in inspect.unwrap(getter).__code__.co_names
     if name != "cached":
         one.twice = 8
         assert one.size == 4
+
+
+@pytest.mark.parametrize("name", ["cached", "property", "wrapped"])
+def test_a_property_of_another_module_is_not_decorated(tmp_path: Path, name: str) -> None:
+    library = library_with_a_property(tmp_path, name)
+    where = Frame(library.name, "Model.twice", 13, 'print("said")')
+    patch = SourcePatch("out", (Rewrite(enable.disable, where, decorator=DISABLE),))
+    with pytest.raises(BuildError, match=r"Model\.twice is a property of another module"):
+        build("", "a.py", [patch], {library.name: Site(library, library.stem)})

@@ -12,6 +12,7 @@ import pytest
 from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
+from tests.examples import sample
 from tests.repair.test_fix import search
 
 pytestmark = pytest.mark.once
@@ -79,7 +80,7 @@ def searched(source: str, tmp_path: Path, shared: Bench) -> SearchResult:
     return search(target, shared, keep_side_effects=True)
 
 
-@pytest.mark.parametrize("writes", WRITES)
+@pytest.mark.parametrize("writes", sample(WRITES, (WRITES[0], WRITES[4])))
 def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     writes: str, tmp_path: Path, shared: Bench
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Benc
     assert out.last.lines == out.first.lines
 
 
-@pytest.mark.parametrize("writes", STAYS)
+@pytest.mark.parametrize("writes", sample(STAYS, STAYS[::3]))
 def test_what_cannot_be_written_later_is_not_lost(
     writes: str, tmp_path: Path, shared: Bench
 ) -> None:
@@ -177,10 +178,11 @@ NOTED = (
     "log.warning('%s', y.sum().item())",
     "print(y.sum().item())",
 )
+CALLS = ("part", "(part if x.dim() else torch.sin)")
 
 
-@pytest.mark.parametrize("writes", NOTED)
-@pytest.mark.parametrize("call", ["part", "(part if x.dim() else torch.sin)"])
+@pytest.mark.parametrize("writes", sample(NOTED, NOTED[::2]))
+@pytest.mark.parametrize("call", sample(CALLS, CALLS[:1]))
 def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     writes: str, call: str, tmp_path: Path, shared: Bench
 ) -> None:

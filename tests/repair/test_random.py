@@ -76,6 +76,7 @@ print(np.random.rand(), rng.rand())
 """
 
 
+@pytest.mark.nightly  # the search tries all it has
 @pytest.mark.skipif(not NEWER, reason="older versions of PyTorch break at other places")
 def test_a_line_that_draws_is_not_moved_after_the_graph(tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / "e.py")

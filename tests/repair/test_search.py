@@ -75,7 +75,6 @@ def searched(
         most=9,
         keep_side_effects=False,
         header="",
-        say=lambda text: None,
         progress=lambda *args: None,
     ).run()
 

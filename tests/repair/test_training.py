@@ -11,6 +11,7 @@ import pytest
 from cases.training import SCRIPTS
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
+from tests.examples import sample
 from tests.repair.test_fix import NEWER, search
 
 pytestmark = pytest.mark.once
@@ -32,13 +33,7 @@ MOST_RUNS: Final = 16
 
 
 @pytest.mark.skipif(not NEWER, reason="older versions of PyTorch break at other places")
-@pytest.mark.parametrize(
-    "name",
-    [
-        one if one in SAMPLE else pytest.param(one, marks=pytest.mark.nightly)
-        for one in sorted(SCRIPTS)
-    ],
-)
+@pytest.mark.parametrize("name", sample(sorted(SCRIPTS), SAMPLE))
 def test_a_training_script_is_fixed(name: str, tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / f"{re.sub(r'[^a-zA-Z]', '_', name)}.py")
     functions, source = SCRIPTS[name]

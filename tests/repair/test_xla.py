@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import pytest
 
@@ -105,12 +106,10 @@ def test_of_a_lazy_loop_it_is_said_what_to_do_by_hand(shop: Shop) -> None:
     assert said.code == 0, said.err
     lines = said.out.splitlines()
     assert lines[0] == "No remedy for a program of 6 graphs, where torch.compile makes none:"
-    assert lines[1:4] == [
-        "access: value read by `while`",
-        "    a.py:8 in <module>",
-        "        while diff.max() > 0.07:",
-    ]
-    words = "By hand: torch_xla.sync() at the end of each round"
+    assert lines[1].split() == ["access", "value", "read", "by", "`while`"]
+    assert lines[2].split()[:3] == ["a.py:8", "in", "<module>"]
+    assert lines[3].strip() == "while diff.max() > 0.07:"
+    words = "fix: torch_xla.sync() at the end of each round"
     assert sum(words in line for line in lines) == 2  # also of the rounds that compile again
 
 
@@ -131,7 +130,8 @@ def test_a_loop_that_torch_xla_runs_on_the_host_is_not_rewritten(shop: Shop) -> 
         """,
     )
     said = shop.run("fix", "a.py")
-    assert "open  no remedy worked. By hand: a fixed number of steps and torch.where" in said.out
+    assert "fix: a fixed number of steps and torch.where\n" in said.out
+    assert "open  no remedy worked\n" in said.out
     why = "torch_xla runs it on the host, with a graph or more for each round"
     assert f"tried, not kept: the loop became torch.while_loop: {why}" in said.out
 
@@ -159,8 +159,7 @@ def test_numbers_become_tensors_of_the_device(shop: Shop) -> None:
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.out + said.err
     assert "kept  Python numbers that vary became tensors" in said.out
-    total = next(line for line in said.out.splitlines() if line.startswith("all "))
-    assert " -> 1 " in total
+    assert re.search(r"^graphs \d -> 1$", said.out, re.M)
 
 
 BREAKS = """

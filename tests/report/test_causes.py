@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.findings import of_changes
+from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import (
@@ -40,7 +40,7 @@ def lost(*changes: Difference) -> Verdict:
 
 def of(record: Record) -> list[str]:
     """The lines of what stands for itself in a record."""
-    found = of_changes(observed_changes(record), record)
+    found = findings_of_changes(observed_changes(record), record)
     return [str(line) for one in found for line in lines(one)]
 
 

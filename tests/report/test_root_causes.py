@@ -140,7 +140,7 @@ def test_a_function_more_is_a_place() -> None:
     test = over(now=2, breaks=[], graph_list=functions[1:] * 2, baseline=known_one)
     (cause,) = causes(test).places
     assert cause.where.code == "x.item()"
-    assert cause.in_general().title == "entry   a function that was not compiled before"
+    assert cause.generalize().title == "entry   a function that was not compiled before"
 
 
 def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
@@ -152,7 +152,7 @@ def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
 
     (cause,) = causes(split("t.py::xla", "xla"), split("t.py::tt", "tt")).places
     assert cause.tests == ("t.py::tt", "t.py::xla")
-    assert cause.in_general().title == "split   cpu"
+    assert cause.generalize().title == "split   cpu"
 
 
 def test_a_marker_alone_makes_every_break_a_cause() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.judging.finding import NamedPlace
-from pytest_graphbreak.judging.findings import of_record
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
@@ -22,7 +22,7 @@ NOBODY_KNOWS = Break("dynamo", "unknown", Frame("a.py", "f", 3), count=5)
 
 
 def reasons(*breaks: Break) -> list[str]:
-    return [item.reason for item in of_record(Record(("dynamo",), breaks=breaks))]
+    return [item.reason for item in findings_of_record(Record(("dynamo",), breaks=breaks))]
 
 
 def test_what_took_longest_comes_first() -> None:
@@ -37,8 +37,8 @@ def test_below_a_second_and_without_times_frequency_decides() -> None:
 
 def test_the_title_says_what_decides() -> None:
     record = Record(("dynamo",), breaks=(OFTEN, LONG))
-    assert order(of_record(record)) == "most compile time"
-    assert order(of_record(Record(("dynamo",), breaks=(OFTEN,)))) == "most frequent"
+    assert order(findings_of_record(record)) == "most compile time"
+    assert order(findings_of_record(Record(("dynamo",), breaks=(OFTEN,)))) == "most frequent"
 
 
 def graph(name: str, owner: str | None, seconds: float | None, **more: object) -> Graph:
@@ -97,6 +97,6 @@ def test_a_lazy_line_that_compiles_again_is_one_entry_with_the_line_that_sets_it
     graphs = [Graph("xla", str(n), "recompile", where=line, reason=words) for n in range(1, 7)]
     recompiles = [Recompile("xla", str(n), words, line, origin=origin) for n in range(1, 7)]
     record = record_of("xla", graphs=6, recompiles=6, graph_list=graphs, recompile_list=recompiles)
-    (finding,) = of_record(record)
+    (finding,) = findings_of_record(record)
     assert finding.count == 6
     assert NamedPlace("set in", origin) in finding.places

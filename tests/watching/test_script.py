@@ -37,7 +37,7 @@ def test_python_that_trusts_no_directory_gets_none(
 def test_the_log_is_on_meanwhile_and_off_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCH_LOGS", raising=False)
     before = sys.stderr
-    with script.kept_log(str(path)):
+    with script.send_log_to(str(path)):
         assert os.environ["TORCH_LOGS"] == script.TORCH_LOGS
         os.write(2, b"of a library\n")
     assert "TORCH_LOGS" not in os.environ
@@ -47,7 +47,7 @@ def test_the_log_is_on_meanwhile_and_off_again(path: Path, monkeypatch: pytest.M
 
 def test_what_the_user_logs_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOGS", "recompiles")
-    with script.kept_log(str(path)):
+    with script.send_log_to(str(path)):
         assert os.environ["TORCH_LOGS"] == "recompiles"
     assert os.environ["TORCH_LOGS"] == "recompiles"
 
@@ -57,7 +57,7 @@ def test_what_the_script_sets_and_replaces_is_its_own(
 ) -> None:
     monkeypatch.delenv("TORCH_LOGS", raising=False)
     own = open(os.devnull, "w")  # noqa: SIM115
-    with own, script.kept_log(str(path)):
+    with own, script.send_log_to(str(path)):
         os.environ["TORCH_LOGS"] = "graph_breaks"
         sys.stderr.close()
         monkeypatch.setattr(sys, "stderr", own)

@@ -68,7 +68,7 @@ class _Family:
             spool.sweep(self._spool)
 
     @contextlib.contextmanager
-    def kept(self, places: Places) -> Iterator[None]:
+    def follow_between_windows(self, places: Places) -> Iterator[None]:
         """Follow children between windows, too: a later window may count them."""
         with self._lock:
             self._settle()
@@ -96,7 +96,7 @@ class _Family:
         os.environ[_PATH] = f"{_SITE}{os.pathsep}{path}" if path else _SITE
 
     def _unfollow(self) -> None:
-        """Put the environment back as it was, or as an enclosing ``kept`` needs it."""
+        """Put the environment back as it was, or as an enclosing ``keep`` needs it."""
         if self._kept:
             self._follow(self._kept[-1])
             return
@@ -115,7 +115,7 @@ class _Family:
         """Make sure that children write to a spool of this process, not of its parent."""
         if not self._hooked and hasattr(os, "register_at_fork"):
             self._hooked = True
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._on_fork)
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._spool = spool.fresh()
@@ -127,7 +127,7 @@ class _Family:
         if pid == os.getpid() and self._child is None:
             spool.remove(self._spool)
 
-    def _forked(self) -> None:
+    def _on_fork(self) -> None:
         """Set up a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()
         watched = self._open > 0 or bool(self._kept) or self._child is not None
@@ -144,7 +144,7 @@ class _Family:
         places = self._places
         return About(self._spool, str(places.root), self._pid, places.infra).dump()
 
-    def spawned(self, about: About, places: Places) -> None:
+    def adopt_spawned(self, about: About, places: Places) -> None:
         """Set up a process that was spawned: it belongs to the test whose spool ``about`` names."""
         if about.owner == os.getpid():  # the test's process became another program: nobody reads
             os.environ.pop(VARIABLE, None)
@@ -161,12 +161,12 @@ def begin(about: str) -> None:
     test = About.load(about)
     test_places = places(Path(test.root))
     test_places.pass_over(test.infra)
-    FAMILY.spawned(test, test_places)
+    FAMILY.adopt_spawned(test, test_places)
 
 
 def keep(places: Places) -> contextlib.AbstractContextManager[None]:
     """Let any window that opens later follow the processes that are started inside."""
-    return FAMILY.kept(places)
+    return FAMILY.follow_between_windows(places)
 
 
 class Following:
@@ -189,7 +189,7 @@ class Following:
         self._over = {child.node for child in reports if not child.alive}
 
     @contextlib.contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Leave out what children do inside."""
         self._earlier = self.peek()
         try:
@@ -219,7 +219,7 @@ class Following:
         names = number_names((child.name for child, _ in reports), [new for _, new in reports])
         unfinished, records = [], []
         for (child, new), name in zip(reports, names, strict=True):
-            record = of_process(new.noted(_note(child)), name)
+            record = of_process(new.with_notes(_note(child)), name)
             if child.compiling and not child.unseen:
                 unfinished.append(f"in the process {name}: {_note(child)}")
             records.append(record)

@@ -46,26 +46,26 @@ class Child(Listener):
         self._windows: list[Window] = [observer.open(places) for observer in self._watched]
         os.environ[VARIABLE] = self.about.dump()
         NOTIFIER.listener = self
-        self._at_exit()
+        self._register_exit()
         for observer in self._watched:
-            observer.when_silent(self._on_device)
+            observer.when_silent(self._note_silence)
 
-    def begins(self) -> None:
+    def on_begin(self) -> None:
         with self._count:
             self._running += 1
             first = self._running == 1
         if first:
             self._mark(True)
 
-    def ends(self) -> None:
+    def on_end(self) -> None:
         with self._count:
             self._running -= 1
             last = self._running == 0
-        self.noted()
+        self.on_event()
         if last:
             self._mark(False)
 
-    def noted(self) -> None:
+    def on_event(self) -> None:
         """Report what was observed. If another thread is writing, let it write once more."""
         self._repeat = True
         while self._repeat and self._lock.acquire(blocking=False):
@@ -82,18 +82,18 @@ class Child(Listener):
         with self._lock:
             self._write(final=True)
 
-    def _seen(self, final: bool) -> Record:
+    def _record(self, final: bool) -> Record:
         seen = [window.close() if final else window.peek() for window in self._windows]
         return merge([item for item in seen if item is not None])
 
-    def _on_device(self) -> None:
+    def _note_silence(self) -> None:
         """Say that from now on some compilations do not notify us, so that the test can note it."""
         self._silent = True
-        self.noted()
+        self.on_event()
 
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child itself must not fail from this
-            record = self._seen(final)
+            record = self._record(final)
             reported = self._silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
             if not (record.active or ran or reported) or not is_alive(self._about.owner):
@@ -107,7 +107,7 @@ class Child(Listener):
     def _mark(self, compiling: bool) -> None:
         with contextlib.suppress(OSError):
             if is_alive(self._about.owner):
-                self._node.compiling(compiling, self._name())
+                self._node.mark_compiling(compiling, self._name())
 
     def _name(self) -> str:
         """Return the name of the process, without what changes from run to run."""
@@ -116,7 +116,7 @@ class Child(Listener):
             return _worker_name(worker)
         return "fork" if self._forked else _script()
 
-    def _at_exit(self) -> None:
+    def _register_exit(self) -> None:
         atexit.register(self.end)
         if self._forked:
             # multiprocessing ends a forked process by this, and so does code that forks by hand.

@@ -95,7 +95,7 @@ _POLL: Final = 0.01
 def wait_for_threads(before: Collection[threading.Thread]) -> None:
     """Wait until all threads that are not in ``before`` have ended, or have nothing to do."""
     drained = False
-    while running := list(_threads_left(before)):
+    while running := list(_remaining_threads(before)):
         queues = _queues()
         if busy := [thread for thread in running if thread not in queues]:
             for thread in busy:
@@ -119,7 +119,7 @@ def _join(thread: threading.Thread) -> None:
         time.sleep(_POLL)
 
 
-def _threads_left(before: Collection[threading.Thread]) -> Iterator[threading.Thread]:
+def _remaining_threads(before: Collection[threading.Thread]) -> Iterator[threading.Thread]:
     ignored = {threading.current_thread(), *before}
     return (
         thread for thread in threading.enumerate() if thread not in ignored and not thread.daemon

@@ -125,7 +125,7 @@ class Node:
     def __init__(self, spool: str) -> None:
         self.path = os.path.join(spool, f"{os.getpid()}-{os.urandom(4).hex()}")
 
-    def compiling(self, now: bool, name: str = "") -> None:
+    def mark_compiling(self, now: bool, name: str = "") -> None:
         """Note that a compilation began in the process of that name, or that none is under way."""
         marker = os.path.join(self.path, _COMPILING)
         if now:

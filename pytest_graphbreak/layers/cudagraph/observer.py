@@ -71,8 +71,8 @@ class CudaGraphObserver(HookedObserver):
 
     def hooks(self) -> Sequence[Attachable]:
         return (
-            self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.failed),
-            self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.failed),
+            self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
+            self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
             self._patch(*private.RECORD, self._record, _ignore),
         )
 
@@ -85,7 +85,7 @@ class CudaGraphObserver(HookedObserver):
         try:
             self._note_capture(args[0])
         except Exception as fault:
-            self.failed(fault)
+            self.note_fault(fault)
         return result
 
     def _note_capture(self, graph: Any) -> None:
@@ -120,7 +120,7 @@ class CudaGraphObserver(HookedObserver):
             key = (self._number(args[0]), *place)
             self._replays[key] = self._replays.get(key, 0) + 1
         except Exception as fault:
-            self.failed(fault)
+            self.note_fault(fault)
         return result
 
     def _record(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +136,7 @@ class CudaGraphObserver(HookedObserver):
         finally:
             self._local.again = before
 
-    def marked(self) -> Replays:
+    def mark_runs(self) -> Replays:
         return dict(self._replays)
 
     def leave(self) -> None:
@@ -158,7 +158,7 @@ class CudaGraphObserver(HookedObserver):
         total = sum(ran.values())
         return merge([replace(record, executions={LAYER: total}, execution_list=tuple(runs))])
 
-    def explained(self, events: Sequence[Any], places: Places) -> Record:
+    def explain(self, events: Sequence[Any], places: Places) -> Record:
         graphs, repeats = [], []
         for graph, repeat in (_explain(event, places) for event in events):
             graphs.append(graph)

@@ -34,7 +34,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     say,
 )
 from pytest_graphbreak.layers.dynamo.private import Name
-from pytest_graphbreak.layers.hooks import Hook, Note, caller, noting
+from pytest_graphbreak.layers.hooks import Hook, Note, caller, note_hook
 from pytest_graphbreak.model.stacks import Line, first_line
 
 
@@ -53,18 +53,20 @@ class BreakSensors:
     def hooks(self) -> dict[Name, Hook]:
         """Return the hook of each private name by which a version of torch reports breaks."""
         return {
-            names.BREAK: self._noting("graph breaks", self._method_logs),
-            names.BREAK_29: self._noting("graph breaks", self._log_graph_break),
-            names.SUPPRESS: self._noting("functions left to eager", self._format_error),
+            names.BREAK: self._hook("graph breaks", self._method_logs),
+            names.BREAK_29: self._hook("graph breaks", self._log_graph_break),
+            names.SUPPRESS: self._hook("functions left to eager", self._format_error),
             # Until 2.9 and 2.10: breaks that are in no log. The exception is followed instead.
-            names.UNSUPPORTED_INIT: self._noting("graph breaks", self._unsupported, after=True),
-            names.RESTART: self._noting("graph breaks", self._restart),
-            names.STEP: self._noting("graph breaks", self._step),
-            names.SKIP: self._noting("skipped frames", self._skip, after=True),
+            names.UNSUPPORTED_INIT: self._hook(
+                "graph breaks", self._handle_unsupported, after=True
+            ),
+            names.RESTART: self._hook("graph breaks", self._restart),
+            names.STEP: self._hook("graph breaks", self._step),
+            names.SKIP: self._hook("skipped frames", self._skip, after=True),
         }
 
-    def _noting(self, what: str, note: Note, *, after: bool = False) -> Hook:
-        return noting(note, partial(self._sensor_failed, what), after=after)
+    def _hook(self, what: str, note: Note, *, after: bool = False) -> Hook:
+        return note_hook(note, partial(self._sensor_failed, what), after=after)
 
     def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a method of the translator (from 2.10), which gets the exception from 2.11 on."""
@@ -75,7 +77,7 @@ class BreakSensors:
         attempt = self._local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
         raised = disabled = NO_CODE
-        fault = kwargs.get("exc") or self._unsupported_in(sys.exc_info()[1])
+        fault = kwargs.get("exc") or self._find_unsupported(sys.exc_info()[1])
         if getattr(fault, "logged", False):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
@@ -88,9 +90,9 @@ class BreakSensors:
             stack = root_stack or stack
             message = message if root is fault else root_message
             self._note(fault)
-        self.broke(attempt, message, stack, raised, disabled)
+        self.add_break(attempt, message, stack, raised, disabled)
 
-    def broke(
+    def add_break(
         self,
         attempt: Attempt | None,
         message: str,
@@ -116,16 +118,16 @@ class BreakSensors:
         while fault is not None:
             noted = noted or hasattr(fault, "_graphbreak_noted")
             fault._graphbreak_noted = True
-            fault = self._unsupported_in(fault.__cause__)
+            fault = self._find_unsupported(fault.__cause__)
         return not noted
 
     def _root(self, fault: Any) -> Any:
         """Return the first of a chain of ``Unsupported``: the later ones are its consequences."""
-        while (cause := self._unsupported_in(fault.__cause__)) is not None:
+        while (cause := self._find_unsupported(fault.__cause__)) is not None:
             fault = cause
         return fault
 
-    def _unsupported_in(self, fault: Any) -> Any:
+    def _find_unsupported(self, fault: Any) -> Any:
         """Return an ``Unsupported``: the exception itself, or the cause of a ``SkipFrame``."""
         if type(fault).__name__ == "SkipFrame":
             fault = fault.__cause__
@@ -134,10 +136,10 @@ class BreakSensors:
     def _format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""
         where = {"exc": 0, "code": 1}
-        self._suppressed(*(argument(name, where, args, kwargs) for name in where))
-        NOTIFIER.listener.noted()  # its attempt has ended before
+        self._handle_suppressed(*(argument(name, where, args, kwargs) for name in where))
+        NOTIFIER.listener.on_event()  # its attempt has ended before
 
-    def _suppressed(self, fault: Any, code: CodeType) -> None:
+    def _handle_suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._local.failed = self._local.failed, None
         if failed is None or failed[0] != id(fault):
             if in_capture(caller()):
@@ -150,12 +152,12 @@ class BreakSensors:
             self._events.append(Ended(attempt))
         # Until 2.10 a break that ends the whole function is reported only by its exception.
         traced = attempt.fault is not None and attempt.fault.traced
-        if traced and self._unsupported_in(fault) is not None and self._note(fault):
-            self.broke(attempt, *_details(self._root(fault)))
+        if traced and self._find_unsupported(fault) is not None and self._note(fault):
+            self.add_break(attempt, *_details(self._root(fault)))
 
-    def _unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _handle_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a new ``Unsupported``. If raised from another one, it is a consequence of that."""
-        cause = self._unsupported_in(sys.exc_info()[1])
+        cause = self._find_unsupported(sys.exc_info()[1])
         root = args[0] if cause is None else self._root(cause)
         self._local.unsupported = _details(root)
 
@@ -169,7 +171,7 @@ class BreakSensors:
         """Handle that the second tracing has reached the line at which it has to stop."""
         attempt = self._local.current()
         if attempt is not None and attempt.pending:
-            self.broke(attempt, *attempt.pending)
+            self.add_break(attempt, *attempt.pending)
 
     def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""
@@ -177,7 +179,7 @@ class BreakSensors:
         if attempt is None:
             return
         attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
-        fault = self._unsupported_in(sys.exc_info()[1])
+        fault = self._find_unsupported(sys.exc_info()[1])
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
             attempt.unlogged = _details(self._root(fault))
 
@@ -191,12 +193,12 @@ def _details(fault: Any) -> Said:
 
     The last is the definition of the function that is disabled, if that is why.
     """
-    trace = _raised_first(fault).__traceback__
+    trace = _first_exception(fault).__traceback__
     stack = getattr(fault, "real_stack", None)
     return say(fault), stack, _innermost_line(trace), _disabled_definition(trace)
 
 
-def _raised_first(fault: Any) -> Any:
+def _first_exception(fault: Any) -> Any:
     """Return the exception that is raised again with more words, not as a cause, from 2.13 on."""
     words = str(getattr(fault, "msg", ""))
     while type(earlier := fault.__context__) is type(fault) and words.startswith(earlier.msg):

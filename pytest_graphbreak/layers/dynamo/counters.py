@@ -28,7 +28,7 @@ class Ledger:
         """The counter's values when it was cleared or replaced while we observed."""
         self._lock = threading.Lock()
 
-    def in_child(self) -> None:
+    def after_fork(self) -> None:
         """Replace the lock after a fork: a thread that is not here may hold it."""
         self._lock = threading.Lock()
 
@@ -36,14 +36,14 @@ class Ledger:
         self._counters = counters
         self._box, self._value = self._read()
 
-    def saw(self) -> tuple[int, int]:
+    def count_seen(self) -> tuple[int, int]:
         """Count a graph on our side; return the value of Dynamo's counter, for ``counted``."""
         with self._lock:
             self._seen += 1
             box, value = self._read()
             return id(box), value
 
-    def missed(self) -> int:
+    def count_missed(self) -> int:
         """Return how many graphs Dynamo counted since the last call that we did not see."""
         with self._lock:
             box, value = self._read()
@@ -72,7 +72,7 @@ class Ledger:
             entry is not None and entry[0]() is box and value in entry[1]
         )
 
-    def counted(self, since: tuple[int, int], graphs: int) -> bool:
+    def has_counted(self, since: tuple[int, int], graphs: int) -> bool:
         """Return whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
         box, value = self._read()
         return since[0] != id(box) or value < since[1] or value >= since[1] + graphs

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Made
-from pytest_graphbreak.layers.hooks import COUNTING, around_compiled, never_compile
+from pytest_graphbreak.layers.hooks import COUNTING, count_calls, never_compile
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, LineRuns
 from pytest_graphbreak.model.stacks import line_of
@@ -51,7 +51,7 @@ class _Compiled:
         self._counting: Any = None
 
     def attach(self, called: Callable[[dict[Key, int]], None]) -> None:
-        self._counting = around_compiled(self._original, called, self.calls)
+        self._counting = count_calls(self._original, called, self.calls)
         self._scope[self._name] = self._counting
 
     def detach(self) -> None:
@@ -69,26 +69,26 @@ class GraphRuns:
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        for code in (COUNTING, GraphRuns._called.__code__, GraphRuns._is_torchs.__code__):
+        for code in (COUNTING, GraphRuns._count_call.__code__, GraphRuns._is_torchs.__code__):
             never_compile(code)
         for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
             for hook in hooks:
-                self.installed(hook.scope, hook.name, None)
+                self.on_install(hook.scope, hook.name, None)
 
-    def installed(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
+    def on_install(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
         """Handle something that Dynamo put into the globals of a function that it compiled."""
         if name.startswith(_NAME) and name in scope:
             compiled = _Compiled(scope, name, graph)
-            compiled.attach(self._called)
+            compiled.attach(self._count_call)
             self._compiled.append(compiled)
 
     def detach(self) -> None:
         for compiled in self._compiled:
             compiled.detach()
 
-    def _called(self, calls: dict[Key, int]) -> None:
+    def _count_call(self, calls: dict[Key, int]) -> None:
         """Count a call of a compiled function. No other thread writes the same key."""
-        # Frames: this one, that of around_compiled, the code that Dynamo made, its caller.
+        # Frames: this one, that of count_calls, the code that Dynamo made, its caller.
         frame: FrameType | None = sys._getframe(3)
         while frame is not None and self._is_torchs(frame.f_code):
             frame = frame.f_back
@@ -103,7 +103,7 @@ class GraphRuns:
             entry = self._codes[id(code)] = (code, "/torch/" in code.co_filename)
         return entry[1]
 
-    def counted(self) -> Counted:
+    def calls_so_far(self) -> Counted:
         """Return all calls up to now."""
         return {
             (number, key): count
@@ -124,7 +124,7 @@ class GraphRuns:
             yield LineRuns(LAYER, "call", name, times, ops, where)
 
 
-def since(after: Counted, before: Counted) -> Counted:
+def calls_since(after: Counted, before: Counted) -> Counted:
     """Return the calls after a moment."""
     return {
         key: count - before.get(key, 0)

@@ -122,7 +122,7 @@ class EventReader:
             inputs=event.inputs,
             outputs=event.outputs,
             sources=self._sources(event, cause),
-            where=self.where(event.attempt),
+            where=self.place(event.attempt),
             reason=why,
             functions=functions(event.calls, self._places),
             cached=event.cached,
@@ -141,7 +141,7 @@ class EventReader:
             LAYER,
             self._name(attempt),
             _recompile_reason(guard, value),
-            self.where(attempt),
+            self.place(attempt),
             self._stack(attempt.above),
             guard=self._guard(attempt),
             origin=self._origin(attempt, guard),
@@ -163,11 +163,11 @@ class EventReader:
     def _guard(self, attempt: Attempt) -> Frame:
         """Return the user's line that the failed guard comes from, if Dynamo says it."""
         lines = messages.guard_lines(attempt.guards or ())
-        full_lines = [line._replace(file=self._whole(line, attempt)) for line in lines]
+        full_lines = [line._replace(file=self._full_path(line, attempt)) for line in lines]
         stack = self._stack([line for line in full_lines if self._places.is_user(line.file)])
         return stack[-1] if stack else NOWHERE
 
-    def _whole(self, line: Line, attempt: Attempt) -> str:
+    def _full_path(self, line: Line, attempt: Attempt) -> str:
         return self._places.whole(line.file, line.line, line.code or "", attempt.code.file)
 
     def graph_break(self, event: Broke, spent: float | None = None) -> Break:
@@ -183,13 +183,13 @@ class EventReader:
             explanation=f"{why.explanation}{_in_fsdp(event.stack)}",
             hints=why.hints,
             stack=stack,
-            disabled=self._disabled(event.disabled),
+            disabled=self._disabled_line(event.disabled),
             raised=of_torch(event.raised),
             seconds=spent,
             owner=(event.attempt and event.attempt.owner) or None,
         )
 
-    def _disabled(self, function: Line) -> Frame:
+    def _disabled_line(self, function: Line) -> Frame:
         """Return the first line of the user's function that is disabled: its decorator or def."""
         return self._places.frame(*function) if self._places.is_user(function.file) else NOWHERE
 
@@ -202,15 +202,15 @@ class EventReader:
             why = messages.export_stop(event.kind, event.message)
             return Eager(LAYER, why, stack[-1] if stack else NOWHERE)
         if isinstance(event, Started) and (why := _why_eager(event.attempt)):
-            return self.left(event.attempt, why)
+            return self.left_to_eager(event.attempt, why)
         return None
 
-    def left(self, attempt: Attempt, why: str) -> Eager:
+    def left_to_eager(self, attempt: Attempt, why: str) -> Eager:
         """Return the function that an attempt left to eager."""
         spent, owner = round_seconds(attempt.seconds), attempt.owner or None
-        return Eager(LAYER, why, self.where(attempt), seconds=spent, owner=owner)
+        return Eager(LAYER, why, self.place(attempt), seconds=spent, owner=owner)
 
-    def where(self, attempt: Attempt) -> Frame:
+    def place(self, attempt: Attempt) -> Frame:
         """Return the function; for the rest of one, where it goes on; for a library, the call."""
         return self._function(attempt.written, attempt.above)
 
@@ -276,7 +276,7 @@ class _Window(EventReader):
         events = self._events
         graphs = [event for event in events if isinstance(event, Made)]
         missed = sum(event.graphs for event in events if isinstance(event, Missed))
-        spent = self._spent(graphs)
+        spent = self._seconds_after_breaks(graphs)
         recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
         return record_of(
             LAYER,
@@ -298,7 +298,7 @@ class _Window(EventReader):
             notes=self._notes(),
         )
 
-    def _spent(self, graphs: Sequence[Made]) -> dict[int, float]:
+    def _seconds_after_breaks(self, graphs: Sequence[Made]) -> dict[int, float]:
         """Return the seconds of the graphs after each break, by the ``id()`` of its event."""
         spent: dict[int, float] = {}
         for event in graphs:
@@ -315,7 +315,7 @@ class _Window(EventReader):
             fault = attempt.fault
             if fault is None or attempt.suppressed or (attempt.export and stopped):
                 continue
-            where = self.where(attempt)
+            where = self.place(attempt)
             what = "fullgraph=True" if attempt.fullgraph else "dynamo"
             what = "torch.export" if attempt.export else what
             why = messages.error(fault.kind, fault.message)

@@ -75,7 +75,7 @@ def signature(values: Mapping[str, Any]) -> Signature:
     """
     torch = sys.modules["torch"]
     signature: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
-    for name, value in _each(values):
+    for name, value in _plain_items(values):
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             with plain_tensors():
                 signature[name] = (str(value.dtype), *map(str, value.shape))
@@ -134,7 +134,7 @@ def other_instance(
     return ""
 
 
-def _each(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _plain_items(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if type(value) in (tuple, list):
             yield from ((f"{name}[{at}]", item) for at, item in enumerate(value[:_WIDEST]))
@@ -226,12 +226,12 @@ def _look_up(source: str, values: Mapping[str, Any]) -> Any:
         step = _STEP.match(source, at)
         if step is None:
             return _NOTHING
-        value = _inside(value, step)
+        value = _take_step(value, step)
         at = step.end()
     return value
 
 
-def _inside(value: Any, step: re.Match[str]) -> Any:
+def _take_step(value: Any, step: re.Match[str]) -> Any:
     attribute, index, key = step.groups()
     if attribute is not None:
         return _of_instance(value, attribute)

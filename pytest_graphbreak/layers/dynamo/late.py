@@ -43,12 +43,12 @@ class LateSensor(LatePatch):
         self._events = events
         self._above = above
         self._sensor_failed = partial(sensor_failed, self.WHAT)
-        super().__init__(self.MODULE, self.FUNCTION, self._around, self._gone)
+        super().__init__(self.MODULE, self.FUNCTION, self._watch_call, self._on_missing)
 
-    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
-    def _gone(self, fault: Exception) -> None:
+    def _on_missing(self, fault: Exception) -> None:
         """Report that the function does not exist."""
         self._sensor_failed(fault)
 
@@ -68,11 +68,11 @@ class BucketSensor(LateSensor):
     """Dynamo imports the module when it first compiles inside DDP."""
     WHAT = "the buckets of DDP"
 
-    def __init__(self, local: Local, *noting: Any) -> None:
-        super().__init__(*noting)
+    def __init__(self, local: Local, *sensor: Any) -> None:
+        super().__init__(*sensor)
         self._local = local
 
-    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``compile_submod(self, input_mod, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE
@@ -100,11 +100,11 @@ class ExportSensor(LateSensor):
     """The first export imports it; each ``torch.export.export`` looks it up (2.9 to 2.15)."""
     WHAT = "exports that are stopped"
 
-    def __init__(self, *noting: Any) -> None:
-        super().__init__(*noting)
+    def __init__(self, *sensor: Any) -> None:
+        super().__init__(*sensor)
         self._depth = threading.local()
 
-    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         depth = getattr(self._depth, "value", 0)
         self._depth.value = depth + 1
@@ -112,12 +112,12 @@ class ExportSensor(LateSensor):
             return original(*args, **kwargs)
         except Exception as fault:
             if depth == 0:
-                self._stopped(fault)
+                self._note_stop(fault)
             raise
         finally:
             self._depth.value = depth
 
-    def _stopped(self, fault: Exception) -> None:
+    def _note_stop(self, fault: Exception) -> None:
         try:
             root = _root_cause(fault)
             stack = getattr(root, "real_stack", None)

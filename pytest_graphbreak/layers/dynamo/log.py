@@ -128,7 +128,7 @@ class Dynamo:
         elif match := _LIMIT.search(record.text):
             self._limit(process, record.id, match)
         elif match := _REFUSED.match(record.text):
-            self._refused(process, record, match)
+            self._read_refusal(process, record, match)
         elif _IN_LOOP in record.text[:100]:
             self._leave(process.attempts.get(record.id))
         return None
@@ -175,7 +175,7 @@ class Dynamo:
         if not self.script:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
-        attempt = LoggedAttempt.at(process.name(record.id), code, above)
+        attempt = LoggedAttempt.at_code(process.name(record.id), code, above)
         attempt.owner = owner_in_log((*above, code), self._sources)
         attempt.traced, attempt.start = verb == "tracing", record.time
         attempt.parent = parent(process, code, above)
@@ -183,7 +183,7 @@ class Dynamo:
         process.add(record.id, attempt)
         self.attempted += 1
         if record.id in process.guards:  # said before the frame began
-            self._recompiled(process, record.id, attempt, process.guards[record.id])
+            self._note_recompile(process, record.id, attempt, process.guards[record.id])
 
     def _graph(self, process: Process, record: Torch) -> LoggedGraph:
         """Handle a graph that the backend made, or, with DDP, one of each gradient bucket."""
@@ -192,7 +192,7 @@ class Dynamo:
             attempt = LoggedAttempt(process.name(record.id))
             process.attempts[record.id] = attempt
         if is_recompile(record.id) and attempt.guards is None:
-            self._recompiled(process, record.id, attempt, Guards((NO_GUARD,)))
+            self._note_recompile(process, record.id, attempt, Guards((NO_GUARD,)))
         parts, attempt.buckets = attempt.buckets, 1
         if attempt.start is not None and record.time is not None and record.time >= attempt.start:
             attempt.seconds = record.time - attempt.start
@@ -201,7 +201,7 @@ class Dynamo:
         graphs = []
         for part in range(parts):
             event = Made(attempt, attempt.graphs, part=part, parts=parts)
-            self._spent(process, event)
+            self._add_seconds(process, event)
             graphs.append(replace(self._explain.graph(event), process=label))
             attempt.graphs += 1
         self.graphs += parts
@@ -209,7 +209,7 @@ class Dynamo:
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
 
-    def _spent(self, process: Process, event: Made) -> None:
+    def _add_seconds(self, process: Process, event: Made) -> None:
         """Add the time of a graph to the break that it follows, and to its recompile."""
         took, parent = seconds(event), event.attempt.parent
         if took is None:
@@ -228,7 +228,7 @@ class Dynamo:
     def _break(self, process: Process, record: Torch) -> None:
         attempt = process.attempts.get(record.id)
         message, traced, place = log_text.read_break(record.text)
-        why = log_text.shorten(messages.reason(message))
+        why = log_text.cut_reason(messages.reason(message))
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
@@ -263,31 +263,31 @@ class Dynamo:
             return
         else:
             attempt.left = True
-            item = self._explain.left(attempt, why or attempt.why_broke)
+            item = self._explain.left_to_eager(attempt, why or attempt.why_broke)
         earlier = self._eager.get(item.key)
         if earlier is not None:
             self._eager[item.key] = _again(earlier, item)
         elif len(self._eager) < KEPT:
             self._eager[item.key] = item
 
-    def _refused(self, process: Process, record: Torch, match: re.Match[str]) -> None:
+    def _read_refusal(self, process: Process, record: Torch, match: re.Match[str]) -> None:
         """Handle an error that Dynamo kept to itself, leaving the function to eager.
 
         The record often has no compile id.
         """
         name, file, line = match.groups()
         code = Line(file, int(line), name)
-        attempt = process.attempts.get(record.id) or process.at(code)
+        attempt = process.attempts.get(record.id) or process.at_code(code)
         if attempt is None:
-            attempt = LoggedAttempt.at(process.name(record.id), code)
-        self._traced(attempt, record.text)
+            attempt = LoggedAttempt.at_code(process.name(record.id), code)
+        self._add_raise_place(attempt, record.text)
         self._leave(attempt, attempt.why_broke or log_text.last_exception(record.text))
 
-    def _traced(self, attempt: LoggedAttempt, text: str) -> None:
+    def _add_raise_place(self, attempt: LoggedAttempt, text: str) -> None:
         """Add the line of torch that raised it to the break whose traceback is logged."""
         broke = self._breaks.get(attempt.broke_at)
         why = messages.reason(log_text.first_unsupported(text)[0])
-        if broke is not None and log_text.shorten(why).text == broke.reason:
+        if broke is not None and log_text.cut_reason(why).text == broke.reason:
             self._breaks[broke.key] = replace(broke, raised=of_torch(log_text.raising_line(text)))
 
     # Recompiles
@@ -306,10 +306,10 @@ class Dynamo:
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)
-            attempt = LoggedAttempt.at(process.name(record.id), code)
-        self._recompiled(process, record.id, attempt, Guards(guards, record.artifact))
+            attempt = LoggedAttempt.at_code(process.name(record.id), code)
+        self._note_recompile(process, record.id, attempt, Guards(guards, record.artifact))
 
-    def _recompiled(
+    def _note_recompile(
         self, process: Process, id: str, attempt: LoggedAttempt, guards: Guards
     ) -> None:
         """Note that a frame is compiled again; the second time more may be known."""
@@ -332,7 +332,7 @@ class Dynamo:
         attempt = process.attempts.get(id)
         if attempt is None:
             code = Line(file or "", int(line or 0), name or "")
-            attempt = LoggedAttempt.at(process.name(id), code)
+            attempt = LoggedAttempt.at_code(process.name(id), code)
             process.add(id, attempt)
             self.attempted += "tracing" in self.seen
         self._leave(attempt, messages.limit_reached(what, limit))

@@ -43,7 +43,7 @@ class LoggedAttempt(Attempt):
     start: float | None = None
 
     @classmethod
-    def at(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
+    def at_code(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
         return cls(id, code, code, above=above)
 
 
@@ -106,11 +106,11 @@ class Process:
         """Return the latest attempt at the function of a frame."""
         return next(reversed(self._functions.get(function(line), {}).values()), None)
 
-    def at(self, code: Line) -> LoggedAttempt | None:
+    def at_code(self, code: Line) -> LoggedAttempt | None:
         """Return the latest attempt at a function with this first line."""
         return self._functions.get(function(code), {}).get(code.line)
 
-    def begun(self, code: Line) -> LoggedAttempt | None:
+    def nearest_before(self, code: Line) -> LoggedAttempt | None:
         """Return the attempt at a function or a rest of it that begins nearest before a line."""
         lines = self._functions.get(function(code), {})
         return lines.get(max((line for line in lines if line <= code.line), default=-1))
@@ -124,7 +124,7 @@ def is_recompile(id: str) -> bool:
 def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttempt | None:
     """Return the attempt whose rest this one is, or that called this one after a break."""
     if is_resume(code.name):
-        return process.begun(code)
+        return process.nearest_before(code)
     for frame in reversed(above):
         if frame.file.endswith(_EVAL_FRAME):
             break

@@ -37,7 +37,7 @@ class LoggedBreak(NamedTuple):
     place: tuple[str, int] | None
 
 
-def shorten(why: messages.Reason) -> messages.Reason:
+def cut_reason(why: messages.Reason) -> messages.Reason:
     """Return what is kept of a reason."""
     return messages.Reason(
         why.text[:LONGEST],

@@ -72,7 +72,7 @@ def guard(texts: tuple[str, ...]) -> str:
     text = text.split("\nUser stack trace:")[0]
     text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
     text = re.split(r" If this is unexpected, wrap your backend| Guard failed on a param", text)[0]
-    return plain(text) or UNNAMED
+    return without_details(text) or UNNAMED
 
 
 def subject(guard: str) -> str:
@@ -116,11 +116,11 @@ def error(kind: str, message: str) -> str:
     """Return an exception of Dynamo or a backend, in one line."""
     match = re.match(r"backend='?(.*?)'? raised:\s*(.+)", message)
     if match:
-        return f"{kind}: the backend {match[1]} raised {plain(match[2])}"
+        return f"{kind}: the backend {match[1]} raised {without_details(match[2])}"
     layout = _LAYOUT.search(message)
     if layout is not None:
         return _laid_out(message, layout.start()).text
-    first = plain(message.strip().split("\n")[0])
+    first = without_details(message.strip().split("\n")[0])
     if first.startswith(kind) or kind == "InternalTorchDynamoError":
         return first  # which is another exception, wrapped
     return f"{kind}: {first}"
@@ -170,7 +170,7 @@ def buckets(graph: str, parts: int) -> str:
     return f"DDP cut graph {graph} into {parts} gradient buckets"
 
 
-def plain(text: str) -> str:
+def without_details(text: str) -> str:
     """Return text as one line without addresses, paths of this machine and numbers of this run."""
     text = _ADDRESS.sub("", text)
     text = _NAMED.sub(r"\1", text)
@@ -191,13 +191,13 @@ def _laid_out(message: str, start: int) -> Reason:
     for field in fields:
         name, _, text = field.partition(": ")
         # A blank line ends what is meant for people; traces and links come after it.
-        text = plain(re.split(r"\n\s*\n", text)[0])
+        text = without_details(re.split(r"\n\s*\n", text)[0])
         if name == "Explanation":
             explanation = explanation or text
         elif name == "Hint" and text and text not in hints:
             hints.append(text)
     return Reason(
-        plain(head[-1]) if head else "",
+        without_details(head[-1]) if head else "",
         f"GB{id[1]}" if id else None,
         explanation,
         tuple(hints),
@@ -213,7 +213,7 @@ def _free(message: str) -> Reason:
     text = text.split("[<class ")[0].rstrip()
     text = re.sub(r",? skipped according trace_rules.*", "", text)
     text = re.sub(r"(inline in skipfiles: \S+).*", r"\1", text)
-    text = re.sub(r" \(\) \{\}$", "", plain(text))
+    text = re.sub(r" \(\) \{\}$", "", without_details(text))
     text, _, hint = text.partition("; to enable, ")
     first, *explanation = _SENTENCE.split(text, maxsplit=1)
     return Reason(first.rstrip(".: "), None, "".join(explanation), (hint,) if hint else ())

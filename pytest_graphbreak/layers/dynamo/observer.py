@@ -19,10 +19,10 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window, included_events
 from pytest_graphbreak.layers.dynamo import isolation, stances
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
-from pytest_graphbreak.layers.dynamo.executions import since
+from pytest_graphbreak.layers.dynamo.executions import calls_since
 from pytest_graphbreak.layers.dynamo.explain import explain
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
@@ -52,7 +52,7 @@ class DynamoObserver(Observer):
         self._isolated: list[str] | None = None
         self._stuck = False
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
 
     def open(self, places: Places) -> Window:
         """Begin to watch. torch is not imported by this, but waited for if need be."""
@@ -64,7 +64,7 @@ class DynamoObserver(Observer):
             self._isolated = None
             self._windows.append(window)
             if DYNAMO not in sys.modules and self._import is None:
-                self._import = ImportWatch([DYNAMO], lambda: self._imported(sensors))
+                self._import = ImportWatch([DYNAMO], lambda: self._on_import(sensors))
                 self._import.attach()
         if DYNAMO in sys.modules:
             try:
@@ -102,7 +102,7 @@ class DynamoObserver(Observer):
         with self._lock:
             if window in self._windows:
                 self._windows.remove(window)
-            self._put_back()
+            self._detach_if_unused()
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -113,9 +113,9 @@ class DynamoObserver(Observer):
         finally:
             with self._lock:
                 self._holders -= 1
-                self._put_back()
+                self._detach_if_unused()
 
-    def _put_back(self) -> None:
+    def _detach_if_unused(self) -> None:
         """Take the sensors out if nobody needs them."""
         if self._windows or self._holders:
             return
@@ -124,11 +124,11 @@ class DynamoObserver(Observer):
             self._sensors.detach()
         self._sensors = None
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         """Replace the locks after a fork: another thread of the parent may have held them."""
         self._lock = threading.RLock()
         if self._sensors is not None:
-            self._sensors.in_child()
+            self._sensors.after_fork()
 
     def _attach(self, sensors: DynamoSensors) -> None:
         with self._lock:
@@ -136,7 +136,7 @@ class DynamoObserver(Observer):
             if sensors is self._sensors and not sensors.attached:
                 sensors.attach()
 
-    def _imported(self, sensors: DynamoSensors) -> None:
+    def _on_import(self, sensors: DynamoSensors) -> None:
         """Begin to watch Dynamo, which was imported while windows are open."""
         self._attach(sensors)
         if reason := why_disabled():
@@ -182,7 +182,7 @@ class DynamoWindow(OneWindow):
         self._errors.append(error)
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         self._sensors.check()
         begin = len(self._sensors.events)
         ran = self._sensors.ran()
@@ -193,7 +193,7 @@ class DynamoWindow(OneWindow):
         finally:
             self._sensors.check()
             self._excluded.append((begin, len(self._sensors.events)))
-            for key, count in since(self._sensors.ran(), ran).items():
+            for key, count in calls_since(self._sensors.ran(), ran).items():
                 self._ran[key] = self._ran.get(key, 0) + count
             try:
                 if mark is not None:
@@ -216,7 +216,7 @@ class DynamoWindow(OneWindow):
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            seen = list(within(events, self._first, self._excluded, until))
+            seen = list(included_events(events, self._first, self._excluded, until))
             self._last_read = (until, self._read(seen))
         return self._with_runs(self._last_read[1])
 
@@ -224,7 +224,7 @@ class DynamoWindow(OneWindow):
         executions = self._sensors.executions
         if executions is None:
             return record
-        ran = since(executions.counted(), self._ran)
+        ran = calls_since(executions.calls_so_far(), self._ran)
         try:
             runs = tuple(executions.runs(ran, self._places))
         except Exception as fault:
@@ -241,7 +241,7 @@ class DynamoWindow(OneWindow):
             not_isolated = ()
         try:
             notes = stances.notes(events, self._stance, self._places)
-            return explain(events, self._places, errors).noted(*not_isolated, *notes)
+            return explain(events, self._places, errors).with_notes(*not_isolated, *notes)
         except Exception as fault:
             graphs = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"

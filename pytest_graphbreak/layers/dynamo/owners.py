@@ -31,7 +31,7 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
     part of the outermost module is compiled, the attribute that holds it is added:
     ``Pipeline.unet``.
     """
-    compiled = outermost = _plain(values.get("self"))
+    compiled = outermost = _unwrap(values.get("self"))
     in_compiled = True
     for outer in stacks.outwards(frame):
         file = outer.f_code.co_filename
@@ -40,7 +40,7 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
         if file.endswith(EVAL_FRAME):
             in_compiled = False
         elif file.endswith(_MODULE):
-            module = _plain(outer.f_locals.get("self"))
+            module = _unwrap(outer.f_locals.get("self"))
             outermost = outermost if module is None else module
             compiled = outermost if in_compiled else compiled
     if outermost is None:
@@ -102,7 +102,7 @@ def owner_in_log(stack: Iterable[Line], places: Places) -> str:
     return "" if name == "<locals>" else name
 
 
-def _plain(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """Return a module without what ``torch.compile`` put around it; None if it is none.
 
     No truth, length or attribute of a user's object is asked for: each may run their code.
@@ -124,7 +124,7 @@ def _holder(outermost: Any, part: Any) -> str:
         within = {id(child): child}
         while within and part is not None:
             _, module = within.popitem()
-            if _plain(module) is part:
+            if _unwrap(module) is part:
                 return f".{name}"
             within |= {
                 id(child): child for child in _children(module).values() if child is not None

@@ -141,9 +141,9 @@ def find(name: Name) -> tuple[Any, str]:
         module = sys.modules.get(name.module) or importlib.import_module(name.module)
         owner, last = locate(module, name.chain)
     except (ImportError, AttributeError) as fault:
-        raise MissingName(missing(name)) from fault
+        raise MissingName(missing_name(name)) from fault
     if isinstance(owner, type) and last not in vars(owner):  # an inherited one is another function
-        raise MissingName(missing(name))
+        raise MissingName(missing_name(name))
     return owner, last
 
 
@@ -193,10 +193,10 @@ def attribute(owner: Any, name: Name) -> Any:
     try:
         return getattr(owner, name.chain)
     except AttributeError:
-        raise MissingName(missing(name)) from None
+        raise MissingName(missing_name(name)) from None
 
 
-def missing(name: Name, why: str = "it is missing") -> str:
+def missing_name(name: Name, why: str = "it is missing") -> str:
     """Return the error for a private name that is missing, or is not what it was."""
     return (
         f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "

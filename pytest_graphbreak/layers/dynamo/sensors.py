@@ -83,11 +83,11 @@ class DynamoSensors:
         self._ledger = Ledger()
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
-        noting = self.events, self._above, self._sensor_failed
+        sensor = self.events, self._above, self._sensor_failed
         self._late: tuple[LateSensor, ...] = (
-            ExportSensor(*noting),
-            BucketSensor(self._local, *noting),
-            StanceSensor(*noting),
+            ExportSensor(*sensor),
+            BucketSensor(self._local, *sensor),
+            StanceSensor(*sensor),
         )
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
@@ -119,7 +119,7 @@ class DynamoSensors:
             except MissingName as fault:
                 self._blind.append(str(fault))
             except Exception as fault:
-                self._blind.append(names.missing(name, say(fault)))
+                self._blind.append(names.missing_name(name, say(fault)))
             if name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
         self.events.extend(NotObserved(error) for error in self._blind)
@@ -159,14 +159,14 @@ class DynamoSensors:
             patch.remove()
         self._patches.clear()
 
-    def in_child(self) -> None:
+    def after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._ledger.in_child()
+        self._ledger.after_fork()
 
     def check(self) -> None:
         """Note graphs that Dynamo counted since the last check and no sensor saw."""
         try:
-            if missed := self._ledger.missed():
+            if missed := self._ledger.count_missed():
                 self.events.append(Missed(missed))
         except Exception as fault:
             self._sensor_failed("Dynamo's counter", fault)
@@ -186,7 +186,7 @@ class DynamoSensors:
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: leave ours out, too
             kwargs["skip"] += FRAMES
         self._local.begin(attempt)
-        NOTIFIER.listener.begins()
+        NOTIFIER.listener.on_begin()
         try:
             result = original(*args, **kwargs)
         except BaseException as fault:
@@ -250,11 +250,11 @@ class DynamoSensors:
                 code = getattr(result, "guarded_code", result)
                 attempt.outcome = "skipped" if code is None else "compiled"
                 if attempt.outcome == "skipped" and attempt.unlogged:
-                    self._breaks.broke(attempt, *attempt.unlogged)
+                    self._breaks.add_break(attempt, *attempt.unlogged)
             attempt.pending = attempt.unlogged = None
             if not attempt.is_torchs:
                 self.events.append(Ended(attempt))
-            if attempt.counted and not self._ledger.counted(attempt.counted, attempt.calls):
+            if attempt.counted and not self._ledger.has_counted(attempt.counted, attempt.calls):
                 self.events.append(
                     NotObserved(
                         f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
@@ -264,7 +264,7 @@ class DynamoSensors:
             self.check()
         except Exception as error:
             self._sensor_failed("frames", error)
-        NOTIFIER.listener.ends()
+        NOTIFIER.listener.on_end()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
     # 2.13), only those of DDP (``late.BucketSensor``) take another way.
@@ -291,12 +291,14 @@ class DynamoSensors:
         try:
             cached = counters.cache_state(before, counters.cache_counts(self.counters))
             took = time.perf_counter() - began
-            self._made(args[0], buckets or [shape], cached, took)
+            self._note_graph(args[0], buckets or [shape], cached, took)
         except Exception as fault:
             self._sensor_failed("graphs", fault)
         return result
 
-    def _made(self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float) -> None:
+    def _note_graph(
+        self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float
+    ) -> None:
         """Note a graph that came back from the backend, by one call or, in buckets, by several."""
         attempt = self._local.current() or self._owner(output)
         if attempt is None:
@@ -310,7 +312,7 @@ class DynamoSensors:
             self.events.append(Started(attempt))
         number = attempt.graphs
         if number == 0 or attempt.outcome == "running":
-            counted = self._ledger.saw()
+            counted = self._ledger.count_seen()
             attempt.counted = attempt.counted or counted
             self._owners[id(output)] = (weakref.ref(output), attempt)
         reason = getattr(output, "compile_subgraph_reason", None)
@@ -333,13 +335,13 @@ class DynamoSensors:
         if self.executions is not None:
             name = kwargs["name"] if "name" in kwargs else args[1]
             self._guard_runs(
-                self.executions.installed, args[0].global_scope, name, self._local.made
+                self.executions.on_install, args[0].global_scope, name, self._local.made
             )
         return result
 
     def ran(self) -> Counted:
         """Return all runs of graphs up to now."""
-        return {} if self.executions is None else self.executions.counted()
+        return {} if self.executions is None else self.executions.calls_so_far()
 
     def _guard_runs(self, call: Callable[..., None], *args: Any) -> None:
         try:

@@ -31,7 +31,7 @@ class StanceSensor(LateSensor):
     MODULE, FUNCTION = names.SET_STANCE
     WHAT = "torch.compiler.set_stance"
 
-    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``_set_stance(stance)``."""
         __tracebackhide__ = True
         result = original(*args, **kwargs)
@@ -42,7 +42,7 @@ class StanceSensor(LateSensor):
             self._sensor_failed(fault)
         return result
 
-    def _gone(self, fault: Exception) -> None:
+    def _on_missing(self, fault: Exception) -> None:
         """Do nothing: then stances are named without a place."""
 
 
@@ -65,10 +65,10 @@ def notes(events: Iterable[Event], before: str, places: Places) -> Iterator[str]
             first.setdefault(event.stance, event)
     for name, event in first.items():
         if effect := _EFFECTS.get(name):
-            yield f'torch.compiler.set_stance("{name}"){_at(event, places)}: {effect}'
+            yield f'torch.compiler.set_stance("{name}"){_place_words(event, places)}: {effect}'
 
 
-def _at(event: Stance, places: Places) -> str:
+def _place_words(event: Stance, places: Places) -> str:
     """Return the nearest line of the user's that set a stance."""
     for line in reversed(event.above):
         if places.is_user(line.file):

@@ -9,7 +9,7 @@ processes is whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ class InductorObserver(HookedObserver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sensors = InductorSensors(self.note, self.failed)
+        self._sensors = InductorSensors(self.note, self.note_fault)
 
     def hooks(self) -> Sequence[Attachable]:
         return self._sensors.hooks()
@@ -42,7 +42,7 @@ class InductorObserver(HookedObserver):
     def isolate(self, key: str) -> None:
         self._sensors.forget()
 
-    def explained(self, events: Sequence[Any], places: Places) -> Record:
+    def explain(self, events: Sequence[Any], places: Places) -> Record:
         graphs: list[Graph] = []
         rounds: Counter[tuple[str, str]] = Counter()
         for event in events:
@@ -56,7 +56,7 @@ class InductorObserver(HookedObserver):
             eager=[entry for event in events for entry in _eager(event, places)],
         )
 
-    def completed(self, record: Record) -> Record:
+    def complete(self, record: Record) -> Record:
         """Return the record with place, owner and cause of each graph, from that of Dynamo."""
         if LAYER not in record.layers:
             return record

@@ -50,7 +50,7 @@ def explain(
             case Executable() if is_here(event):
                 reader.program(event)
             case Interrupted():
-                reader.interrupted(event)
+                reader.add_interruption(event)
             case MissedExecutable():
                 reader.errors.append(
                     f"{layer}: JAX counted a program ({event.name}) that it did not compile by "
@@ -132,7 +132,7 @@ class _EventReader:
             stack=stack,
         )
 
-    def interrupted(self, event: Interrupted) -> None:
+    def add_interruption(self, event: Interrupted) -> None:
         stack = _stack(event.stack, self._places)
         where = stack[-1] if stack else NOWHERE
         self._eager.append(Eager(self._layer, event.reason, where))
@@ -175,10 +175,10 @@ def _outside(same: Sequence[Graph]) -> str:
 
 
 def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
-    return users(_own(lines) or lines, places)
+    return users(_own_lines(lines) or lines, places)
 
 
-def _own(lines: Sequence[Line]) -> list[Line]:
+def _own_lines(lines: Sequence[Line]) -> list[Line]:
     return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
 
 

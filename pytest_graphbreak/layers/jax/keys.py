@@ -73,7 +73,7 @@ def differences(before: Key, now: Key) -> Iterator[str]:
     yield from _pairs("the setting ", before.settings, now.settings)
     yield from _pairs("the option ", before.options, now.options, " of jax.jit")
     moved = dict(_movements(before, now))
-    if not _same(before.tree, now.tree):
+    if not _is_same(before.tree, now.tree):
         yield _trees(before, now)
     else:
         yield from _arguments(before.arguments, now.arguments, moved)
@@ -88,15 +88,15 @@ def _far(before: Key, now: Key) -> int:
     for (_, old), (_, new) in zip(before.arguments, now.arguments, strict=False):
         shapes = [tuple(getattr(aval, "shape", ())) for aval in (old, new)]
         far += abs(len(shapes[0]) - len(shapes[1]))
-        far += sum(not _same(*sizes) for sizes in zip(*shapes, strict=False))
+        far += sum(not _is_same(*sizes) for sizes in zip(*shapes, strict=False))
         for part in ("dtype", "weak_type"):
-            far += not _same(getattr(old, part, None), getattr(new, part, None))
+            far += not _is_same(getattr(old, part, None), getattr(new, part, None))
     return far
 
 
 def _movements(before: Key, now: Key) -> Iterator[tuple[str, str]]:
     """Yield the arrays that the user put somewhere else, by name, each with what differs."""
-    if before.devices != now.devices or not _same(before.tree, now.tree):
+    if before.devices != now.devices or not _is_same(before.tree, now.tree):
         return
     if len(before.shardings) != len(now.shardings):
         return
@@ -104,7 +104,7 @@ def _movements(before: Key, now: Key) -> Iterator[tuple[str, str]]:
     names += [""] * (len(now.shardings) - len(names))
     # pmap names its arrays by axes as well, so there are more names than arrays.
     for name, old, new in zip(names, before.shardings, now.shardings, strict=False):
-        if not _same(old, new):
+        if not _is_same(old, new):
             at = f"at {_short(name) or 'an argument'}"
             yield name, f"{at}: {sharding(old)} before, {sharding(new)} now"
 
@@ -115,7 +115,7 @@ def _arguments(before: Pairs, now: Pairs, moved: Container[str]) -> Iterator[str
         yield f"{len(before)} arrays before, {len(now)} now"
         return
     for (_, old), (name, new) in zip(before, now, strict=True):
-        if not _same(old, new) and not (name in moved and abstract(old) == abstract(new)):
+        if not _is_same(old, new) and not (name in moved and abstract(old) == abstract(new)):
             at = f"at {_short(name) or 'an argument'}"
             yield f"{at}: {_versus(abstract(old), abstract(new), old, new)}"
 
@@ -124,7 +124,7 @@ def _versus(old: str, new: str, old_value: Any, new_value: Any) -> str:
     if old != new:
         return f"{old} before, {new} now"
     shards = [getattr(value, "sharding", None) for value in (old_value, new_value)]
-    if not _same(*shards):
+    if not _is_same(*shards):
         return f"{old}, {sharding(shards[0])} before, {sharding(shards[1])} now"
     return f"{old}, of another kind than before"
 
@@ -137,7 +137,7 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
             yield f"{argument} is left out now"
         elif name not in old:
             yield f"{argument} was left out before, is {value(new[name])} now"
-        elif not _same(old[name], new[name]):
+        elif not _is_same(old[name], new[name]):
             before_text, now_text = value(old[name]), value(new[name])
             if before_text == now_text:
                 yield f"{argument}: another {before_text}, which is not equal"
@@ -148,7 +148,7 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
 def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
     old = dict(before)
     for name, new in now:
-        if name in old and not _same(old[name], new):
+        if name in old and not _is_same(old[name], new):
             before_text, now_text = value(old[name]), value(new)
             words = (
                 f"{before_text} before, {now_text} now"
@@ -209,7 +209,7 @@ def _nodes(before: Any, now: Any, name: str) -> Iterator[str]:
     elif len(old_parts) != len(new_parts):
         lengths = f"{len(old_parts)} before, {len(new_parts)} now"
         yield f"{_short(name)} is {_kind(old)} of length {lengths}"
-    elif not _same(old_keys, new_keys):
+    elif not _is_same(old_keys, new_keys):
         yield f"{_short(name)} is {_kind(old)} with something static that is another"
     else:
         labels = old_keys if old is dict else range(len(old_parts))
@@ -281,7 +281,7 @@ def value(constant: Any) -> str:
     if constant is None or isinstance(constant, bool):
         return str(constant)
     if isinstance(constant, _PLAIN):
-        return _plain(constant)
+        return _repr(constant)
     if type(constant).__name__ in _TRACED:
         return "function"
     if (
@@ -291,7 +291,7 @@ def value(constant: Any) -> str:
         if not hasattr(constant, "item"):  # a dtype has ``ndim``, but no value
             return str(constant.name)
         return (
-            _plain(constant.item()) if isinstance(constant.item(), _PLAIN) else str(constant.dtype)
+            _repr(constant.item()) if isinstance(constant.item(), _PLAIN) else str(constant.dtype)
         )
     if type(constant) in (tuple, list):
         inner = ", ".join(map(value, constant[:8])) + (", ..." if len(constant) > 8 else "")
@@ -312,7 +312,7 @@ _TRACED: Final = ("ClosedJaxpr", "Jaxpr")
 _PLAIN: Final = (int, float, complex, str, bytes)
 
 
-def _plain(constant: Any) -> str:
+def _repr(constant: Any) -> str:
     """Return the start of a value as Python prints it, whatever a subclass makes of that."""
     plain_type: Any = next(candidate for candidate in _PLAIN if isinstance(constant, candidate))
     if plain_type in (str, bytes):
@@ -323,7 +323,7 @@ def _plain(constant: Any) -> str:
         return f"a large {type(constant).__qualname__}"
 
 
-def _same(before: Any, now: Any) -> bool:
+def _is_same(before: Any, now: Any) -> bool:
     """Return whether JAX takes two values for one.
 
     Where hashes differ it does not compare, nor do we: a comparison of the user's may compute, and

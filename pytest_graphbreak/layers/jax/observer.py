@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window, within
+from pytest_graphbreak.layers.base import Observer, OneWindow, Window, included_events
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import Executable, is_on_device
 from pytest_graphbreak.layers.jax.explain import explain
@@ -27,7 +27,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SENSORS.in_child)
+    os.register_at_fork(after_in_child=SENSORS.after_fork)
 
 
 class JaxObserver(Observer):
@@ -109,13 +109,13 @@ class JaxWindow(OneWindow):
         if not private.is_loaded():
             return None
         disabled = self._observer.layer == JaxObserver.layer and private.jit_is_disabled()
-        return self._observe().noted(DISABLED if disabled else "")
+        return self._observe().with_notes(DISABLED if disabled else "")
 
     def _leave(self) -> None:
         SENSORS.release()
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         begin, was_loaded = len(SENSORS.events), private.is_loaded()
         try:
             yield
@@ -137,7 +137,7 @@ class JaxWindow(OneWindow):
     def _observe(self) -> Record:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
-            events = list(within(SENSORS.events, self._first, self._excluded, until))
+            events = list(included_events(SENSORS.events, self._first, self._excluded, until))
             errors = [*SENSORS.errors, *self._errors, *(self._not_isolated or ())]
             if not SENSORS.attached:
                 errors.append(UNWATCHED)

@@ -35,7 +35,7 @@ class FunctionLedger:
         self._made: dict[Identity, str] = {}
         self._ahead: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def in_child(self) -> None:
+    def after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.RLock()
 
@@ -49,7 +49,7 @@ class FunctionLedger:
             identity = (*self._identity(call), call.kind, on_device)
             is_known = identity in self._keys
             why = self._difference(identity, call.key)
-            return why if is_known else self._recreated(call, on_device)
+            return why if is_known else self._why_new_function(call, on_device)
 
     def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
         """Return why an operation outside of ``jit`` is compiled again for one line; else empty."""
@@ -96,7 +96,7 @@ class FunctionLedger:
             self._alive[identity] = weakref.ref(fun)
         return identity
 
-    def _recreated(self, call: JaxCall, on_device: bool) -> str:
+    def _why_new_function(self, call: JaxCall, on_device: bool) -> str:
         """Return why the same code, called from the same line, is another function to JAX."""
         if call.fun is None or call.caller is None:
             return ""
@@ -160,10 +160,10 @@ class KeptExecutables:
 
     def __init__(self) -> None:
         self.is_on = False
-        self.in_child()
+        self.after_fork()
         self._found: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
 
-    def in_child(self) -> None:
+    def after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.Lock()
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName
-from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, noting
+from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, note_hook
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
 from pytest_graphbreak.layers.jax.events import (
@@ -165,12 +165,12 @@ class JaxSensors:
             if not self._windows:
                 self._detach()
 
-    def in_child(self) -> None:
+    def after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.RLock()
         self._local = _Local()
-        self.ledger.in_child()
-        self.kept.in_child()
+        self.ledger.after_fork()
+        self.kept.after_fork()
 
     def _attach(self) -> None:
         with self._lock:
@@ -180,12 +180,16 @@ class JaxSensors:
             self._imports.detach()
             for name in private.NAMES:
                 self._check(name)
-            self.errors += [_unseen(fault) for fault in private.check_frames()]
+            self.errors += [_error_words(fault) for fault in private.check_frames()]
             hooks = {
                 private.COMPILE: self._compile,
                 private.BACKEND: self._backend,
-                private.HEARD: noting(self._heard, partial(self.sensor_failed, "programs")),
-                private.RAISED: noting(self._raised, partial(self.sensor_failed, "exceptions")),
+                private.HEARD: note_hook(
+                    self._note_duration, partial(self.sensor_failed, "programs")
+                ),
+                private.RAISED: note_hook(
+                    self._note_exception, partial(self.sensor_failed, "exceptions")
+                ),
             }
             for name, hook in hooks.items():
                 self._patch(name, hook)
@@ -196,7 +200,7 @@ class JaxSensors:
             if name is private.EVENT:
                 self._event = event
         except MissingName as fault:
-            self.errors.append(_unseen(str(fault)))
+            self.errors.append(_error_words(str(fault)))
 
     def _patch(self, name: JaxName, hook: Hook) -> None:
         try:
@@ -204,7 +208,7 @@ class JaxSensors:
         except MissingName:
             pass  # the check reports it
         except Exception as fault:
-            self.errors.append(_unseen(f"{name.path}: {error_words(fault)}"))
+            self.errors.append(_error_words(f"{name.path}: {error_words(fault)}"))
 
     def _detach(self) -> None:
         self._imports.detach()
@@ -219,7 +223,7 @@ class JaxSensors:
 
     # Code that is not compiled: seen as an exception that leaves a call of jit.
 
-    def _raised(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note_exception(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle that JAX prepares an exception which leaves one of its functions."""
         error, frame, noted = args[0], caller(), self._local.raised
         if not explain.is_jit_boundary(frame) or (noted is not None and noted() is error):
@@ -227,7 +231,7 @@ class JaxSensors:
         if why := explain.stop_reason(error):
             self._local.raised = weakref.ref(error)
             self.events.append(Interrupted(why, explain.stop_stack(error, frame)))
-            NOTIFIER.listener.noted()
+            NOTIFIER.listener.on_event()
 
     # One program for each call of compile_or_get_cached.
 
@@ -247,7 +251,7 @@ class JaxSensors:
             local.is_reading = False
         local.compiling.append(False)
         local.is_aot = program.cause == "aot"
-        listener.begins()
+        listener.on_begin()
         began = time.perf_counter()
         try:
             try:
@@ -262,7 +266,7 @@ class JaxSensors:
         finally:
             local.compiling.pop()
             local.unheard += 1
-            listener.ends()
+            listener.on_end()
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -272,7 +276,7 @@ class JaxSensors:
             return original(*args, **kwargs)
         return self.kept.executable(original, args, kwargs)
 
-    def _heard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note_duration(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a duration that JAX reports to its listeners."""
         if args and args[0] == self._event:
             if self._local.unheard:
@@ -329,7 +333,7 @@ def _name(call: JaxCall, module: Any) -> str:
     return function if kind in ("jit", "pmap") and function else name
 
 
-def _unseen(fault: str) -> str:
+def _error_words(fault: str) -> str:
     return f"the jax layer cannot be observed: {fault}"
 
 

@@ -63,18 +63,18 @@ class KeptTraces:
                 fit[id(args)] = args
             # JAX marks the function that it makes for one primitive (jax/_src/dispatch.py of 0.10).
             elif getattr(fun, "_apply_primitive", False):  # that cache cannot evict single entries
-                return self._none()
+                return self._drop_all()
             else:
                 traces.evict_weakref(fun)
         jaxprs = [value[0] for value in _values(traces, tuple) if _is_traced(value)]
         if not len(jaxprs) == len(traces.cache_keys()) <= MOST:  # a thread traces, or too many
-            return self._none()
+            return self._drop_all()
         self._fit = fit
         stay = {id(jaxpr) for jaxpr in jaxprs if not jaxpr.effects}
         caches = traces, lowerings, private.value(private.PRIMITIVES)
-        return caches if _only_lowered(lowerings, stay) else self._none()
+        return caches if _only_lowered(lowerings, stay) else self._drop_all()
 
-    def _none(self) -> tuple[Any, ...]:
+    def _drop_all(self) -> tuple[Any, ...]:
         self._fit = {}
         return ()
 

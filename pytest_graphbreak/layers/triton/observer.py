@@ -67,7 +67,7 @@ class TritonObserver(HookedObserver):
         guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore)
         return (
             guard,
-            _Setting(self._compiled, "jit_post_compile_hook", self.failed),
+            _Setting(self._compiled, "jit_post_compile_hook", self.note_fault),
             _Setting(self._listened, "listener", _ignore),
         )
 
@@ -104,7 +104,7 @@ class TritonObserver(HookedObserver):
         loaded, self._local.loaded = self._local.loaded, None
         self.note(Kernel(name, now, again, loaded, stack_here()))
 
-    def explained(self, events: Sequence[Any], places: Places) -> Record:
+    def explain(self, events: Sequence[Any], places: Places) -> Record:
         graphs, repeats = [], []
         numbers: Counter[str] = Counter()
         for event in events:

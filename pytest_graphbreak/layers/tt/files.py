@@ -52,7 +52,7 @@ class LogFiles:
         return bool(self._starts)
 
     @contextlib.contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Leave out what is added inside."""
         self._follow()
         before = {file: _size(file) for file in self._starts}
@@ -84,7 +84,7 @@ class LogFiles:
         file = header_file(os.environ)
         if file is not None and file not in self._starts:
             start = self._open.get(os.path.realpath(file))
-            self._starts[file] = _loaded_at(file) if start is None else start
+            self._starts[file] = _load_offset(file) if start is None else start
             _named.add(file)
 
 
@@ -108,7 +108,7 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _loaded_at(file: Path) -> int:
+def _load_offset(file: Path) -> int:
     """Return where this process's lines begin in a file that was not open with the window.
 
     The plugin appends to the file, and says its level as the first thing when it is loaded.

@@ -58,7 +58,7 @@ class Copies:
         self._threads: dict[tuple[str, str], _HeaderThread] = {}
         self._last = 0
 
-    def between(self) -> None:
+    def break_sequence(self) -> None:
         """Note that something else was printed: the next line does not follow the last."""
         self._last = 0
 
@@ -91,7 +91,7 @@ class Copies:
                 self._alone[key] = None
         return False
 
-    def begins(self, program: Program) -> None:
+    def note_graph(self, program: Program) -> None:
         """Note that the line that was new begins this graph."""
         if self._last in self._alone:
             self._alone[self._last] = program
@@ -112,16 +112,16 @@ _MARK: Final = re.compile(r"module_builder\.cc:|-{18} END OF MLIR MODULE -{18}|M
 class Watcher:
     """A receiver of what is found, if more than counts is needed. The base does nothing."""
 
-    def begun(self, program: Program) -> None:
+    def on_begin(self, program: Program) -> None:
         """Handle the beginning of a graph."""
 
-    def again(self, program: Program) -> None:
+    def on_again(self, program: Program) -> None:
         """Handle the header of a graph that ended without a text, again: now the text comes."""
 
-    def text(self, program: Program, text: str) -> None:
+    def on_text(self, program: Program, text: str) -> None:
         """Handle a line, or a part of one, of a graph's first module."""
 
-    def closed(self, program: Program) -> None:
+    def on_close(self, program: Program) -> None:
         """Handle the end of the first module of a graph."""
 
 
@@ -211,11 +211,11 @@ class TTLines:
                 self._text(line[at : mark.start()])
                 at = mark.end()
                 self._end(prefixes.rank(line[: mark.start()]))
-            elif self._printed(line, mark.start(), mark[0]):
+            elif self._read_printed(line, mark.start(), mark[0]):
                 return
         self._text(line[at:])
 
-    def _printed(self, line: str, at: int, mark: str) -> bool:
+    def _read_printed(self, line: str, at: int, mark: str) -> bool:
         """Read what the plugin printed at ``at``; return whether it fills the line."""
         before = line[max(0, at - prefixes.REACH) : at]
         rank, thread = prefixes.rank(before), prefixes.thread(before)
@@ -259,21 +259,21 @@ class TTLines:
         self._diagnostic = ""
         if announced is not None:
             self._open = announced
-            self._watcher.again(announced)
+            self._watcher.on_again(announced)
             return
         time = _time(header.line)
         program = self.programs.stage(header.rank, header.thread, header.stage, header.offset, time)
         if program is not None and len(program.stages) == 1:
             self._open = program
-            self.copies.begins(program)
-            self._watcher.begun(program)
+            self.copies.note_graph(program)
+            self._watcher.on_begin(program)
         self.headers += 1
         self._unclosed[header.rank] += 1
 
     def _end(self, rank: str) -> None:
         """Take an END marker."""
         self.ends += 1
-        self.copies.between()
+        self.copies.break_sequence()
         if self._unclosed[rank]:
             self._unclosed[rank] -= 1
         elif not self.headers:
@@ -287,7 +287,7 @@ class TTLines:
         """Take an error of the compiler, with what MLIR printed since the last module."""
         if self._diagnostic:
             words = f"{words}: {self._diagnostic}"
-        self.copies.between()
+        self.copies.break_sequence()
         self.programs.error(rank, thread, words)
         if not self.headers:
             self._headless(rank).error()
@@ -298,14 +298,14 @@ class TTLines:
         if program is not None:
             if not program.name:
                 program.name = module_name(text)
-            self._watcher.text(program, text)
+            self._watcher.on_text(program, text)
         elif not self.headers and is_evidence(text):
             self._headless(prefixes.rank(text[: prefixes.BEFORE])).look(text)
 
     def _close(self) -> None:
         """End the module that is open."""
         if self._open is not None:
-            self._watcher.closed(self._open)
+            self._watcher.on_close(self._open)
         self._open = None
 
     def _headless(self, rank: str) -> Markers:

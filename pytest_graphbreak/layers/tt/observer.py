@@ -6,7 +6,7 @@ it was open. Standard error, where the plugin also prints the modules
 themselves, is the user's and is left alone. Headers and modules depend on the
 same level (``printModule`` asks for ``g_stderr_verbosity``), so there are no
 headers without modules; where that is too much, tt graphs are counted
-``through_xla``.
+by ``count_through_xla``.
 
 The plugin reads its variables once, when it is loaded. ``turn_on`` sets them
 before that, where tests are to run on TT; values of the user's own stay, and the
@@ -144,7 +144,7 @@ class _Switch:
         self._users = 0
         self._process = 0
 
-    def on(self, log: str) -> None:
+    def switch_on(self, log: str) -> None:
         self._users += 1
         if self.prepared is None:
             self.prepared = prepare_environment(log=log)
@@ -152,7 +152,7 @@ class _Switch:
             atexit.unregister(self.end)
             atexit.register(self.end)
 
-    def off(self) -> None:
+    def switch_off(self) -> None:
         self._users -= 1
         if self._users == 0:
             self.end()
@@ -173,8 +173,8 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     ``log`` is a key of ``WANTED``. Calls nest, and the first one decides. What is
     left on at the end of the process is put back there.
     """
-    _switch.on(log)
-    calls = [_switch.off]
+    _switch.switch_on(log)
+    calls = [_switch.switch_off]
 
     def turn_off() -> None:
         while calls:
@@ -190,7 +190,7 @@ def plugin_loaded() -> bool:
     return False
 
 
-def in_use() -> bool:
+def is_in_use() -> bool:
     """Return whether torch_xla works for the TT device, or will; this opens nothing."""
     return native.is_loaded() and os.environ.get("PJRT_DEVICE", "").upper() == "TT"
 
@@ -207,13 +207,13 @@ class TTObserver(Observer):
     def isolate(self, key: str) -> None:
         """Do nothing: nothing is kept between windows; the plugin's caches are below torch_xla."""
 
-    def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
         """Return the record with the causes and places of the xla graphs, which are the same."""
         return reconcile(own, others["xla"]) if "xla" in others else own
 
-    def completed(self, record: Record) -> Record:
+    def complete(self, record: Record) -> Record:
         """Return the record, counted through xla if the plugin's log is not on."""
-        return through_xla(record)
+        return count_through_xla(record)
 
 
 class TTWindow(OneWindow):
@@ -222,15 +222,15 @@ class TTWindow(OneWindow):
     def __init__(self) -> None:
         self._files = LogFiles()
 
-    def excluded(self) -> contextlib.AbstractContextManager[None]:
-        return self._files.excluded()
+    def exclude(self) -> contextlib.AbstractContextManager[None]:
+        return self._files.exclude()
 
     def _look(self) -> Record | None:
         errors: list[str] = []
         notes: list[str] = []
         seen = TTLines()
         grown = self._files.read(seen, errors)
-        if not grown and not errors and not (self._files and in_use()):
+        if not grown and not errors and not (self._files and is_in_use()):
             return None
         programs = seen.programs
         if programs.attempted:
@@ -256,8 +256,8 @@ def reconcile(tt: Record, xla: Record) -> Record:
     the layer was not seen), else by a note, since both layers are judged by themselves.
     """
     begun, compiled = tt.graphs.get(LAYER, 0), xla.graphs.get("xla", 0)
-    if in_use() and begun != compiled and not (tt.errors or xla.errors):
-        return _disagreeing(tt, begun, compiled)
+    if is_in_use() and begun != compiled and not (tt.errors or xla.errors):
+        return _note_disagreement(tt, begun, compiled)
     if begun != compiled or len(tt.graph_list) != len(xla.graph_list):
         return tt
     explained = tuple(
@@ -279,7 +279,7 @@ def reconcile(tt: Record, xla: Record) -> Record:
     return replace(tt, graph_list=explained)
 
 
-def through_xla(record: Record) -> Record:
+def count_through_xla(record: Record) -> Record:
     """Return the record with tt graphs if torch_xla works for TT and the log has no headers.
 
     torch_xla passes each graph that it compiles to the TT compiler, so its count is taken, with its
@@ -287,13 +287,13 @@ def through_xla(record: Record) -> Record:
     """
     if LAYER in record.layers or "xla" not in record.layers:
         return record
-    if not in_use() or header_file(os.environ) is not None:
+    if not is_in_use() or header_file(os.environ) is not None:
         return record
     counts = dict(record.graphs)
     listed = [graph for graph in record.graph_list if graph.layer == "xla"]
     if counts.get("xla"):
         counts[LAYER] = counts["xla"]
-        record = record.noted("tt: counted through xla, since the TT plugin's log is not on")
+        record = record.with_notes("tt: counted through xla, since the TT plugin's log is not on")
     return replace(
         record,
         layers=(*record.layers, LAYER),
@@ -305,7 +305,7 @@ def through_xla(record: Record) -> Record:
     )
 
 
-def _disagreeing(tt: Record, begun: int, compiled: int) -> Record:
+def _note_disagreement(tt: Record, begun: int, compiled: int) -> Record:
     file = os.environ.get(FILE)
     if not begun:
         error = (
@@ -316,11 +316,11 @@ def _disagreeing(tt: Record, begun: int, compiled: int) -> Record:
     differ = f"tt: {begun} graphs here, {compiled} compiled by torch_xla"
     if begun < compiled:
         note = f"{differ}: the others came from a cache of the plugin, or failed before it began"
-        return tt.noted(note)
+        return tt.with_notes(note)
     if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1" and not _is_ours(file):
         error = f"{differ}: the workers of pytest-xdist share the log {file}: unset {FILE}"
         return replace(tt, errors=(error,))
-    return tt.noted(f"{differ}: the others are not torch_xla's")
+    return tt.with_notes(f"{differ}: the others are not torch_xla's")
 
 
 def _is_ours(file: str | None) -> bool:

@@ -34,7 +34,7 @@ class Bridge:
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
         self._signatures: dict[tuple[str, bool], xla_fx.Signature] = {}
-        self.lazy = Lazy(recorder, self._of_dynamo, self._bridging)
+        self.lazy = Lazy(recorder, self._describe_compiled, self._is_bridged)
         recorder.owner = self.lazy.owner
 
     def forget(self) -> None:
@@ -49,7 +49,7 @@ class Bridge:
 
     # OutputGraph.compile_and_call_fx_graph(self, tx, rv, root): Dynamo calls its backend.
 
-    def compiling(self, args: tuple[Any, ...]) -> Any:
+    def before_compile(self, args: tuple[Any, ...]) -> Any:
         output = args[0]
         compile_id = names.compile_id()
         if compile_id is None:
@@ -61,7 +61,7 @@ class Bridge:
         self._compiled[env] = Compiled(str(compile_id), written=written)
         return output, env
 
-    def compiled(self, token: Any, result: Any) -> None:
+    def after_compile(self, token: Any, result: Any) -> None:
         """Name the inputs that are left: Dynamo has dropped the unused ones by now."""
         if token is None or result is None:
             return
@@ -71,11 +71,11 @@ class Bridge:
 
     # extract_compiled_graph(xla_model, xla_args): one FX graph is lowered.
 
-    def extracting(self, args: tuple[Any, ...]) -> FxGraph | None:
+    def before_extract(self, args: tuple[Any, ...]) -> FxGraph | None:
         self._recorder.quick()
         outer = self._graph
         gm, inputs = args[:2]
-        self._local.graph = self._describe(gm, inputs, self._compiled_from(gm))
+        self._local.graph = self._describe(gm, inputs, self._compiled_by_dynamo(gm))
         return outer
 
     def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
@@ -83,22 +83,22 @@ class Bridge:
         graph.change = self._change(gm, inputs, graph)
         return graph
 
-    def _compiled_from(self, gm: Any) -> Compiled | None:
+    def _compiled_by_dynamo(self, gm: Any) -> Compiled | None:
         """Return the graph of Dynamo's that this one was made from, if any."""
         env = xla_fx.shape_env(gm)
         return self._compiled.get(env) if env is not None else None
 
     # For ``lazy``: graphs that a backend runs itself.
 
-    def _of_dynamo(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
-        compiled = self._compiled_from(gm)
+    def _describe_compiled(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
+        compiled = self._compiled_by_dynamo(gm)
         return self._describe(gm, inputs, compiled) if compiled is not None else None
 
-    def _bridging(self, gm: Any) -> bool:
+    def _is_bridged(self, gm: Any) -> bool:
         """Return whether a graph is run by the bridge, which lowers it."""
         return self._graph is not None or gm in self._pieces
 
-    def extracted(self, outer: FxGraph | None, result: Any) -> None:
+    def after_extract(self, outer: FxGraph | None, result: Any) -> None:
         if self._graph is not None:
             self._recorder.quick(LoweringContext("inputs", self._graph))
         self._local.graph = outer
@@ -119,7 +119,7 @@ class Bridge:
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for.
 
-    def lowering(self, args: tuple[Any, ...]) -> tuple[LoweringContext, Any]:
+    def before_lower(self, args: tuple[Any, ...]) -> tuple[LoweringContext, Any]:
         gm, cache = args[:2]
         graph = self._graph
         self._recorder.quick(LoweringContext("inputs", graph) if graph else None)
@@ -131,7 +131,7 @@ class Bridge:
             change = xla_fx.new_sizes(piece, gm.xla_args, next(reversed(cache), None))
         return LoweringContext("piece", piece.fx, piece, change=change), gm
 
-    def lowered(self, token: tuple[LoweringContext, Any] | None, result: Any) -> None:
+    def after_lower(self, token: tuple[LoweringContext, Any] | None, result: Any) -> None:
         if token is None:
             return
         context, gm = token
@@ -149,7 +149,7 @@ class Bridge:
 
     # UnsupportedNodesCollector.run_node(self, node): can XLA take it?
 
-    def trying(self, args: tuple[Any, ...]) -> tuple[Any, Any, int]:
+    def before_node(self, args: tuple[Any, ...]) -> tuple[Any, Any, int]:
         collector, node = args[:2]
         graph = self._graph
         if graph is not None and not graph.settled:
@@ -158,7 +158,7 @@ class Bridge:
         # run_node appends to this list (torch_xla/_dynamo/dynamo_bridge.py of 2.9).
         return collector, node, len(collector._unsupported_nodes)
 
-    def tried(self, token: tuple[Any, Any, int] | None, result: Any) -> None:
+    def after_node(self, token: tuple[Any, Any, int] | None, result: Any) -> None:
         if token is None or self._graph is None:
             return
         collector, node, before = token
@@ -174,10 +174,10 @@ class Bridge:
 
     # InputCollector.run_node(self, node): the bridge runs the partitioned graph.
 
-    def running(self, args: tuple[Any, ...]) -> Any:
+    def before_bridge_node(self, args: tuple[Any, ...]) -> Any:
         return args[1]
 
-    def ran(self, node: Any, result: Any) -> None:
+    def after_bridge_node(self, node: Any, result: Any) -> None:
         if self._graph is None or node is None:
             return
         position = self._graph.positions.get(node.name)
@@ -187,7 +187,7 @@ class Bridge:
 
     # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or other code calls it.
 
-    def settling(self, args: tuple[Any, ...]) -> LoweringContext | None:
+    def before_settle(self, args: tuple[Any, ...]) -> LoweringContext | None:
         frame = caller()
         if frame is None or frame.f_code.co_name != "optimized_mod":
             return None
@@ -204,20 +204,20 @@ class Bridge:
         self._recorder.quick()
         return LoweringContext("run", piece.fx if piece else None, piece, pending=pending)
 
-    def settled(self, context: LoweringContext | None, result: Any) -> None:
+    def after_settle(self, context: LoweringContext | None, result: Any) -> None:
         if context is not None:
             self._recorder.quick(context)
 
     # torch.autograd._engine_run_backward: backward() and autograd.grad() go through it.
 
-    def backward_begins(self, args: tuple[Any, ...]) -> tuple[Line, ...]:
+    def before_backward(self, args: tuple[Any, ...]) -> tuple[Line, ...]:
         self._recorder.quick()
         self._recorder.settle_counters()  # from here on, what runs on the CPU belongs to the pass
         stack = python_stack()
         self._recorder.backward.append(stack)
         return stack
 
-    def backward_ends(self, stack: tuple[Line, ...] | None, result: Any) -> None:
+    def after_backward(self, stack: tuple[Line, ...] | None, result: Any) -> None:
         if stack is None:
             return
         self._recorder.quick(LoweringContext("backward"))

@@ -19,7 +19,7 @@ from typing import Any
 
 from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName
-from pytest_graphbreak.layers.hooks import Patch, beside
+from pytest_graphbreak.layers.hooks import Patch, runtime_hook
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
@@ -41,9 +41,9 @@ CLEARED = (
 class Meter:
     """The count of this process. There is one for all windows, since there is one metric."""
 
-    def __init__(self, clearing: Callable[[], None] = lambda: None) -> None:
-        """Begin to count; ``clearing`` is called before the user's code clears the metrics."""
-        self._clearing = clearing
+    def __init__(self, before_clear: Callable[[], None] = lambda: None) -> None:
+        """Begin to count; ``before_clear`` is called before the user's code clears the metrics."""
+        self._before_clear = before_clear
         self._kept = 0
         self._own = 0
         self._seen = native.Compiles(0, ())
@@ -65,7 +65,7 @@ class Meter:
         return [*[None] * (number - len(sampled)), *sampled]
 
     @contextmanager
-    def uncounted(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Leave out of the count what is compiled inside, since we cause it."""
         before = self.total()
         try:
@@ -74,15 +74,15 @@ class Meter:
             self._own += self.total() - before
 
     @property
-    def attached(self) -> bool:
+    def is_attached(self) -> bool:
         """Whether a clearing of the metrics would be noticed."""
         return self._patch is not None
 
     def attach(self) -> None:
         """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
-        if not self.attached and native.is_loaded():
+        if not self.is_attached and native.is_loaded():
             native.function("_clear_xla_metrics")
-            hook = beside(lambda args: self._keep())
+            hook = runtime_hook(lambda args: self._keep())
             self._patch = Patch(native.binding(), "_clear_xla_metrics", hook)
 
     def detach(self) -> None:
@@ -91,7 +91,7 @@ class Meter:
             self._patch = None
 
     def _keep(self) -> None:
-        self._clearing()
+        self._before_clear()
         try:
             self.total()
         except Exception:  # the user's call must go through; the next total() reports it
@@ -173,7 +173,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.executions = DeviceRuns()
-        self.meter = Meter(self.executions.clearing)
+        self.meter = Meter(self.executions.add_cleared_metrics)
         self.debug = DebugFile()
         self.events: list[Event] = []
         self.errors: list[str] = []
@@ -192,7 +192,7 @@ class Recorder:
         """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
         if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -223,7 +223,7 @@ class Recorder:
             self.guard(self._drain, context)
             is_new = len(self.events) > before
         if is_new:
-            NOTIFIER.listener.noted()
+            NOTIFIER.listener.on_event()
 
     def quick(self, context: LoweringContext | None = None) -> None:
         """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
@@ -231,10 +231,10 @@ class Recorder:
             self.drain(context)
 
     @contextmanager
-    def uncounted(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
         self.drain()
-        with self.meter.uncounted():
+        with self.meter.exclude():
             yield
         with self.lock:
             self.debug.read()
@@ -247,7 +247,7 @@ class Recorder:
 
     def _drain(self, context: LoweringContext | None) -> None:
         hits = native.cache_hits()
-        self.loaded += _since(self._hits, hits)
+        self.loaded += _growth(self._hits, hits)
         self._hits = hits
         self._queue += self.debug.read()
         self._counted = native.compile_counters()
@@ -280,18 +280,18 @@ class Recorder:
         before, resharded = self._fallbacks, self._resharded
         self.settle_counters()
         fallbacks = {
-            op: since
+            op: growth
             for op, count in self._fallbacks.items()
-            if (since := _since(before.get(op, 0), count))
+            if (growth := _growth(before.get(op, 0), count))
         }
-        return fallbacks, _since(resharded, self._resharded)
+        return fallbacks, _growth(resharded, self._resharded)
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer cannot be observed: {text}"
         if error not in self.errors:
             self.errors.append(error)
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
         self.lock = threading.RLock()
 
@@ -306,6 +306,6 @@ def python_stack() -> tuple[Line, ...]:
     return tuple(map(line_at, outwards(sys._getframe(1))))
 
 
-def _since(before: int, after: int) -> int:
+def _growth(before: int, after: int) -> int:
     """Return how much a counter grew. If it went down it was cleared: the bridge does so."""
     return after - before if after >= before else after

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.hooks import COUNTING, caller, never_compiled
+from pytest_graphbreak.layers.hooks import COUNTING, caller, never_compile_function
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
@@ -116,13 +116,13 @@ class DeviceRuns:
         self._lock = threading.Lock()
         self._local = _Doing()
 
-    def clearing(self) -> None:
+    def add_cleared_metrics(self) -> None:
         """Add up the metrics before the user's code clears them; what still runs comes later."""
         with suppress(Exception):  # the user's call must go through
             self._before_clear[0] += _sum(_RAN)
             self._before_clear[1] += _sum(_READ)
 
-    def clearing_counters(self, args: tuple[Any, ...]) -> None:
+    def before_clear_counters(self, args: tuple[Any, ...]) -> None:
         """Look at the counters before they are cleared. The bridge does so for each node."""
         if not self._local.lowers:
             self._look()
@@ -153,17 +153,17 @@ class DeviceRuns:
 
     # Functions of torch_xla that run graphs.
 
-    def syncing(self, args: tuple[Any, ...]) -> tuple[int, int]:
+    def before_sync(self, args: tuple[Any, ...]) -> tuple[int, int]:
         return native.lookups()
 
-    def synced(self, before: tuple[int, int] | None, result: Any) -> bool:
+    def after_sync(self, before: tuple[int, int] | None, result: Any) -> bool:
         """Note what a sync ran; return whether something was compiled, and not for the bridge."""
         if before is None or before == (after := native.lookups()):
             return False
         self._note(self._ran, Asked("sync", self._stack()))
         return after[1] != before[1] and not self._local.lowers
 
-    def calling(self, args: tuple[Any, ...]) -> None:
+    def before_call(self, args: tuple[Any, ...]) -> None:
         asked = Asked("call", self._stack())
         self._note(self._ran, asked)
         graph_hash = args[0]
@@ -177,14 +177,14 @@ class DeviceRuns:
             self._of_graph[graph_hash] = ops
         self._note(self._ops, asked, ops)
 
-    def lowering(self, args: tuple[Any, ...]) -> bool:
+    def before_lower(self, args: tuple[Any, ...]) -> bool:
         """Note that the bridge lowers a graph: operations noted meanwhile do not run."""
         if not self._local.lowers:
             self._look()
         self._local.lowers += 1
         return True
 
-    def lowered(self, token: bool | None, result: Any) -> None:
+    def after_lower(self, token: bool | None, result: Any) -> None:
         if token:
             self._local.lowers -= 1
             self._look(count=False)
@@ -264,14 +264,14 @@ class DeviceRuns:
             set_eval_frame(dynamo)
             value = value_of(tensor)
             dynamo = set_eval_frame(None)
-            self._was_read(before)
+            self._note_read(before)
             set_eval_frame(dynamo)
             return value
 
-        never_compiled(item)
+        never_compile_function(item)
         return item
 
-    def _was_read(self, before: tuple[int, int]) -> None:
+    def _note_read(self, before: tuple[int, int]) -> None:
         with suppress(Exception):  # the value must get to the user's code
             stack = self._stack()
             self._note(self._read, Asked("item", stack))
@@ -282,7 +282,7 @@ class DeviceRuns:
 
     def runs(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that ran graphs, with the operations that they ran."""
-        lines = [*self._asked(ran.ran, ran.executions, places)]
+        lines = [*self._lines(ran.ran, ran.executions, places)]
         times = sum(line.count for _, line in lines if line.cause != "call")
         noted = ran.noted
         for asked, line in lines:
@@ -295,9 +295,9 @@ class DeviceRuns:
 
     def reads(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that read values."""
-        return (line for _, line in self._asked(ran.read, ran.reads, places))
+        return (line for _, line in self._lines(ran.read, ran.reads, places))
 
-    def _asked(
+    def _lines(
         self, counter: Mapping[Asked, int], total: int, places: Places
     ) -> Iterator[tuple[Asked, LineRuns]]:
         """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
@@ -306,12 +306,12 @@ class DeviceRuns:
             count = min(noted, remaining)
             remaining -= count
             if count > 0:
-                where = self._where(asked.stack, places)
+                where = self._frame(asked.stack, places)
                 yield asked, LineRuns(LAYER, asked.cause, count=count, where=where)
         if remaining > 0:
             yield _UNKNOWN, LineRuns(LAYER, _UNKNOWN.cause, count=remaining)
 
-    def _where(self, stack: Stack, places: Places) -> Frame:
+    def _frame(self, stack: Stack, places: Places) -> Frame:
         lines = [line_of(self._codes[code], at) for code, at in reversed(stack)]
         frames = users(lines, places)
         return frames[-1] if frames else NOWHERE

@@ -89,7 +89,7 @@ class _Why:
 
 def is_recompile(event: Event) -> bool:
     """Return whether a graph was lowered again below Dynamo, which did not compile again."""
-    return event.context is not None and bool(event.context.change) and _inside(event)
+    return event.context is not None and bool(event.context.change) and _belongs_to_context(event)
 
 
 def graph(name: str, event: Event, places: Places) -> Graph:
@@ -122,17 +122,17 @@ def _why(event: Event, places: Places) -> _Why:
     frames = event.report.frames if event.report else event.stack
     # A thread of autograd's has no user frames: what runs there belongs to the backward pass.
     candidates = (*frames, *event.backward)
-    if event.context is not None and _inside(event):
-        return _in_context(event.context, event, candidates, places)
+    if event.context is not None and _belongs_to_context(event):
+        return _explain_in_context(event.context, event, candidates, places)
     if event.report is None or not frames:
         return _explain_unreported(event)
     context = context_of_report(event.report, event.lowering)
     if context is not None:
-        return _in_context(context, event, candidates, places)
+        return _explain_in_context(context, event, candidates, places)
     if frames[0].name in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
         return _explain_sync(event.report, candidates, places)
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
-        return _Why("backward", _in_backward(event), event.backward)
+        return _Why("backward", _backward_words(event), event.backward)
     for words, cause, reason in _SAID:
         if words in event.report.said:
             return _Why(cause, reason, candidates)
@@ -172,7 +172,7 @@ def in_backward(report: CompileReport) -> bool:
     )
 
 
-def _inside(event: Event) -> bool:
+def _belongs_to_context(event: Event) -> bool:
     """Return whether a compilation belongs to its context, and not to another thread meanwhile."""
     if event.report is None:
         return not event.resharded
@@ -185,15 +185,15 @@ def _inside(event: Event) -> bool:
     return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
 
 
-def _in_context(
+def _explain_in_context(
     context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
 ) -> _Why:
     graph = context.graph
     frames = _callers(frames)
     if context.kind == "backward":
-        return _Why("backward", _in_backward(event), event.backward)
+        return _Why("backward", _backward_words(event), event.backward)
     names = [name for name, _ in context.pending]
-    pending = _Why("pending", _pending(names, graph), frames, graph)
+    pending = _Why("pending", _pending_words(names, graph), frames, graph)
     if context.kind == "run":
         made_inside = any(is_within for _, is_within in context.pending)
         if made_inside and context.piece is not None:
@@ -205,7 +205,7 @@ def _in_context(
         return pending if context.pending else _explain_lowered(context, event, frames, places)
     settles = event.report is None or event.report.frames[0].name == "sync"
     if context.kind == "inputs" and settles:
-        return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)
+        return _Why("pending", _pending_words(graph.pending if graph else (), graph), frames, graph)
     piece = context.piece
     if piece is None or graph is None:
         cut = graph.cuts[-1] if graph and graph.cuts else None
@@ -214,7 +214,7 @@ def _in_context(
         if graph.cuts:
             return _split(context, piece.cut_before(), frames, places)
         if event.report.frames[0].name == "sync":
-            return _Why("pending", _pending((), graph), frames, graph)
+            return _Why("pending", _pending_words((), graph), frames, graph)
     return _explain_lowered(context, event, frames, places)
 
 
@@ -289,16 +289,16 @@ def _explain_unreported(event: Event) -> _Why:
     if event.resharded:
         return _Why("reshard", RESHARDED)
     if event.backward:
-        return _Why("backward", _in_backward(event), event.backward)
+        return _Why("backward", _backward_words(event), event.backward)
     return _Why("other", event.off or "compiled in a thread that runs no Python")
 
 
-def _in_backward(event: Event) -> str:
+def _backward_words(event: Event) -> str:
     words = "the backward pass of eager code"
     return f"{words}: {runs_on_cpu(event.fallbacks)}" if event.fallbacks else words
 
 
-def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
+def _pending_words(names: Iterable[str], graph: FxGraph | None = None) -> str:
     what = "the compiled function"
     if graph is not None and graph.source:
         what = f"the backward pass of graph {graph.source}" if graph.backward else ""

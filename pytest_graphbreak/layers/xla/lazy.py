@@ -83,7 +83,7 @@ class Lazy:
 
     # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
 
-    def calling(self, args: tuple[Any, ...]) -> None:
+    def before_call(self, args: tuple[Any, ...]) -> None:
         depth = self._depth.value = getattr(self._depth, "value", 0) + 1
         if self._run is None and self._modules.get(args[1], self) is None:
             return  # the bridge lowered it, or Dynamo did not make it
@@ -91,22 +91,22 @@ class Lazy:
         while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
             frame = frame.f_back
         if depth == 1 or frame is None or not frame.f_code.co_filename.startswith(_WRITTEN):
-            self._begins(args[1], args[2:], frame)
+            self._begin_run(args[1], args[2:], frame)
 
-    def called(self, token: None, result: Any) -> None:
+    def after_call(self, token: None, result: Any) -> None:
         self._depth.value = getattr(self._depth, "value", 1) - 1
 
     # Graph.process_inputs(self, *inputs): Interpreter.run begins. That function itself is not
     # watched, since Dynamo uses its name where it meets it.
 
-    def interpreting(self, args: tuple[Any, ...]) -> None:
+    def before_interpret(self, args: tuple[Any, ...]) -> None:
         frame = caller()
         interpreter: Any = frame.f_locals.get("self") if frame is not None else None
         if not hasattr(interpreter, "run_node"):
             return
         while frame is not None and frame.f_locals.get("self") is interpreter:
             frame = frame.f_back
-        self._begins(interpreter.module, args[1:], frame)
+        self._begin_run(interpreter.module, args[1:], frame)
 
     def owner(self, report: CompileReport, ops: Iterable[str]) -> LoweringContext | None:
         """Return the context of a compilation if it belongs to the graph that was run last."""
@@ -115,7 +115,7 @@ class Lazy:
         entry = self._modules.get(module) if module is not None else None
         if run is None or entry is None:
             return None
-        frames = _inside(report.frames, run.within)
+        frames = _frames_within(report.frames, run.within)
         if frames is None or any(frame.file.endswith(_BRIDGE) for frame in frames):
             return None
         if any(map(_runs_node, frames)):
@@ -123,11 +123,11 @@ class Lazy:
             return LoweringContext("cut", entry.graph, cut=cut, within=run.within)
         context = LoweringContext("lazy", entry.graph, entry.piece, within=run.within)
         if entry.last is not None:
-            context = _lowered_again(context, entry.last, run)
+            context = _context_of_repeat(context, entry.last, run)
         entry.last = run
         return context
 
-    def _begins(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
+    def _begin_run(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
         if frame is None or self._busy(module) or _is_tracing():
             return
         if not any(map(_is_device_tensor, inputs)):
@@ -156,7 +156,7 @@ def _runs_node(frame: Line) -> bool:
     return frame.file.startswith(_WRITTEN) or frame.name == "run_node"
 
 
-def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
+def _frames_within(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
     """Return the frames inside of the function that runs a graph; None if it is not there."""
     for number, frame in enumerate(frames):
         if (frame.file, frame.name) == within:
@@ -178,7 +178,7 @@ def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph
     return cut
 
 
-def _lowered_again(
+def _context_of_repeat(
     context: LoweringContext, before: _ModuleRun, after: _ModuleRun
 ) -> LoweringContext:
     """Return the context of a graph that is lowered again, with what differs from last time."""

@@ -133,7 +133,7 @@ class Locations:
         return places, modules.most_common(1)[0][0] if modules else ""
 
     @property
-    def named(self) -> bool:
+    def names_files(self) -> bool:
         """Whether any source file is named at all."""
         return bool(self._inline) or any(
             _PLAIN.search(body) or _PACKED.match(body.lstrip('"'))

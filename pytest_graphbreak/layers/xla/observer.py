@@ -94,17 +94,17 @@ class XlaObserver(Observer):
         if not is_available():
             return
 
-        def imported() -> None:
+        def on_import() -> None:
             imports.detach()
             call()
 
-        imports = ImportWatch(native.IMPORTED, imported)
+        imports = ImportWatch(native.IMPORTED, on_import)
         imports.attach()
 
     def defers(self) -> bool:
         """Return whether the device is open: what was asked of it may be compiled at exit."""
         with suppress(MissingName):
-            return native.is_loaded() and native.client_open()
+            return native.is_loaded() and native.is_client_open()
         return False
 
 
@@ -125,7 +125,7 @@ class _Isolation:
             self._push()
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         """Set up a fixture of wider scope inside, without the cache key of this test.
 
         What that fixture leaves pending is computed and charged to nobody, unless the test had left
@@ -135,7 +135,7 @@ class _Isolation:
         if native.is_loaded():
             self._settle(flush=False)
             try:
-                pending = native.pending() > 0
+                pending = native.pending_count() > 0
             except Exception:  # a tensor that cannot be computed is pending, too
                 pending = True
             if key is not None:
@@ -168,21 +168,21 @@ class _Isolation:
         # would never ask again where to report.
         _sensors.acquire(self._reasons)
         try:
-            if native.in_use():
+            if native.is_in_use():
                 if flush:
-                    with _recorder.uncounted():
+                    with _recorder.exclude():
                         native.flush()
                         _recorder.executions.begin()
                 if not native.settle():
                     self.not_isolated.append(_AT_WORK.format("before"))
                     return False
         except Exception as error:
-            self._unsettled(error)
+            self._note_unsettled(error)
         finally:
             _sensors.release(self._reasons)
         return True
 
-    def _unsettled(self, error: Exception) -> None:
+    def _note_unsettled(self, error: Exception) -> None:
         text = str(error).strip().split("\n")[0]
         if isinstance(error, MissingName):
             self.errors.append(f"the device could not be settled before this test: {text}")
@@ -231,19 +231,19 @@ class XlaWindow(OneWindow):
         return self._observe() if native.is_loaded() else None
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         self._settle()
-        graphs, events = self._drained()
+        graphs, events = self._drain()
         loaded, ran = _recorder.loaded, self._totals()
         try:
             if self._isolation is not None:
-                with self._isolation.excluded():
+                with self._isolation.exclude():
                     yield
             else:
                 yield
         finally:
             self._settle()
-            now, until = self._drained()
+            now, until = self._drain()
             self._excluded.append((now - graphs, events, until))
             self._loaded += _recorder.loaded - loaded
             self._ran = self._ran.plus(self._totals().since(ran))
@@ -254,7 +254,7 @@ class XlaWindow(OneWindow):
         totals = _recorder.guard(_recorder.executions.totals) if counts_runs else None
         return totals or NOTHING
 
-    def _drained(self) -> tuple[int, int]:
+    def _drain(self) -> tuple[int, int]:
         """Return how many graphs and events there were up to now."""
         if native.is_loaded():
             _recorder.drain()
@@ -265,7 +265,7 @@ class XlaWindow(OneWindow):
         if self._isolation is not None:
             self._isolation.end()
 
-    def _own(self) -> tuple[int, list[Event]]:
+    def _events_in_window(self) -> tuple[int, list[Event]]:
         """Return the number of graphs and the events of this window, without what is excluded."""
         graphs, first, _ = self._start
         events: list[Event] = []
@@ -278,13 +278,13 @@ class XlaWindow(OneWindow):
 
     def _observe(self) -> Record:
         _recorder.drain()
-        graphs, events = self._own()
+        graphs, events = self._events_in_window()
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
         explained, repeated = seen or ([], set())
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
-        errors, notes = self._isolated(graphs, explained)
-        errors = [*errors, *self._unseen(errors)]
+        errors, notes = self._isolation_notes(graphs, explained)
+        errors = [*errors, *self._uncounted(errors)]
         recompiles = [
             number
             for number, event in enumerate(events)
@@ -309,10 +309,10 @@ class XlaWindow(OneWindow):
             read_list=read_by,
         )
 
-    def _unseen(self, errors: Sequence[str]) -> Iterator[str]:
+    def _uncounted(self, errors: Sequence[str]) -> Iterator[str]:
         """Yield what could not be counted, besides these ``errors``."""
         yield from _recorder.errors
-        if not errors and not _recorder.errors and not _recorder.meter.attached:
+        if not errors and not _recorder.errors and not _recorder.meter.is_attached:
             yield UNFOLLOWED
         if _recorder.meter.gaps != self._start[2]:
             yield CLEARED
@@ -324,14 +324,16 @@ class XlaWindow(OneWindow):
         of = _recorder.executions
         return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
-    def _isolated(self, graphs: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
+    def _isolation_notes(
+        self, graphs: int, explained: Sequence[Graph]
+    ) -> tuple[list[str], list[str]]:
         """Return the errors and the notes on the isolation of the test."""
         if self._isolation is None:
             return [], []
         errors, not_isolated = [*self._isolation.errors], self._isolation.not_isolated
         if sum(graph.cause in _OWN for graph in explained) < graphs:
-            return [*errors, *not_isolated], _left_pending()
-        return errors, [*not_isolated, *_left_pending()]
+            return [*errors, *not_isolated], _pending_notes()
+        return errors, [*not_isolated, *_pending_notes()]
 
 
 def _recompile(graph: Graph) -> Recompile:
@@ -339,10 +341,10 @@ def _recompile(graph: Graph) -> Recompile:
     return Recompile(LAYER, graph.name, graph.reason, graph.where, above, seconds=took)
 
 
-def _left_pending() -> list[str]:
+def _pending_notes() -> list[str]:
     """Return a note on what is left pending; nothing if torch_xla cannot say what is."""
     try:
-        waiting = native.pending()
+        waiting = native.pending_count()
     except Exception:
         return []
     if not waiting:

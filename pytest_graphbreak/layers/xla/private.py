@@ -2,8 +2,8 @@
 
 torch_xla is never imported from here: it is loaded once the user's code has imported it. Counters
 and metrics are read at any time: that opens nothing. All else is asked only once the user's code
-has used a device (``in_use``): a question about one opens the PJRT client, or fixes whether tensors
-live on it or on SPMD's virtual device, and ``xr.use_spmd()`` comes too late then.
+has used a device (``is_in_use``): a question about one opens the PJRT client, or fixes whether
+tensors live on it or on the virtual device of SPMD, and ``xr.use_spmd()`` comes too late then.
 
 Source: torch_xla/csrc/init_python_bindings.cpp of torch_xla 2.9.
 """
@@ -135,23 +135,23 @@ def compile_counters() -> int:
     return counters(("UncachedCompile", "ReplicateShardedData"))
 
 
-def client_open() -> bool:
+def is_client_open() -> bool:
     return bool(function("_xla_runtime_is_initialized")())
 
 
-def in_use() -> bool:
+def is_in_use() -> bool:
     """Return whether the user's code has opened the PJRT client and used a device.
 
     Both are only looked at. A program that just asks for the number of devices opens the client and
     may still choose SPMD: ``spmd_config_is_locked`` of torch_xla/csrc/device.cpp is set by the
     first question that depends on it.
     """
-    return client_open() and bool(function("_xla_get_spmd_config_is_locked")())
+    return is_client_open() and bool(function("_xla_get_spmd_config_is_locked")())
 
 
 def has_compiled() -> bool:
     """Return whether a graph was looked up and compiled in this process, by any code."""
-    if not in_use() or not function("_xla_computation_cache_is_initialized")():
+    if not is_in_use() or not function("_xla_computation_cache_is_initialized")():
         return False
     return bool(function("_xla_get_num_cached_compilation_graph")())
 
@@ -192,9 +192,9 @@ def cache_hits() -> int:
     return counter("PersistentCacheHit")
 
 
-def pending() -> int:
+def pending_count() -> int:
     """Return how many live tensors of all devices are still pending. Computes nothing."""
-    if not in_use():
+    if not is_in_use():
         return 0
     waiting = function("_check_device_tensor_need_materialization")
     return sum(map(bool, waiting("")))
@@ -205,7 +205,7 @@ def flush() -> None:
 
     It does not call ``torch_xla.sync``, which also advances the random seed of the device.
     """
-    if not pending():
+    if not pending_count():
         return
     waiting = function("_check_device_tensor_need_materialization")
     for index in range(len(function("_xla_get_devices")())):
@@ -224,12 +224,12 @@ def settle(patience: float = PATIENCE) -> bool:
     A thread of its own waits, so that nothing of ours waits without an end. Raises what torch_xla
     raises for work that failed.
     """
-    if not in_use():
+    if not is_in_use():
         return True
     wait, done = function("_xla_wait_device_ops"), threading.Lock()
     faults: list[Exception] = []
 
-    def waiting() -> None:
+    def wait_for_devices() -> None:
         try:
             wait([])
         except Exception as fault:
@@ -238,7 +238,7 @@ def settle(patience: float = PATIENCE) -> bool:
             done.release()
 
     done.acquire()
-    _thread.start_new_thread(waiting, ())
+    _thread.start_new_thread(wait_for_devices, ())
     if not done.acquire(timeout=patience):
         return False
     if faults:

@@ -34,11 +34,11 @@ def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[s
             repeated.add(after.name)
             reason = f"{_difference(before, after)}, and {after.reason} compiles its graph again"
             explained[number] = replace_graph(after, cause="recompile", reason=reason)
-    return [_beside(item, graphs) for item in explained], repeated
+    return [_with_same_lines(item, graphs) for item in explained], repeated
 
 
-def _beside(item: Graph, graphs: Sequence[Graph]) -> Graph:
-    """Return a graph, naming other lines with the same text: a baseline cannot distinguish them."""
+def _with_same_lines(item: Graph, graphs: Sequence[Graph]) -> Graph:
+    """Return a graph that names lines with the same text: a baseline cannot tell them apart."""
     lines = {
         later.where.line
         for later in graphs

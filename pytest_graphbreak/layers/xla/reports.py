@@ -77,7 +77,7 @@ class Reader:
 
     def _take(self, line: str) -> CompileReport | None:
         if self._prefix:
-            return self._inside(line)
+            return self._read_block(line)
         for prefix in (_COMPILATION, _UNEXPECTED):
             if line.startswith(prefix + _RULE):
                 self._prefix, self._block = prefix, [line]
@@ -88,7 +88,7 @@ class Reader:
             self._unpaired -= 1
         return None
 
-    def _inside(self, line: str) -> CompileReport | None:
+    def _read_block(self, line: str) -> CompileReport | None:
         self._block.append(line)
         if not line.startswith(self._prefix + _RULE):
             return None
@@ -258,7 +258,7 @@ class DebugFile:
             with tempfile.TemporaryFile() as file:
                 lowest = max(3, min(limit, 1024) - 100)
                 self._fd = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest)
-            os.register_at_fork(after_in_child=self._in_child)
+            os.register_at_fork(after_in_child=self._after_fork)
         os.ftruncate(self._fd, 0)
         if not self._taken:
             self._lent = True
@@ -273,7 +273,7 @@ class DebugFile:
         for name in (*SETTINGS, FILE):
             native.give_back(name)
 
-    def _in_child(self) -> None:
+    def _after_fork(self) -> None:
         """Open a file for a forked child: its compilations must not go to the parent's file."""
         try:
             with tempfile.TemporaryFile() as file:

@@ -19,9 +19,9 @@ from pytest_graphbreak.layers.hooks import (
     Before,
     ImportWatch,
     Patch,
-    beside,
+    do_nothing,
     locate,
-    nothing,
+    runtime_hook,
 )
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
@@ -74,26 +74,26 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
     """Return what is done before and after each function."""
     lazy, executions = bridge.lazy, recorder.executions
 
-    def marked(before: tuple[int, int] | None, result: Any) -> None:
-        if executions.synced(before, result):
+    def after_mark(before: tuple[int, int] | None, result: Any) -> None:
+        if executions.after_sync(before, result):
             recorder.quick()
 
-    syncs = executions.syncing, executions.synced
-    lowers = executions.lowering, executions.lowered
+    syncs = executions.before_sync, executions.after_sync
+    lowers = executions.before_lower, executions.after_lower
     return {
-        EXTRACT: _both((bridge.extracting, bridge.extracted), lowers),
-        EXTRACT_COPY: _both((bridge.extracting, bridge.extracted), lowers),
-        LOWER: _both((bridge.lowering, bridge.lowered), lowers),
-        TRY: (bridge.trying, bridge.tried),
-        RUN: (bridge.running, bridge.ran),
-        SETTLE: _both((bridge.settling, bridge.settled), syncs),
-        CACHED: (executions.calling, nothing),
-        CALL: (lazy.calling, lazy.called),
-        INTERPRET: (lazy.interpreting, nothing),
-        BACKWARD: (bridge.backward_begins, bridge.backward_ends),
-        COMPILE: (bridge.compiling, bridge.compiled),
-        MARK: (executions.syncing, marked),
-        CLEAR: (executions.clearing_counters, nothing),
+        EXTRACT: _both((bridge.before_extract, bridge.after_extract), lowers),
+        EXTRACT_COPY: _both((bridge.before_extract, bridge.after_extract), lowers),
+        LOWER: _both((bridge.before_lower, bridge.after_lower), lowers),
+        TRY: (bridge.before_node, bridge.after_node),
+        RUN: (bridge.before_bridge_node, bridge.after_bridge_node),
+        SETTLE: _both((bridge.before_settle, bridge.after_settle), syncs),
+        CACHED: (executions.before_call, do_nothing),
+        CALL: (lazy.before_call, lazy.after_call),
+        INTERPRET: (lazy.before_interpret, do_nothing),
+        BACKWARD: (bridge.before_backward, bridge.after_backward),
+        COMPILE: (bridge.before_compile, bridge.after_compile),
+        MARK: (executions.before_sync, after_mark),
+        CLEAR: (executions.before_clear_counters, do_nothing),
     }
 
 
@@ -155,7 +155,7 @@ class XlaSensors:
     def _attach(self) -> None:
         """Put in the sensors that are missing and can be put in: torch_xla may be half imported."""
         recorder = self.recorder
-        if not recorder.meter.attached:
+        if not recorder.meter.is_attached:
             recorder.guard(recorder.meter.attach)
             recorder.guard(recorder.begin)
         if self._reasons and recorder.debug.off:
@@ -179,7 +179,7 @@ class XlaSensors:
             return None  # copied from a module that is watched already
         before, after = self._hooks[sensor]
         guard = self.recorder.guard
-        hook = beside(partial(guard, before), partial(guard, after))
+        hook = runtime_hook(partial(guard, before), partial(guard, after))
         return Patch(owner, name, hook)
 
     def _detach(self) -> None:

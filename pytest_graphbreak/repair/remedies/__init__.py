@@ -39,7 +39,7 @@ _FOR_BREAKS: Final = (
     constants.propose,
     enable.propose_uncompiled,
 )
-_FOR_RECOMPILES: Final = (numbers.recompiles, sizes.recompiles)
+_FOR_RECOMPILES: Final = (sizes.recompiles, numbers.recompiles, sizes.marked)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:

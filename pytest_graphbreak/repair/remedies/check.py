@@ -37,30 +37,30 @@ from pytest_graphbreak.repair.rewrite.tree import (
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_OTHER: Final = "the check raises RuntimeError, later, in place of its own exception"
+_LOST: Final = "the check raises RuntimeError, later, in place of its own exception"
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if may_branch(item) and item.where.code.startswith(("if ", "assert ")):
-        edits = (Rewrite(CHANGE, item.where),)
-        yield SourcePatch("the check became torch._assert_async", edits, _OTHER)
-        both = (Rewrite(OF_NUMBERS, item.where), switch("capture_scalar_outputs"))
-        yield SourcePatch("the check became torch._check", both, _OTHER)
+        of_tensor = (Rewrite(CHANGE, item.where),)
+        yield SourcePatch("the check became torch._assert_async", of_tensor, _LOST)
+        of_number = (Rewrite(OF_NUMBERS, item.where), switch("capture_scalar_outputs"))
+        yield SourcePatch("the check became torch._check", of_number, _LOST)
 
 
 def to_assert_async(place: Place) -> Sequence[cst.BaseStatement]:
     """Return the check of a tensor. Raises ``UnfitError``."""
     test, negated, message = _parts(place.node)
-    good = condition(test, place)
-    good = f"torch.logical_not({good})" if negated else good
-    return statements(f"torch._assert_async({good}, {_words(message)})")
+    holds = condition(test, place)
+    holds = f"torch.logical_not({holds})" if negated else holds
+    return statements(f"torch._assert_async({holds}, {_words(message)})")
 
 
 def to_check(place: Place) -> Sequence[cst.BaseStatement]:
     """Return the check of a number. Raises ``UnfitError``."""
     test, negated, message = _parts(place.node)
-    good = f"not ({code(test)})" if negated else code(test)
-    return statements(f"torch._check({good}, lambda: {_words(message)})")
+    holds = f"not ({code(test)})" if negated else code(test)
+    return statements(f"torch._check({holds}, lambda: {_words(message)})")
 
 
 CHANGE: Final = rewriting(to_assert_async)

@@ -36,13 +36,6 @@ if TYPE_CHECKING:
     import torch
 
 _READS: Final = m.Call(func=m.Attribute(attr=m.OneOf(m.Name("item"), m.Name("tolist"))), args=[])
-_PLACES: Final = m.Call(func=m.Attribute(attr=m.Name("nonzero")), args=[])
-_MASK: Final = m.OneOf(
-    m.Comparison(),
-    m.UnaryOperation(operator=m.BitInvert()),
-    m.BinaryOperation(operator=m.OneOf(m.BitAnd(), m.BitOr())),
-)
-_MASKED: Final = m.Subscript(slice=[m.SubscriptElement(m.Index(_MASK))])
 _NOTE: Final = (
     "compiled again for other values of small integer inputs; where the numbers change "
     "with another input, the graph raises RuntimeError"
@@ -74,19 +67,13 @@ def change(source: str, where: Frame) -> str | None:
         if name != where.function:
             continue
         for call in calls(function.body):
-            if m.matches(call, _READS | _PLACES) and not draws([call]):
+            if m.matches(call, _READS) and not draws([call]):
                 changes[call] = [_constant(call)]
-        for node in m.findall(function.body, _MASKED):
-            index = cst.ensure_type(cst.ensure_type(node, cst.Subscript).slice[0].slice, cst.Index)
-            text = f"torch._graphbreak_places({code(index.value)})"
-            changes[index] = [cst.Index(cst.parse_expression(text))]
     return tree.replaced(changes) if changes else None
 
 
 def _constant(call: cst.Call) -> cst.BaseExpression:
     tensor = code(cst.ensure_type(call.func, cst.Attribute).value)
-    if attribute_of(call) == "nonzero":
-        return cst.parse_expression(f"torch._graphbreak_nonzero({tensor})")
     shape = ".reshape(())" if attribute_of(call) == "item" else ""
     return cst.parse_expression(f"torch._graphbreak_numbers({tensor}{shape})")
 
@@ -108,20 +95,6 @@ def _graphbreak_numbers(value: Any) -> Any:
         same = same & ((torch.signbit(value) == torch.signbit(constants)) | (value != value))
     torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
     return numbers
-
-
-def _graphbreak_nonzero(mask: Any) -> Any:
-    """Return where a tensor is not zero; the number of places is a constant, which is checked."""
-    if not torch.compiler.is_compiling():
-        return mask.nonzero()
-    return torch.nonzero_static(mask, size=_graphbreak_numbers((mask != 0).sum()))
-
-
-def _graphbreak_places(index: Any) -> Any:
-    """Return where a mask is not zero, as a tuple; return anything else unchanged."""
-    if not isinstance(index, torch.Tensor) or index.dtype != torch.bool:
-        return index
-    return _graphbreak_nonzero(index).unbind(1)
 
 
 def _graphbreak_by_case(model: Any, inner: Any) -> Any:
@@ -146,13 +119,11 @@ _CONSTANT: Final = Preamble(
     '_graphbreak_case = ""\n'
     "_graphbreak_constant = torch._dynamo.assume_constant_result(lambda value: value.tolist())"
 )
-# They are set even if the file is only imported: its functions call them.
-_SET: Final = "_graphbreak_set = torch.{0} = {0}"
-_FUNCTIONS: Final = (_graphbreak_numbers, _graphbreak_nonzero, _graphbreak_places)
 HELPERS: Final = (
     _CONSTANT,
-    *map(helper, _FUNCTIONS),
-    *(Preamble(_SET.format(function.__name__)) for function in _FUNCTIONS),
+    helper(_graphbreak_numbers),
+    # It is set even if the file is only imported: its functions call it.
+    Preamble("_graphbreak_set = torch._graphbreak_numbers = _graphbreak_numbers"),
     helper(_graphbreak_tensors),
     *wrap_calls(_graphbreak_by_case),
 )

@@ -28,7 +28,6 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import (
     Change,
-    Preamble,
     Rewrite,
     SourcePatch,
     UnfitError,
@@ -59,9 +58,6 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch("the explicit graph break is gone", (Rewrite(without_break, here),))
     if name == "disabled" or "disable" in item.reason:
         yield from _propose_enabled(item, trial)
-    if "manual_seed" in here.code:
-        line = Preamble("torch.manual_seed = torch.compiler.disable(torch.manual_seed)")
-        yield SourcePatch("torch.manual_seed runs outside of the graph", (line,), leaves=True)
     if not reads_value(item) and name != "disabled":
         lost = f"`{here.code}` no longer happens in compiled code"
         title = "the statement runs only where the code is not compiled"

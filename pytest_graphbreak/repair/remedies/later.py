@@ -66,9 +66,9 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         moves = "written when the graph has run, not in the middle of it"
         yield from _patches("after the graph", (*edits, order), AFTER, here, moves)
     notes = (helper(_graphbreak_note), helper(_graphbreak_write), _NOTES)
-    parts = (*numbers, *notes, *wrap_calls(_graphbreak_flush), Preamble(output.definition(name)))
+    edits = (*numbers, *notes, *wrap_calls(_graphbreak_flush), Preamble(output.definition(name)))
     moves = "written when the compiled call ends, not in the middle of it"
-    yield from _patches("when the compiled call ends", parts, NOTED, here, moves)
+    yield from _patches("when the compiled call ends", edits, NOTED, here, moves)
 
 
 def _patches(
@@ -131,7 +131,10 @@ def _graphbreak_value(value: Any, copies: bool = False) -> Any:
 
 
 def _graphbreak_note(write: Any, arguments: Any) -> None:
-    """Note a function and what it is given; call it now if no compiled call will end."""
+    """Note a function and its arguments; call it now if no compiled call will end.
+
+    What cannot be copied may be changed before the call ends, so it is written at once.
+    """
     simple = (torch.Tensor, str, int, float, type(None))
     copyable = all(isinstance(x, simple) for x in arguments)
     if _graphbreak_open and torch.compiler.is_compiling() and copyable:

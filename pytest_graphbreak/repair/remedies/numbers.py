@@ -34,7 +34,6 @@ from libcst import matchers as m
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.sizes import dynamic
 from pytest_graphbreak.repair.rewrite.helpers import helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import Tree, parse, statements
 from pytest_graphbreak.repair.trial import Trial
@@ -54,9 +53,6 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     families = {advice.name(item) for item in trial.record.recompile_list} - {""}
     if numbers and families - _OTHERS:
         yield SourcePatch("Python numbers that vary became tensors", numbers)
-    for edits in dynamic(trial) if numbers else ():
-        title = "dynamic=True, and Python numbers that vary became tensors"
-        yield SourcePatch(title, (*edits, *numbers))
 
 
 def arguments(trial: Trial) -> tuple[Edit, ...]:

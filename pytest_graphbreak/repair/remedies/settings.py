@@ -23,42 +23,38 @@ from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
 from pytest_graphbreak.repair.trial import Trial
 
 _ORDERED: Final = "torch._dynamo.config.reorderable_logging_functions.add"
-_SCALAR: Final = SourcePatch(
-    "capture_scalar_outputs: .item() becomes a node of the graph",
-    (switch("capture_scalar_outputs"),),
-)
-_SHAPE: Final = SourcePatch(
-    "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
-    (switch("capture_dynamic_output_shape_ops"),),
-)
-_NUMBERS: Final = SourcePatch(
-    "numbers on modules are inputs of the graph", (switch("allow_unspec_int_on_nn_module"),)
-)
-_PRINT: Final = SourcePatch(
-    "print runs after the graph",
-    (Preamble(f"{_ORDERED}(print)"),),
-    moves="what print writes comes after the graph",
-)
-_WARN: Final = SourcePatch(
-    "warnings.warn runs after the graph",
-    (Preamble("import warnings"), Preamble(f"{_ORDERED}(warnings.warn)")),
-    moves="what warnings.warn writes comes after the graph",
-)
-_RNN: Final = SourcePatch("LSTM, GRU and RNN go into the graph", (switch("allow_rnn"),))
-_SPARSE: Final = SourcePatch(
-    "sparse tensors go into the graph", (switch("capture_sparse_compute"),)
-)
-_AUTOGRAD: Final = SourcePatch(
-    "trace_autograd_ops: backward() and torch.autograd.grad become nodes of the graph",
-    (switch("trace_autograd_ops"),),
-)
 
 
+def _switched(name: str, what: str) -> SourcePatch:
+    return SourcePatch(f"{name}: {what}", (switch(name),))
+
+
+def _reordered(name: str) -> SourcePatch:
+    """Return the patch by which torch calls a function of output when the graph has run."""
+    module = name.rpartition(".")[0]
+    load = (Preamble(f"import {module}"),) if module else ()
+    edits = (*load, Preamble(f"{_ORDERED}({name})"))
+    moves = f"what {name} writes comes after the graph"
+    return SourcePatch(f"{name} runs after the graph", edits, moves=moves)
+
+
+_NUMBERS: Final = _switched(
+    "allow_unspec_int_on_nn_module", "numbers on modules are inputs of the graph"
+)
+_SCALARS: Final = _switched("capture_scalar_outputs", ".item() becomes a node of the graph")
+_SHAPES: Final = _switched(
+    "capture_dynamic_output_shape_ops", "sizes that depend on values stay in the graph"
+)
+_RNN: Final = _switched("allow_rnn", "LSTM, GRU and RNN go into the graph")
+_SPARSE: Final = _switched("capture_sparse_compute", "sparse tensors go into the graph")
+_AUTOGRAD: Final = _switched(
+    "trace_autograd_ops", "backward() and torch.autograd.grad become nodes of the graph"
+)
 _WORDS: Final = (
-    (_SCALAR, ("data", ".item", "tensor.item", "tolist", "branch")),
-    (_SHAPE, ("dynamic shape", "nonzero", "unique", "mask")),
-    (_PRINT, ("print(",)),
-    (_WARN, ("warn(",)),
+    (_SCALARS, ("data", ".item", "tensor.item", "tolist", "branch")),
+    (_SHAPES, ("dynamic shape", "nonzero", "unique", "mask")),
+    (_reordered("print"), ("print(",)),
+    (_reordered("warnings.warn"), ("warn(",)),
     (_RNN, ("lstm", "gru", "rnn")),
     (_SPARSE, ("sparse",)),
     (_AUTOGRAD, ("trace_autograd_ops",)),

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
 from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import calls, parse
 from pytest_graphbreak.repair.trial import Trial
@@ -35,34 +34,27 @@ if TYPE_CHECKING:
     import torch
 
 _NOT_STATIC: Final = switch("assume_static_by_default", "False")
-_OBLIVIOUS: Final = (
-    Preamble("import torch.fx.experimental._config"),
-    switch("backed_size_oblivious", home="torch.fx.experimental._config"),
-)
 _COMPILE: Final = "torch.compile"
 
 
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
-    for edits in dynamic(trial):
-        yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", edits)
-    families = {advice.name(item) for item in trial.record.recompile_list}
+    """Propose to make all sizes and numbers inputs: in the program's own calls, or by a setting."""
+    for file in trial.sites:
+        here = Frame(file, "<module>", 0, "")
+        if _compiles(trial.source(here)):
+            edit = Rewrite(as_dynamic, here)
+            yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (edit,))
+    title = "assume_static_by_default = False: sizes and numbers are inputs of the graph"
+    yield SourcePatch(title, (_NOT_STATIC,))
+
+
+def marked(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to make only the sizes inputs that vary, and those of 0 and 1 as well."""
     for function in ("mark_dynamic", "mark_unbacked"):
         if table := varying(trial):
             sizes = [f"{name} {dims}" for args in table.values() for name, dims in args.items()]
             wrap = (helper(_graphbreak_tensors), *wrap_calls(_graphbreak_mark, table, function))
             yield SourcePatch(f"{function} for the sizes that vary: {', '.join(sizes)}", wrap)
-    if families & {"zero-one", "size"}:
-        title = "dynamic=True, and sizes of 0 and 1 are like any other"
-        yield SourcePatch(title, (*_OBLIVIOUS, _NOT_STATIC))
-
-
-def dynamic(trial: Trial) -> Iterator[tuple[Edit, ...]]:
-    """Yield ways to make all sizes and numbers inputs: in the program's own calls, by a setting."""
-    for file in trial.sites:
-        here = Frame(file, "<module>", 0, "")
-        if _compiles(trial.source(here)):
-            yield (Rewrite(as_dynamic, here),)
-    yield (_NOT_STATIC,)
 
 
 @lru_cache(maxsize=64)

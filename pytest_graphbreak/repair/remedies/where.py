@@ -21,6 +21,7 @@ the graph is made where ``torch.where`` would promote or broadcast.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import libcst as cst
@@ -44,8 +45,17 @@ from pytest_graphbreak.repair.trial import Trial
 
 _NOT_NONE: Final = m.Comparison(comparisons=[m.ComparisonTarget(m.IsNot(), m.Name("None"))])
 _DTYPES: Final[dict[type, str]] = {cst.Integer: "int64", cst.Float: "float64"}
-Choice = tuple[str, cst.BaseExpression, cst.BaseExpression, bool]
-"""The name that is set, "" for a ``return``; the two values; whether it is changed in place."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The two values that a branch chooses between, and the name that it sets."""
+
+    name: str
+    """Empty for a ``return``."""
+    values: tuple[cst.BaseExpression, cst.BaseExpression]
+    in_place: bool = False
+    """Whether the tensor of the name is changed: ``x += 1``."""
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -61,7 +71,8 @@ def to_where(place: Place) -> Sequence[cst.BaseStatement]:
         value = _value(only(node))
         if not isinstance(value, cst.IfExp):
             raise UnfitError("the choice is part of a longer expression")
-        return _where_of(value.test, (_target(only(node)), value.body, value.orelse, False), place)
+        choice = Choice(_target(only(node)), (value.body, value.orelse))
+        return _where_of(value.test, choice, place)
     test = node.test
     if m.matches(test, m.BooleanOperation(left=_NOT_NONE, operator=m.And())) and not node.orelse:
         both = cst.ensure_type(test, cst.BooleanOperation)
@@ -74,20 +85,20 @@ CHANGE: Final = rewriting(to_where)
 
 
 def _choice(node: cst.If, place: Place) -> Choice:
-    """Return what an ``if`` chooses between: its sides, or one and what would be without it."""
+    """Return what an ``if`` chooses between: its sides, or its side and what is without it."""
     statement = _single(body(node.body))
-    name, value = _target(statement), _value(statement)
+    name, value, in_place = _target(statement), _value(statement), type(statement) is cst.AugAssign
     if isinstance(node.orelse, cst.Else):
         second = _single(body(node.orelse.body))
     elif node.orelse is None and isinstance(statement, cst.Return):
         second = _single(place.following[:1])
     elif node.orelse is None:
-        return name, value, cst.Name(name), isinstance(statement, cst.AugAssign)
+        return Choice(name, (value, cst.Name(name)), in_place)
     else:
         raise UnfitError("it has an `elif`")
     if type(second) is not type(statement) or _target(second) != name:
         raise UnfitError("the sides set different things")
-    return name, value, _value(second), isinstance(statement, cst.AugAssign)
+    return Choice(name, (value, _value(second)), in_place)
 
 
 def _single(side: Sequence[cst.BaseStatement]) -> cst.BaseSmallStatement | None:
@@ -120,22 +131,25 @@ def _value(node: cst.BaseSmallStatement | None) -> cst.BaseExpression:
 def _where_of(
     test: cst.BaseExpression, choice: Choice, place: Place
 ) -> Sequence[cst.BaseStatement]:
-    name, *sides, in_place = choice
-    for side in sides:
-        if isinstance(side, cst.Tuple | cst.List | cst.Dict) or not computes(side):
-            raise UnfitError(f"both sides would run, and `{code(side)[:60]}` may do more")
-    if name and not in_place and name in changed_after(place):
+    name, values = choice.name, choice.values
+    for value in values:
+        if isinstance(value, cst.Tuple | cst.List | cst.Dict) or not computes(value):
+            raise UnfitError(f"both sides would run, and `{code(value)[:60]}` may do more")
+    if name and not choice.in_place and name in changed_after(place):
         raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
-    head, first, second = f"{name} = " if name else "return ", *map(code, sides)
-    if dtype := _DTYPES.get(type(sides[0])) if type(sides[0]) is type(sides[1]) else None:
+    head, test_text = f"{name} = " if name else "return ", condition(test, place)
+    first, second = map(code, values)
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1 and (dtype := _DTYPES.get(kinds.pop())):  # numbers of Python stay numbers
         first = f"torch.tensor({first}, dtype=torch.{dtype})"
-        return statements(f"{head}torch.where({condition(test, place)}, {first}, {second}).item()")
-    chosen = f"torch.where({condition(test, place)}, _one, _other)"
-    same = f"torch._check((_one.shape, _one.dtype) == ({name}.shape, {name}.dtype))\n"
-    return statements(
-        f"_one, _other = {first}, {second}\n"
-        "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))\n"
-        f"{same if in_place else ''}"
-        "torch._check(not (_one.requires_grad or _other.requires_grad))\n"
-        + (f"{name}.copy_({chosen})" if in_place else f"{head}{chosen}")
-    )
+        return statements(f"{head}torch.where({test_text}, {first}, {second}).item()")
+    chosen = f"torch.where({test_text}, _one, _other)"
+    lines = [
+        f"_one, _other = {first}, {second}",
+        "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))",
+        "torch._check(not (_one.requires_grad or _other.requires_grad))",
+        f"{name}.copy_({chosen})" if choice.in_place else f"{head}{chosen}",
+    ]
+    if choice.in_place:
+        lines.insert(2, f"torch._check((_one.shape, _one.dtype) == ({name}.shape, {name}.dtype))")
+    return statements("\n".join(lines))

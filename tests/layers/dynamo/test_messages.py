@@ -14,8 +14,8 @@ from pytest_graphbreak.layers.dynamo.messages import (
     guard,
     guard_lines,
     limit,
-    plain,
     reason,
+    without_details,
 )
 from pytest_graphbreak.model.stacks import Line
 
@@ -260,7 +260,7 @@ def test_errors(kind: str, message: str, text: str) -> None:
     ],
 )  # fmt: skip
 def test_plain(text: str, clean: str) -> None:
-    assert plain(text) == clean
+    assert without_details(text) == clean
 
 
 def test_any_text_is_read() -> None:
@@ -279,6 +279,6 @@ def test_any_text_is_read() -> None:
         for line in (read.text, read.explanation, *read.hints, guard((text,)), error("E", text)):
             assert not re.search(r"\bat 0x[0-9a-f]", line)
             assert "\n" not in line
-        assert plain(plain(text)) == plain(text)
+        assert without_details(without_details(text)) == without_details(text)
 
     check()

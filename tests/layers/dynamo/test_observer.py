@@ -620,7 +620,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
     monkeypatch.setattr(module.isolation, "forget" if there else "reset", fails)
     if not there:
         monkeypatch.setattr(module, "DYNAMO", "dynamo_of_a_test")
-    with opened.excluded():
+    with opened.exclude():
         monkeypatch.setitem(sys.modules, "dynamo_of_a_test", types.ModuleType("dynamo_of_a_test"))
     monkeypatch.undo()
     seen = opened.close()
@@ -663,7 +663,7 @@ def _without(name: names.Name) -> Callable[[names.Name], tuple[Any, str]]:
 
     def find(wanted: names.Name) -> tuple[Any, str]:
         if wanted is name:
-            raise MissingName(names.missing(wanted))
+            raise MissingName(names.missing_name(wanted))
         return real(wanted)
 
     return find
@@ -687,8 +687,8 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (DynamoSensors, "_start"),
         (DynamoSensors, "_look_up"),
-        (DynamoSensors, "_made"),
-        (BreakSensors, "broke"),
+        (DynamoSensors, "_note_graph"),
+        (BreakSensors, "add_break"),
         (BreakSensors, "_note"),
         (Local, "current"),
         (sensors, "shape_of"),

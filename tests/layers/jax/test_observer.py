@@ -272,7 +272,7 @@ def test_windows_nest_and_tests_are_kept_apart() -> None:
     outer = observer.open(PLACES)
     f(THREE)
     assert reported(watched(lambda: f(FOUR)))[0][1] == "retrace"
-    with outer.excluded():
+    with outer.exclude():
         f(np.ones(7))
     seen = outer.close()
     assert seen is not None
@@ -288,7 +288,7 @@ def test_a_fixture_of_the_session_is_compiled_again_by_the_test() -> None:
     observer, f = JaxObserver(), jax.jit(wave)
     observer.isolate("a test")
     window = observer.open(PLACES)
-    with window.excluded():
+    with window.exclude():
         f(THREE)
     f(THREE)
     assert getattr(window.close(), "graphs", None) == {"jax": 1}
@@ -582,7 +582,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
     observer.isolate("tests/test_a.py")
     window = observer.open(PLACES)
     monkeypatch.setattr(JaxObserver, "forget", refuse)
-    with window.excluded():
+    with window.exclude():
         jax.jit(wave)(THREE)
     (error,) = (window.close() or Record()).errors
     assert error == "jax: what a fixture compiled could not be forgotten: not now"

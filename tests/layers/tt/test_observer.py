@@ -90,10 +90,10 @@ def test_counts_what_is_compiled_in_the_window(plugin: Plugin) -> None:
 def test_what_is_compiled_aside_is_not_the_windows(plugin: Plugin) -> None:
     opened = window()
     plugin.compile()
-    with opened.excluded():
+    with opened.exclude():
         plugin.compile()
     plugin.compile()
-    with opened.excluded():
+    with opened.exclude():
         plugin.compile(stages=NINE.split()[:3])
     found = seen(opened)
     assert (found.graphs, found.errors) == ({"tt": 2}, ())
@@ -570,10 +570,10 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         graph_list=(Graph("dynamo", "0/0", "entry"), Graph("xla", "0", "fx", where=where)),
         notes=("as before",),
     )
-    monkeypatch.setattr(observer, "in_use", lambda: True)
-    assert observer.through_xla(seen) is seen  # the log is on
+    monkeypatch.setattr(observer, "is_in_use", lambda: True)
+    assert observer.count_through_xla(seen) is seen  # the log is on
     monkeypatch.delenv(files.LEVEL)
-    reported = observer.through_xla(seen)
+    reported = observer.count_through_xla(seen)
     assert reported.layers == ("dynamo", "xla", "tt")
     assert reported.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
     last = reported.graph_list[-1]
@@ -582,15 +582,15 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         reported.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
     )
     idle = Record(layers=("xla",))
-    assert observer.through_xla(idle).layers == ("xla", "tt")
-    assert observer.through_xla(idle).note is None
-    assert observer.through_xla(reported) is reported
-    monkeypatch.setattr(observer, "in_use", lambda: False)
-    assert observer.through_xla(seen) is seen
+    assert observer.count_through_xla(idle).layers == ("xla", "tt")
+    assert observer.count_through_xla(idle).note is None
+    assert observer.count_through_xla(reported) is reported
+    monkeypatch.setattr(observer, "is_in_use", lambda: False)
+    assert observer.count_through_xla(seen) is seen
 
 
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observer, "in_use", lambda: True)
+    monkeypatch.setattr(observer, "is_in_use", lambda: True)
     monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     own, xla = record_of("tt", graphs=3), record_of("xla", graphs=1)
     assert not reconcile(own, xla).errors

@@ -223,7 +223,7 @@ def test_what_is_compiled_aside_is_not_the_windows() -> None:
     for key in ("aside", None):
         window = open_window(key)
         lazy_graph(41)
-        with window.excluded():
+        with window.exclude():
             lazy_graph(42)
         lazy_graph(43)
         assert close(window).graphs == {"xla": 2}
@@ -237,8 +237,8 @@ def test_aside_of_work_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("the device is gone")
 
     window = open_window("aside")
-    monkeypatch.setattr(private, "pending", fails)
-    with window.excluded():
+    monkeypatch.setattr(private, "pending_count", fails)
+    with window.exclude():
         lazy_graph(44)
     monkeypatch.undo()
     lazy_graph(45)
@@ -259,7 +259,7 @@ def test_a_block_in_the_middle_of_pending_work_executes_nothing() -> None:
     assert met.metric_data("ExecuteTime") == (executed := met.metric_data("ExecuteTime"))
     seen = close(block)
     assert (seen.graphs, seen.notes) == ({}, ())
-    assert private.pending() == 1
+    assert private.pending_count() == 1
     assert met.metric_data("ExecuteTime") == executed
     y.cpu()
     assert close(outer).graphs == {"xla": 1}
@@ -285,7 +285,7 @@ def test_what_an_earlier_test_left_is_computed_and_charged_to_nobody() -> None:
 
     outer = open_window()
     second = open_window("next")
-    assert private.pending() == 0
+    assert private.pending_count() == 0
     assert close(second).graphs == {}
     assert close(outer).graphs == {}, "our own compilation is not the outer window's either"
     assert y.cpu().tolist() == [2, 2, 2]
@@ -534,7 +534,7 @@ def test_what_the_persistent_cache_had_is_not_left_out_in_silence(
     window = open_window(f"loaded {cleared}")
     lazy_graph()
     assert window.peek().errors == (), "what was loaded before is not of this window"
-    with window.excluded():
+    with window.exclude():
         hits["PersistentCacheHit"] = 6
     hits["PersistentCacheHit"] = 2 if cleared else 8
     assert close(window).errors == (LOADED.format("2 graphs"),)

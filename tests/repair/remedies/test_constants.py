@@ -16,8 +16,6 @@ pytestmark = pytest.mark.once
 BODIES = {
     "a list": "for one in x.tolist():\n    y = y + torch.atan2(y, -y * one)\nreturn y",
     "a number": "return y * x.sum().item()",
-    "places": "return y[x.nonzero()[:, 0]] * 2",
-    "a mask": "return y[x > 0] * 2",
 }
 
 

@@ -7,7 +7,7 @@ all, compiled as torch runs them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -17,6 +17,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.remedies import while_loop
 from pytest_graphbreak.repair.rewrite.helpers import helper
+from tests.examples import sample
 from tests.repair.remedies.loops import JUMPS, LOOPS
 from tests.repair.remedies.sound import Pair, compare, loaded, outcome, rewritten, source_of
 
@@ -285,12 +286,6 @@ def _in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "cond", cond)
 
 
-def at_night(names: Sequence[str], sample: set[str]) -> list[Any]:
-    """Return parameters: a sample of names, and the others for a nightly run."""
-    assert sample <= {*names}
-    return [x if x in sample else pytest.param(x, marks=pytest.mark.nightly) for x in names]
-
-
 @pytest.mark.usefixtures("_in_python")
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_loop_gives_what_it_gave(name: str) -> None:
@@ -300,7 +295,7 @@ def test_a_loop_gives_what_it_gave(name: str) -> None:
         pair.check_errors(RAISES.get(name))
 
 
-@pytest.mark.parametrize("name", at_night(sorted({*PROGRAMS} - {*UNFIT} - {*RAISES}), COMPILED))
+@pytest.mark.parametrize("name", sample(sorted({*PROGRAMS} - {*UNFIT} - {*RAISES}), COMPILED))
 def test_a_loop_is_an_operator(name: str) -> None:
     changed = rewritten(while_loop.CHANGE, PROGRAMS[name])
     pair = Pair(source_of(PROGRAMS[name]), changed, HELPER)
@@ -389,7 +384,7 @@ def test_a_loop_of_numerical_code(name: str) -> None:
         assert not pair.errors
 
 
-@pytest.mark.parametrize("name", at_night(sorted({*LOOPS} - {*OPEN} - {*RAISE}), SAMPLE))
+@pytest.mark.parametrize("name", sample(sorted({*LOOPS} - {*OPEN} - {*RAISE}), SAMPLE))
 def test_a_loop_of_numerical_code_is_an_operator(name: str) -> None:
     line, source, inputs = LOOPS[name]
     pair = Pair(source, while_loop.CHANGE(source, Frame("a.py", "f", 0, line)), HELPER)

@@ -46,7 +46,7 @@ class ToyWindow:
         return self._last
 
     @contextmanager
-    def excluded(self) -> Iterator[None]:
+    def exclude(self) -> Iterator[None]:
         self._events += _events()[self._first :]
         try:
             yield
