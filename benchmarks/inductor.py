@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 END: Final = "RESULT "
+CALLS: Final = re.compile(r"(\d+) calls? of libraries")
 COLUMNS: Final = ("graphs", "kernels", "calls", "skips")
 
 Module = Callable[[Any, Any], Any]
@@ -152,7 +154,7 @@ def ours(steps: Callable[[], None]) -> dict[str, int]:
         "graphs": record.graphs.get("inductor", 0),
         "kernels": sum(graph.ops or 0 for graph in graphs),
         "calls": sum(
-            int(graph.reason.partition(" ")[0]) for graph in graphs if graph.reason[:1].isdigit()
+            int(calls[1]) for graph in graphs if (calls := CALLS.search(graph.reason)) is not None
         ),
         "skips": sum(item.count for item in record.eager if item.reason.startswith(PREFIX)),
         "inference": sum(graph.cause == "inference" for graph in graphs),

@@ -64,7 +64,7 @@ def _as_code(subject: str) -> str:
     return _HELD.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", name)
 
 
-BELOW: Final = ("cudagraph", "triton")
+BELOW: Final = ("inductor", "cudagraph", "triton")
 """The layers below Dynamo that have words of their own."""
 JAX: Final = ("jax",)
 """The layers whose programs JAX makes."""
@@ -95,8 +95,8 @@ def family(item: Item) -> Family | None:
     if item.layer in JAX:
         return _jax_family(item)
     if item.layer in BELOW:
-        is_again = isinstance(item, Recompile)
-        return first(families().below, f"{item.layer} {item.reason}") if is_again else None
+        is_graph = isinstance(item, Graph)
+        return None if is_graph else first(families().below, f"{item.layer} {item.reason}")
     if isinstance(item, Break):
         return first(families().breaks, *_texts(item))
     if isinstance(item, Recompile):

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.record import Break, Graph, Record
+from pytest_graphbreak.model.record import Break, Eager, Graph, Record
 
 _BODIES: Final = ("<locals>._body", "<locals>._goes_on")
 """How the names of functions end that a remedy writes for ``torch.while_loop``."""
@@ -94,7 +94,12 @@ def has_recompiles(record: Record) -> bool:
 
 
 def eager(record: Record) -> int:
-    return len(record.eager)
+    return len(_left_dynamo(record))
+
+
+def _left_dynamo(record: Record) -> tuple[Eager, ...]:
+    """Return code that is not compiled at all; a fallback of inductor is in a graph."""
+    return tuple(item for item in record.eager if item.layer == "dynamo")
 
 
 def _breaks_body(record: Record) -> bool:
@@ -117,12 +122,13 @@ def _dearer(before: Record, after: Record) -> bool:
 
 def _eager_places(record: Record) -> set[tuple[str, str]]:
     """Return where code left the compiler, whichever copy of a file it is in."""
-    return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
+    left = _left_dynamo(record)
+    return {(item.where.function, " ".join(item.where.code.split())) for item in left}
 
 
 def _limit_places(record: Record) -> set[tuple[str, str]]:
     """Return the places among these that were compiled again until the recompile limit."""
-    limited = [item for item in record.eager if advice.name(item) == "limit"]
+    limited = [item for item in _left_dynamo(record) if advice.name(item) == "limit"]
     return _eager_places(structs.replace(record, eager=tuple(limited)))
 
 

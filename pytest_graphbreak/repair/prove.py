@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair.gain import better, cleaner, no_gain
+from pytest_graphbreak.repair.gain import better, cleaner, eager, no_gain
 from pytest_graphbreak.repair.original import Comparison, Original
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -79,8 +79,8 @@ class Proof:
                 if layer in old or layer in new or (name == "recompiles" and layer == "dynamo"):
                     yield f"{layer} {name}", str(old.get(layer, 0)), str(new.get(layer, 0))
         yield "graph breaks", str(len(before.breaks)), str(len(after.breaks))
-        if before.eager or after.eager:
-            yield "eager functions", str(len(before.eager)), str(len(after.eager))
+        if eager(before) or eager(after):
+            yield "eager functions", str(eager(before)), str(eager(after))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as plain data."""
@@ -150,5 +150,5 @@ def _counts(trial: Trial) -> dict[str, Any]:
         "breaks": len(record.breaks),
         "recompiles": dict(record.recompiles),
         "executions": dict(record.executions),
-        "eager": len(record.eager),
+        "eager": eager(record),
     }

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_graphbreak.model.layer import GraphCause
-from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS
+from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import CACHED, Record
 from pytest_graphbreak.text.output import plural
 
@@ -66,5 +66,6 @@ def layer_counts(
         recompiles = sum(record.recompiles.get(layer, 0) for record in records)
         text += f"; {plural(len(breaks), 'graph break')}, {plural(recompiles, 'recompile')}"
         if eager:
-            text += f", {plural(len(eager), 'eager place' if places else 'eager function')}"
+            name = "eager place" if places or layer not in JUDGED else "eager function"
+            text += f", {plural(len(eager), name)}"
     return text

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layers import BY_NAME, EXPECTED
-from pytest_graphbreak.model.record import Graph
+from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
+from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.frame import CheckoutSources, fill
@@ -206,10 +207,18 @@ def _result(number: int, test: TestReport, places: Rows, accept: str) -> Plain:
         ],
         "recompiles": sum(test.record.recompiles.values()),
         "breaks": counts(None if was is None else len(was.breaks), len(test.record.breaks)),
-        "eager": counts(None if was is None else len(was.eager), len(test.record.eager)),
+        "eager": _eager(test.record, was),
         "message": "\n".join(clean(line) for line in (test.message or "").split("\n")),
         "notes": [clean(note) for note in _notes(test)],
     }
+
+
+def _eager(record: Record, was: Values | None) -> Plain:
+    """Return the numbers of places that left the compiler, of the layers that are compared."""
+    if was is None:
+        return counts(None, len(record.eager))
+    layers = JUDGED | was.layers
+    return counts(len(was.eager), sum(item.layer in layers for item in record.eager))
 
 
 def _runs_and_reads(test: TestReport) -> Iterator[Plain]:

@@ -84,9 +84,8 @@ class Rows:
         file, _, function = place.where.partition("::")
         where = Frame(file, function, code=place.code)
         finding = Finding("-", kind, place.layer, place.reason or kind, place.id or "", where)
-        return self._row(
-            finding, (kind, *place_of(where), *reason_key(place.layer, finding.reason))
-        )
+        reason = reason_key(place.layer, writable(finding.reason))
+        return self._row(finding, (kind, *place_of(where), *reason))
 
     def add_seen(self, run: int, test: TestReport) -> None:
         """Add what was seen in this run."""

@@ -6,7 +6,9 @@ import pytest
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.family import SHORT_LIMIT
-from pytest_graphbreak.model.record import Graph, Recompile
+from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.inductor.fallbacks import Fallback
+from pytest_graphbreak.model.record import Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.once
 
@@ -162,3 +164,14 @@ def test_layers_below_dynamo_have_their_own_advice(layer: str, reason: str, said
     assert said in line
     assert len(line) <= SHORT_LIMIT
     assert advice.short(Graph(layer, "m.scale", "recompile", reason=reason)) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        (Fallback("aten.nonzero", None).words, "fallback"),
+        (skips.words("skipping cudagraphs due to multiple devices: cpu"), "cudagraph-skip"),
+    ],
+)
+def test_what_left_a_graph_of_inductor_is_no_break_of_dynamo(reason: str, name: str) -> None:
+    assert advice.topic(Eager("inductor", reason, Frame("a.py", "f", 3, "x.nonzero()"))) == name

@@ -116,6 +116,12 @@ def test_code_that_is_won_back_may_not_cost_graphs_of_a_device(xla: int, gain: b
     assert better(before, on_device(1, ops=9, breaks=0, xla=xla)) is gain
 
 
+def test_a_fallback_of_inductor_is_no_code_that_left_the_compiler() -> None:
+    fallback = Eager("inductor", "aten.sort has no kernel of inductor here", Frame("a.py", "f", 3))
+    assert better(record(2, breaks=1), structs.replace(record(1), eager=(fallback,)))
+    assert not better(structs.replace(record(1), eager=(fallback,)), record(1))
+
+
 def test_code_that_is_won_back_must_not_drive_out_other_code() -> None:
     """As nested_graph_breaks that made 18 graphs of 8, until the recompile limit elsewhere."""
     where, limit = Frame("a.py", "g", 3, "y = h(x)"), "recompile_limit was reached (8)"

@@ -1,15 +1,15 @@
 """The inductor layer: what inductor compiled or loaded, and what left the device's graph.
 
 That is an operator that inductor calls as a fallback, or a CUDA graph that it does not record.
-``sensors`` has the hooks, ``fallbacks`` and ``skips`` the words. A graph here comes from one of
-Dynamo, which has the place and the cause; they are put together when the record of all processes is
-whole.
+``sensors`` has the hooks, ``fallbacks`` and ``skips`` the words. A graph here comes from
+one of Dynamo, which has the place and the cause; they are put together when the record of all
+processes is whole.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -79,7 +79,8 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     """Return a graph; ``number`` counts those of the same kind and frame, from 1."""
     name = f"{event.frame} {event.kind}".strip()
     line = skips.line(event.skip)
-    calls = f"{plural(event.calls, 'call')} of libraries or fallbacks" if event.calls else ""
+    kernels, calls = plural(event.kernels, "kernel"), plural(event.calls, "call")
+    contents = f"{kernels}, {calls} of libraries or fallbacks" if event.calls else ""
     skipped = skips.words(event.skip) if event.skip else ""
     stack = stacks.users(event.stack, places)
     return Graph(
@@ -91,7 +92,7 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
         hash=event.key or None,
         sources=(event.frame if number == 1 else f"{event.frame}#{number}",) if event.frame else (),
         where=stack[-1] if stack else NOWHERE,
-        reason="; ".join(filter(None, (calls, event.missed, skipped))),
+        reason="; ".join(filter(None, (contents, event.missed, skipped))),
         cached="loaded" if event.loaded else "compiled",
         stack=(places.frame(*line),) if line is not None else (),
     )
@@ -131,7 +132,7 @@ def _graphs_without_capture(graphs: Iterable[Graph]) -> Iterable[Eager]:
             yield Eager(LAYER, f"{prefix}{words}", where, process=graph.process, owner=graph.owner)
 
 
-def _eager(event: InductorGraph | Skipped, places: Places) -> Iterator[Eager]:
+def _eager(event: InductorGraph | Skipped, places: Places) -> Iterable[Eager]:
     """Yield what left the device's graph, each at its line, or where the graph was called."""
     stack = stacks.users(event.stack, places)
     called = stack[-1] if stack else NOWHERE
