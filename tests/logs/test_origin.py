@@ -135,7 +135,7 @@ def test_a_graph_that_was_cut_elsewhere_is_of_no_fx_graph(
     origins.program(cut)
     assert cut.sources == ("0/0",)
     cut.places = ((Frame("net.py", function, 9), 1),)
-    origins.ended(cut)
+    origins.end_program(cut)
     assert cut.sources == sources
 
 
