@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 from msgspec import UNSET, Meta, Struct, defstruct
 
 from pytest_graphbreak.model.budget import KEYS
+from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
 
 VERSION: Final = 1
@@ -38,7 +39,7 @@ class PlaceKeys(Struct, kw_only=True, forbid_unknown_fields=True):
     """A place that breaks, or leaves the compiler."""
 
     layer: Annotated[Breaking, Meta(description="The layer that was left; dynamo if left out.")] = (
-        BREAKING[0]
+        PLACES_LAYER
     )
     reason: Annotated[
         Words,

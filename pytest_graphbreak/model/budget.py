@@ -20,9 +20,9 @@ from pytest_graphbreak.model.forms import (
     Times,
     with_versions,
 )
-from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
+from pytest_graphbreak.model.layers import COMPILERS, DESCRIPTIONS, JUDGED
 
-PLACES_LAYER: Final = BREAKING[0]
+PLACES_LAYER: Final = "dynamo"
 """The layer of a place that names none. Places are judged and written only with their layer."""
 
 

@@ -152,7 +152,7 @@ def _hang(line: TextLine, width: int) -> int:
 def _fill(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
     room = width - min(hang, max(4, line.indent))
-    prepared = _PASTED.sub(lambda match: _join(match[0], room), line.text.rstrip())
+    prepared = _join_code(line.text.rstrip(), room)
     words = f"{line.head}{prepared}"
     if max(map(len, words.split()), default=0) + hang > width:
         hang = min(hang, max(4, line.indent))
@@ -165,6 +165,13 @@ def _fill(line: TextLine, width: int) -> list[Row]:
     first, *rows = [part.replace("\0", " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
+
+
+def _join_code(text: str, room: int) -> str:
+    """Return the text with code as one word, where it fits with what stands right beside it."""
+    joined = _PASTED.sub(lambda match: match[0].replace(" ", "\0"), text)
+    words = joined.split(" ")
+    return " ".join(word if len(word) <= room else word.replace("\0", " ") for word in words)
 
 
 def _join(text: str, room: int) -> str:

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.text.output import Kind, TextLine, label_line, sign_line
@@ -73,6 +73,9 @@ def test_further_rows_stand_below_the_text(line: TextLine, rest: int) -> None:
     st.lists(st.text("ab(.)-_", min_size=1, max_size=30), min_size=1, max_size=40),
     st.integers(0, 200),
 )
+@example("", 0, ["____(a", "b" * 10, "b" * 10 + ")_(" + "a" * 10, "b)"], 40)
+@example("", 0, ["a(b", "b" * 20 + ")" + "." * 20, "a"], 40)
+@example("", 0, ["-" * 20 + "a(b", "b" * 20 + ")", "a"], 40)
 def test_no_word_is_lost_or_cut(head: str, indent: int, words: list[str], width: int) -> None:
     line = TextLine(" ".join(words), indent=indent, head=head)
     parts = rows(line, width)
