@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, defstruct
 
-from pytest_graphbreak.model.budget import KEYS
-from pytest_graphbreak.model.budget import PLACES_LAYER
+from pytest_graphbreak.model.budget import KEYS, PLACES_LAYER
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
 
 VERSION: Final = 1
