@@ -137,7 +137,7 @@ class InductorSensors:
         self._note(
             InductorGraph(
                 _compile_id(),
-                _kind(options),
+                _kind(graph),
                 int(graph.metrics_deltas.generated_kernel_count),
                 int(graph.counter_deltas.get("extern_calls", 0)),
                 len(inputs or ()),
@@ -205,7 +205,9 @@ def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:
     return sorted(name for name in {*parts, *earlier} if parts.get(name) != earlier.get(name))
 
 
-def _kind(options: Any) -> str:
+def _kind(graph: Any) -> str:
+    # What AOTAutograd's cache loads is post-compiled without is_inference: the graph has it.
+    options = graph.fx_kwargs
     if options.get("is_backward"):
         return "backward"
     return "inference" if options.get("is_inference") else "forward"
