@@ -24,6 +24,7 @@ import torch
 
 from pytest_graphbreak.layers.base import observers
 from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Record
 
 VARIANTS: Final[dict[str, bool | None]] = {
     "off": None,
@@ -65,17 +66,17 @@ def _step(compiled: bool) -> Callable[[], object]:
 
 
 @contextmanager
-def window(runs: bool | None) -> Iterator[None]:
-    """Open a window on each layer, unless ``runs`` is None."""
+def window(runs: bool | None) -> Iterator[list[Record]]:
+    """Open a window on each layer, unless ``runs`` is None; its records come at the end."""
     windows = []
+    records: list[Record] = []
     for observer in observers() if runs is not None else ():
         observer.runs = bool(runs)
         windows.append(observer.open(Places(Path.cwd())))
     try:
-        yield
+        yield records
     finally:
-        for opened in windows:
-            opened.close()
+        records += filter(None, [opened.close() for opened in windows])
 
 
 def microseconds(call: Callable[[], object], calls: int) -> float:
@@ -93,9 +94,11 @@ def table(call: Callable[[], object], calls: int, rounds: int) -> dict[str, list
         call()
     for _ in range(rounds):
         for name, runs in VARIANTS.items():
-            with window(runs):
+            with window(runs) as records:
                 call()  # what a new window makes anew is not the cost of a step
                 times[name].append(microseconds(call, calls))
+            counts = [count for record in records for count in record.executions.values() if count]
+            assert set(counts) == ({calls + 1} if runs else set()), counts
     return times
 
 
