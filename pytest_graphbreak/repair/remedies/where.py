@@ -7,10 +7,10 @@ Before::
 
 After::
 
-    _one, _other = y + 1, y
-    torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))
-    torch._check(not (_one.requires_grad or _other.requires_grad))
-    y = torch.where((y.sum() > 0).reshape(()), _one, _other)
+    _if_true, _if_false = y + 1, y
+    torch._check((_if_true.shape, _if_true.dtype) == (_if_false.shape, _if_false.dtype))
+    torch._check(not (_if_true.requires_grad or _if_false.requires_grad))
+    y = torch.where((y.sum() > 0).reshape(()), _if_true, _if_false)
 
 When not: both sides are worked out, so a side that does more than compute (it prints, raises,
 changes something in place) keeps its ``if``; so does one in training, where the gradient of the
@@ -143,13 +143,14 @@ def _where_of(
     if len(kinds) == 1 and (dtype := _DTYPES.get(kinds.pop())):  # numbers of Python stay numbers
         first = f"torch.tensor({first}, dtype=torch.{dtype})"
         return statements(f"{head}torch.where({test_text}, {first}, {second}).item()")
-    chosen = f"torch.where({test_text}, _one, _other)"
+    chosen = f"torch.where({test_text}, _if_true, _if_false)"
     lines = [
-        f"_one, _other = {first}, {second}",
-        "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))",
-        "torch._check(not (_one.requires_grad or _other.requires_grad))",
+        f"_if_true, _if_false = {first}, {second}",
+        "torch._check((_if_true.shape, _if_true.dtype) == (_if_false.shape, _if_false.dtype))",
+        "torch._check(not (_if_true.requires_grad or _if_false.requires_grad))",
         f"{name}.copy_({chosen})" if choice.in_place else f"{head}{chosen}",
     ]
     if choice.in_place:
-        lines.insert(2, f"torch._check((_one.shape, _one.dtype) == ({name}.shape, {name}.dtype))")
+        same = f"(_if_true.shape, _if_true.dtype) == ({name}.shape, {name}.dtype)"
+        lines.insert(2, f"torch._check({same})")
     return statements("\n".join(lines))

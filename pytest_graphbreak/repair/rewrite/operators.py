@@ -51,7 +51,7 @@ def refuse(nodes: Sequence[cst.BaseStatement]) -> None:
 def output_of(name: str, side: Sequence[cst.BaseStatement], lists: Collection[str] = ()) -> str:
     """Return an expression for a result that is no input: cloned where it may be one."""
     if name in lists:
-        return f"[_one.clone() for _one in {name}]"
+        return f"[_tensor.clone() for _tensor in {name}]"
     values = [
         statement.value
         for statement in map(only, side)

@@ -279,7 +279,7 @@ SITUATIONS: Final = (
         OPTIONS,
         (
             A_MEMBER,
-            "pass it as a tensor (torch.tensor(n)), or keep it the same from call to call",
+            "pass it as a tensor (torch.tensor(n, device=x.device)), or keep it the same",
         ),
         (
             (
