@@ -14,7 +14,8 @@ ALL = "GRAPHBREAK_ALL_EXAMPLES"
 
 
 def examples(number: int) -> settings:
-    return settings(max_examples=number if os.environ.get(ALL) else number // 3, deadline=None)
+    """Return settings with this number of examples at night, and a tenth of it on a push."""
+    return settings(max_examples=number if os.environ.get(ALL) else number // 10, deadline=None)
 
 
 def sample(rows: Sequence[str], of_each_push: Collection[str]) -> list[Any]:
