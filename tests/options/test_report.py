@@ -219,6 +219,7 @@ def test_json_is_ascii_with_a_line_at_its_end(suite: Suite, n: int) -> None:
     assert raw.endswith(b"}\n")
 
 
+@pytest.mark.usefixtures("forks")
 def test_where_it_was_written_is_said(suite: Suite) -> None:
     suite.write(CLEAN)
     result = suite.run("--graph-budget-report=out/graphs.json")

@@ -465,6 +465,7 @@ XLA_GRAPHS = {
 }
 
 
+@pytest.mark.once
 def made(tests: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:
     return {
         name: (test["graphs"].get(layer, 0), test["setup"]["own"].get(layer, 0))
@@ -523,6 +524,7 @@ def test_patched_around(patched):
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("order", [(), ("-p", "tests.processes.reverse")])
 def test_counters_that_are_put_back_are_no_graphs(suite: Suite, order: tuple[str, ...]) -> None:
     tests = both_ways(suite, PUT_BACK, *order)

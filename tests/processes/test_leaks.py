@@ -119,6 +119,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
+@pytest.mark.once
 def report(suite: Suite, *args: str) -> dict[str, Any]:
     found = suite.report("-q", *args)
     return {test["nodeid"].partition("::")[2]: test for test in found["tests"]}

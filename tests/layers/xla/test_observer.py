@@ -62,6 +62,9 @@ def lazy_graph(size: int = 3) -> None:
     del y
 
 
+WAYS = [pytest.param(("forked",), marks=pytest.mark.nightly), ("order", "1")]
+
+
 # --- the cases, in every order ----------------------------------------------------------
 
 
@@ -76,14 +79,14 @@ def test_cases_are_as_written_when_each_runs_alone_without_us() -> None:
     assert counts(runs("raw")) == {name: case.graphs for name, case in CASES.items()}
 
 
-@pytest.mark.parametrize("how", [("forked",), ("order", "1")])
+@pytest.mark.parametrize("how", WAYS)
 def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     seen = runs(*how)
     assert counts(seen) == counts(runs("raw"))
     assert {name: result["errors"] for name, result in seen.items() if result["errors"]} == {}
 
 
-@pytest.mark.parametrize("how", [("forked",), ("order", "1")])
+@pytest.mark.parametrize("how", WAYS)
 def test_runs_and_reads_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     bare = {
         name: (found["executions"] + found["executions_replicated"], found["reads"])
@@ -93,6 +96,7 @@ def test_runs_and_reads_are_those_of_a_fresh_process(how: tuple[str, ...]) -> No
     assert seen == bare
 
 
+@pytest.mark.nightly
 def test_most_runs_and_reads_have_the_line_that_asked() -> None:
     listed = [run for found in runs("order", "1").values() for run in found["runs"]]
     lost = sum(run["count"] for run in listed if run["cause"] == "other")
