@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -18,8 +18,9 @@ def examples(number: int) -> settings:
     return settings(max_examples=number if os.environ.get(ALL) else number // 10, deadline=None)
 
 
-def sample(rows: Sequence[str], of_each_push: Collection[str]) -> list[Any]:
+def sample(rows: Iterable[Any], of_each_push: Collection[Any]) -> list[Any]:
     """Return all rows as parameters, those not ``of_each_push`` with the marker ``nightly``."""
-    assert {*of_each_push} <= {*rows}
+    rows = list(rows)
+    assert all(row in rows for row in of_each_push)
     night = pytest.mark.nightly
     return [row if row in of_each_push else pytest.param(row, marks=night) for row in rows]

@@ -125,7 +125,7 @@ def held(text: str, one_lines: list[str], columns: int) -> None:
             assert words in wanted, words
 
 
-@pytest.mark.parametrize("start", sample([*STARTS], ["pytest"]))
+@pytest.mark.parametrize("start", sample(STARTS, ["pytest"]))
 def test_what_a_red_run_prints_can_be_pasted(start: str, project: Path) -> None:
     """Each test, the summary; what a terminal shows is run by a shell at the narrowest."""
     command = [*STARTS[start], "-p", "no:cacheprovider", "--graph-budget"]
@@ -136,7 +136,7 @@ def test_what_a_red_run_prints_can_be_pasted(start: str, project: Path) -> None:
     assert len(one_lines) == 2 + 1 + 4, one_lines
     assert len(tools) == 3
     shell = environment(start, project)
-    for columns in COLUMNS if start == "pytest" else COLUMNS[::2]:
+    for columns in COLUMNS[::2]:
         seen = terminal.run(command, project, shell, columns)
         held(seen.text, one_lines, columns)
         if columns == COLUMNS[0]:
@@ -185,7 +185,7 @@ def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-@pytest.mark.parametrize("start", sample([*TOOLS], ["script", "module"]))
+@pytest.mark.parametrize("start", sample(TOOLS, ["script"]))
 def test_what_a_command_prints_can_be_pasted(
     arguments: list[str], count: int, start: str, project: Path
 ) -> None:

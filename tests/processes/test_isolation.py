@@ -235,7 +235,7 @@ SEED = str(random.Random(20).randrange(1, 10**6))
         pytest.param(
             ("-n2", "--dist=loadgroup"), SEED, id="xdist loadgroup", marks=pytest.mark.nightly
         ),
-        pytest.param(("--reruns=1",), SEED, id="reruns"),
+        pytest.param(("--reruns=1",), SEED, id="reruns", marks=pytest.mark.nightly),
         pytest.param(("--forked",), "", id="forked", marks=(needs_forked, pytest.mark.nightly)),
         pytest.param(("--forked", "-n2"), "reverse", id="forked xdist", marks=needs_forked),
     ],
@@ -291,6 +291,7 @@ def test_compiled_autograd():
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("xla_forks")
 def test_what_torch_calls_while_it_captures_a_backward_pass_is_nobodys(runs: Runs) -> None:
     """Dynamo's hook is in then: it comes to the generators of sympy, if sympy has no answer yet."""

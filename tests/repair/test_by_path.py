@@ -152,6 +152,7 @@ TESTS = """
 """
 
 
+@pytest.mark.nightly
 def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
     shop.write("test_a.py", TESTS)
     said = shop.run("repro", "test_a.py::test_built[2]", "--as-test", "--out", ".")

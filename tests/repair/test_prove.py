@@ -270,14 +270,14 @@ def proved(patched: str, path: Path, bench: Bench) -> Proof:
     return prove(bench, *targets)
 
 
-@pytest.mark.parametrize("name", sample([*RIGHT], SAMPLE[:3]))
+@pytest.mark.parametrize("name", sample(RIGHT, SAMPLE[:3]))
 def test_a_right_patch_is_proved(name: str, tmp_path: Path, shared: Bench) -> None:
     proof = proved(RIGHT[name], tmp_path, shared)
     assert (proof.verdict, proof.why) == (BETTER, "")
     assert len(proof.comparison.kinds) >= 6
 
 
-@pytest.mark.parametrize("name", sample([*WRONG], SAMPLE[3:]))
+@pytest.mark.parametrize("name", sample(WRONG, SAMPLE[3:]))
 def test_a_wrong_patch_is_not(name: str, tmp_path: Path, shared: Bench) -> None:
     patched, words = WRONG[name]
     proof = proved(patched, tmp_path, shared)

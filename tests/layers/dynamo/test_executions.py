@@ -15,6 +15,7 @@ from cases.dynamo import Case  # noqa: E402
 from cases.dynamo_oracle import OWN_BACKEND  # noqa: E402
 from pytest_graphbreak import observe  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
+from tests.examples import sample  # noqa: E402
 from tests.layers.dynamo.tools import HERE, _quiet, observer, places  # noqa: E402, F401
 
 
@@ -52,14 +53,9 @@ def watch(case: Case) -> tuple[int, Record]:
 
 
 MEASURED = [case for case in HERE if case.name not in OWN_BACKEND]
-SAMPLED = [
-    case if number % 3 == 0 else pytest.param(case, marks=pytest.mark.nightly)
-    for number, case in enumerate(MEASURED)
-]
-"""Of each push: every third."""
 
 
-@pytest.mark.parametrize("case", SAMPLED, ids=lambda case: getattr(case, "name", None))
+@pytest.mark.parametrize("case", sample(MEASURED, MEASURED[::3]), ids=lambda case: case.name)
 def test_runs_are_calls_of_what_the_backend_returned(case: Case) -> None:
     calls, seen = watch(case)
     assert seen.executions["dynamo"] == calls
