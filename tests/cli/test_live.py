@@ -11,6 +11,7 @@ import pytest
 from pytest_graphbreak.cli import main
 from tests import terminal
 from tests.conftest import BROKEN, Suite
+from tests.examples import sample
 
 pytestmark = pytest.mark.once
 

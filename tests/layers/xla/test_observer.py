@@ -62,7 +62,7 @@ def lazy_graph(size: int = 3) -> None:
     del y
 
 
-WAYS = [pytest.param(("forked",), marks=pytest.mark.nightly), ("order", "1")]
+WAYS = [("forked",), ("order", "1")]
 
 
 # --- the cases, in every order ----------------------------------------------------------
@@ -72,6 +72,7 @@ def counts(results: dict[str, Any]) -> dict[str, int]:
     return {name: result["graphs"] for name, result in results.items()}
 
 
+@pytest.mark.nightly
 def test_cases_are_as_written_when_each_runs_alone_without_us() -> None:
     from cases.xla import CASES
 
@@ -79,6 +80,7 @@ def test_cases_are_as_written_when_each_runs_alone_without_us() -> None:
     assert counts(runs("raw")) == {name: case.graphs for name, case in CASES.items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", WAYS)
 def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     seen = runs(*how)
@@ -86,6 +88,7 @@ def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     assert {name: result["errors"] for name, result in seen.items() if result["errors"]} == {}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", WAYS)
 def test_runs_and_reads_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     bare = {
