@@ -18,9 +18,12 @@ def examples(number: int) -> settings:
     return settings(max_examples=number if os.environ.get(ALL) else number // 10, deadline=None)
 
 
-def sample(rows: Iterable[Any], of_each_push: Collection[Any]) -> list[Any]:
-    """Return all rows as parameters, those not ``of_each_push`` with the marker ``nightly``."""
+def sample(
+    rows: Iterable[Any],
+    of_each_push: Collection[Any],
+    mark: pytest.MarkDecorator = pytest.mark.nightly,
+) -> list[Any]:
+    """Return all rows as parameters, those not ``of_each_push`` with ``mark``: run at night."""
     rows = list(rows)
     assert all(row in rows for row in of_each_push)
-    night = pytest.mark.nightly
-    return [row if row in of_each_push else pytest.param(row, marks=night) for row in rows]
+    return [row if row in of_each_push else pytest.param(row, marks=mark) for row in rows]
