@@ -465,7 +465,6 @@ XLA_GRAPHS = {
 }
 
 
-@pytest.mark.once
 def made(tests: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:
     return {
         name: (test["graphs"].get(layer, 0), test["setup"]["own"].get(layer, 0))
@@ -473,6 +472,7 @@ def made(tests: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.once
 def test_fixtures_do_what_they_do_without_the_plugin(suite: Suite) -> None:
     tests = both_ways(suite, SUITE)
     assert made(tests, "dynamo") == GRAPHS

@@ -119,12 +119,12 @@ def pytest_collection_modifyitems(items):
 """
 
 
-@pytest.mark.once
 def report(suite: Suite, *args: str) -> dict[str, Any]:
     found = suite.report("-q", *args)
     return {test["nodeid"].partition("::")[2]: test for test in found["tests"]}
 
 
+@pytest.mark.once
 def test_every_count_in_random_orders_among_tests_that_leak(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:

@@ -99,7 +99,6 @@ def test_runs_and_reads_are_those_of_a_fresh_process(how: tuple[str, ...]) -> No
     assert seen == bare
 
 
-@pytest.mark.nightly
 def test_most_runs_and_reads_have_the_line_that_asked() -> None:
     listed = [run for found in runs("order", "1").values() for run in found["runs"]]
     lost = sum(run["count"] for run in listed if run["cause"] == "other")
@@ -107,6 +106,7 @@ def test_most_runs_and_reads_have_the_line_that_asked() -> None:
     assert lost * 2 < sum(run["count"] for run in listed)
 
 
+@pytest.mark.nightly
 def test_what_dynamo_does_is_the_same_with_and_without_us() -> None:
     bare, seen = runs("raw"), runs("forked")
     assert {name: seen[name]["dynamo"] for name in seen} == {
