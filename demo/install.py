@@ -24,8 +24,8 @@ and are the environment of the tests, too: torch 2.9 with its CUDA libraries
 torch_xla 2.9, transformers, pytest. No model is downloaded, no GPU is needed.
 
   1. install       3 to 6 minutes, most of it torch
-  2. green         2 minutes: nine tests of real models against their baselines
-  3. red           half a minute: one of them with a graph break planted
+  2. green         half a minute: four tests of models against their baselines
+  3. red           15 seconds: one of them with a graph break planted
 
 Times are those of two cores. What is downloaded stays for the next time.
 """

@@ -15,14 +15,10 @@ ROOT: Final = Path(__file__).parents[1]
 MODELS: Final = Path("tests", "models")
 BASELINE: Final = Path("baselines", "tests", "models", "test_ranker.yaml")
 GREEN: Final = (
-    *(
-        f"tests/models/test_forward.py::test_forward[{name}]"
-        for name in ("bert", "gpt2", "llama", "longformer", "mixtral", "qwen3", "t5")
-    ),
-    "tests/models/test_training.py::test_training[bert]",
+    *(f"tests/models/test_forward.py::test_forward[{name}]" for name in ("bert", "gpt2", "llama")),
     "tests/models/test_ranker.py::test_ranker",
 )
-"""What the first half runs: forwards, a step of training, a model of the user's own."""
+"""What the first half runs: forwards of transformers, and a model of the user's own."""
 
 WAS: Final = "        scores = scores.clamp(max=self.limit)\n"
 PLANTED: Final = (

@@ -4,8 +4,8 @@ A marker says where a test is run. ``pytestmark = pytest.mark.pure`` in a file: 
 nowhere else. ``once``, of a file or a test: not in ``xla``, the environment after that of
 ``torch``, since no layer of a device and no version of torch changes it. ``jax``: also in the
 environment ``jax``, which has no torch. ``nightly``: it repeats another test with more data, and
-is left out of all four. ``whole`` runs all that there is, with three times as many examples
-(``tests/examples.py``).
+is left out of all four. ``whole`` runs all that there is but for JAX, ``whole-jax`` the rest, with
+three times as many examples (``tests/examples.py``): each night, in each environment.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
@@ -14,6 +14,7 @@ made, and the exit code is that of the first that failed.
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import subprocess
@@ -29,6 +30,7 @@ ROOT: Final = Path(__file__).parents[1]
 APART: Final = (
     "tests/advice/test_situations.py",
     "tests/advice/test_situations_xla.py",
+    "tests/options",
     "tests/processes",
     "tests/repair",
     "tests/layers",
@@ -44,7 +46,7 @@ GATED_JAX: Final = ("tests/jax_models",)
 JAX: Final = (*GATED_JAX, "tests/layers/jax")
 """Folders of tests that all need JAX."""
 
-HALVES: Final = ("pure", "torch", "xla", "whole", "jax")
+HALVES: Final = ("pure", "torch", "xla", "jax", "whole", "whole-jax")
 
 WORKERS: Final = ("-n2", "--dist=worksteal")
 
@@ -85,8 +87,8 @@ def runs(half: str) -> list[list[str]]:
     """The arguments of pytest for each run of a half."""
     if half == "whole":
         return [[*WORKERS, *pure()], *_with_torch(WORKERS, pure())]
-    if half == "jax":
-        options = [*WORKERS, "-m", "jax and not nightly"]
+    if half in ("jax", "whole-jax"):
+        options = [*WORKERS, "-m", "jax and not nightly" if half == "jax" else "jax"]
         return [[*options, "--graph-budget", *GATED_JAX], [*options, *with_jax()]]
     if half == "pure":
         return [[*WORKERS, *_but("nightly"), *pure()]]
@@ -110,7 +112,9 @@ def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
 
 
 def main(half: str, *arguments: str) -> int:
-    if half == "whole":
+    # Once, and not in each of some thousand processes: tox has them write no bytecode.
+    compileall.compile_dir(ROOT / "pytest_graphbreak", quiet=1)
+    if half.startswith("whole"):
         os.environ[examples.ALL] = "1"
     codes = [pytest(list(arguments))] if arguments else [pytest(run) for run in runs(half)]
     return next((code for code in codes if code), 0)

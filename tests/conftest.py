@@ -19,7 +19,9 @@ import pytest
 from filelock import FileLock
 
 from pytest_graphbreak.testing import GatedSuite, LibrariesStay
+from tests.examples import examples
 from tests.forkserver import Server
+from tests.untimed import leave_guards_untimed
 
 pytest_plugins = ["pytester"]
 
@@ -29,7 +31,7 @@ ENVIRON = dict(os.environ)
 TORCH = ["torch", "torch._dynamo", "torch._dynamo.convert_frame"]
 
 # How long an example takes says how busy the machine is, not whether the code is right.
-hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.register_profile("suite", examples(150))
 hypothesis.settings.load_profile("suite")
 
 
@@ -68,6 +70,11 @@ def _hear_signals() -> None:
 def _libraries_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a test runs pytester itself."""
     monkeypatch.setattr("_pytest.pytester.SysModulesSnapshot", LibrariesStay)
+
+
+@pytest.fixture(autouse=True)
+def _guards_untimed() -> None:
+    leave_guards_untimed()
 
 
 CLEAN = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -14,11 +14,16 @@ ALL = "GRAPHBREAK_ALL_EXAMPLES"
 
 
 def examples(number: int) -> settings:
-    return settings(max_examples=number if os.environ.get(ALL) else number // 3, deadline=None)
+    """Return settings with this number of examples at night, and a tenth of it on a push."""
+    return settings(max_examples=number if os.environ.get(ALL) else number // 10, deadline=None)
 
 
-def sample(rows: Sequence[str], of_each_push: Collection[str]) -> list[Any]:
-    """Return all rows as parameters, those not ``of_each_push`` with the marker ``nightly``."""
-    assert {*of_each_push} <= {*rows}
-    night = pytest.mark.nightly
-    return [row if row in of_each_push else pytest.param(row, marks=night) for row in rows]
+def sample(
+    rows: Iterable[Any],
+    of_each_push: Collection[Any],
+    mark: pytest.MarkDecorator = pytest.mark.nightly,
+) -> list[Any]:
+    """Return all rows as parameters, those not ``of_each_push`` with ``mark``: run at night."""
+    rows = list(rows)
+    assert all(row in rows for row in of_each_push)
+    return [row if row in of_each_push else pytest.param(row, marks=mark) for row in rows]

@@ -36,6 +36,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from tests.untimed import leave_guards_untimed
+
 ROOT = Path(__file__).parents[1]
 REAL = sys.executable
 """The real Python, whatever a fixture says."""
@@ -161,6 +163,7 @@ def serve(address: str, modules: Sequence[str]) -> Program:
     for module in (*modules, *_what_a_first_compilation_imports()):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
+    leave_guards_untimed()
     _load_the_plugins()
     gc.collect()
     gc.freeze()  # a collection in a fork would write to, and so copy, every page

@@ -61,8 +61,11 @@ def test_all_tests_are_run_at_night() -> None:
     for run, pushed in zip(runs("whole"), [*runs("pure"), *runs("torch")], strict=True):
         at = pushed.index("-m")
         assert run == pushed[:at] + pushed[at + 2 :]
+    jax = [[word.replace(" and not nightly", "") for word in run] for run in runs("jax")]
+    assert runs("whole-jax") == jax
     nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
-    assert "tox exec -e xla -- python -m tests whole\n" in nightly
+    for env, half in (("torch", "whole"), ("xla", "whole"), ("jax", "whole-jax")):
+        assert f"- {{ env: {env}, half: {half} }}\n" in nightly
 
 
 @pytest.mark.parametrize("file", pure())

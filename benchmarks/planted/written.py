@@ -106,37 +106,6 @@ def test_planted():
     assert loss.dim() == 0
 """
 
-FORWARD: Final = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(8, 16)
-        self.second = nn.Linear(16, 1)
-
-    def forward(self, x):
-        hidden = torch.relu(self.first(x))
-        return self.second(hidden)
-
-
-def test_planted():
-    torch.manual_seed(0)
-    model = Net()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    forward = torch.compile(model, backend="eager")
-    update = torch.compile(lambda: optimizer.step(), backend="eager")
-    schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)
-    for number in range(3):
-        batch = torch.ones(4, 8)
-        loss = forward(batch).mean()
-        loss.backward()
-        update()
-        optimizer.zero_grad()
-    assert loss.dim() == 0
-"""
 
 DECODE: Final = """
 import torch
@@ -180,54 +149,11 @@ def test_planted():
     assert out.shape == (2, 5)
 """
 
-REGION: Final = """
-import torch
-from torch import nn
-
-
-class Layer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.LayerNorm(8)
-        self.mix = nn.Linear(8, 8)
-
-    def forward(self, x):
-        y = self.norm(x)
-        y = torch.nn.functional.gelu(self.mix(y))
-        return x + y
-
-
-class Stack(nn.Module):
-    def __init__(self, depth):
-        super().__init__()
-        self.layers = nn.ModuleList(Layer() for _ in range(depth))
-        self.head = nn.Linear(8, 2)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(x)
-
-
-def test_planted():
-    torch.manual_seed(0)
-    model = Stack(3)
-    for layer in model.layers:
-        layer.compile(backend="eager")
-    head = torch.compile(model.head.forward, backend="eager")
-    x = torch.ones(4, 8)
-    for _ in range(2):
-        out = model(x)
-        head(x)
-    assert out.shape == (4, 2)
-"""
 
 PROGRAMS: Final = {
     "mlp": MLP,
     "train": TRAIN,
-    "forward": FORWARD,
     "decode": DECODE,
-    "region": REGION,
 }
 
 EDITS: Final = (
@@ -261,22 +187,10 @@ EDITS: Final = (
         '        print("loss", loss)\n        return loss.detach()\n',
     ),
     Edit(
-        "forward",
-        "break",
-        "        hidden = torch.relu(self.first(x))\n",
-        "        hidden = torch.relu(self.first(x))\n        assert hidden.max().item() < 1e9\n",
-    ),
-    Edit(
         "decode",
         "break",
         "        x = self.attend(x, keys)\n",
         "        x = self.attend(x, keys)\n        if x.isnan().any():\n            x = x.nan_to_num()\n",
-    ),
-    Edit(
-        "region",
-        "break",
-        "        y = self.norm(x)\n",
-        '        y = self.norm(x)\n        print("layer")\n',
     ),
     Edit(
         "mlp",
@@ -289,12 +203,6 @@ EDITS: Final = (
         "break",
         "        return weights @ keys\n",
         "        self.weights = weights.tolist()\n        return weights @ keys\n",
-    ),
-    Edit(
-        "region",
-        "break",
-        "        return x + y\n",
-        "        torch._dynamo.graph_break()\n        return x + y\n",
     ),
     # What is compiled again in the model.
     Edit(
@@ -372,18 +280,6 @@ EDITS: Final = (
         "        tokens.append(token)\n",
         "        tokens.append(token)\n        step._orig_mod.cache = torch.zeros(2, 17 + index, 8)\n",
     ),
-    Edit(
-        "forward",
-        "recompile, input",
-        "batch = torch.ones(4, 8)",
-        "batch = torch.ones(4 if number < 2 else 3, 8)",
-    ),
-    Edit(
-        "forward",
-        "recompile, input",
-        "torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)",
-        "torch.optim.lr_scheduler.StepLR(optimizer, 1)",
-    ),
     # Optimizer and training state.
     Edit(
         "train",
@@ -404,22 +300,10 @@ EDITS: Final = (
         "        optimizer.step()\n        Config.steps += 1\n        loss = loss + Config.steps\n",
     ),
     Edit(
-        "forward",
-        "recompile, training",
-        "        update()\n",
-        "        optimizer.param_groups[0]['lr'] = 0.01 / (number + 1)\n        update()\n",
-    ),
-    Edit(
         "train",
         "recompile, training",
         "        loss = loss_of(x, y)\n",
         "        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n        loss = loss_of(x, y)\n",
-    ),
-    Edit(
-        "forward",
-        "recompile, training",
-        "        loss = forward(batch).mean()\n",
-        "        loss = forward(batch).mean()\n        optimizer.param_groups[0]['note'] = number\n",
     ),
     # Code that is disabled, or no longer compiled.
     Edit(
@@ -446,42 +330,12 @@ EDITS: Final = (
         "    def attend(self, x, keys):\n",
         "    @torch.compiler.disable(recursive=False)\n    def attend(self, x, keys):\n",
     ),
-    Edit(
-        "region",
-        "disable",
-        "    def forward(self, x):\n        y = self.norm(x)\n",
-        "    @torch.compiler.disable\n    def forward(self, x):\n        y = self.norm(x)\n",
-    ),
-    Edit(
-        "forward",
-        "disable",
-        "    def forward(self, x):\n",
-        "    @torch.compiler.disable\n    def forward(self, x):\n",
-    ),
     Edit("mlp", "not compiled", 'run = torch.compile(model, backend="eager")', "run = model"),
     Edit(
         "mlp",
         "not compiled",
         'run = torch.compile(model, backend="eager")',
         'model.blocks[0].compile(backend="eager"); run = model',
-    ),
-    Edit(
-        "region",
-        "not compiled",
-        "    for layer in model.layers:\n",
-        "    for layer in model.layers[1:]:\n",
-    ),
-    Edit(
-        "region",
-        "not compiled",
-        'head = torch.compile(model.head.forward, backend="eager")',
-        "head = model.head.forward",
-    ),
-    Edit(
-        "forward",
-        "not compiled",
-        'update = torch.compile(lambda: optimizer.step(), backend="eager")',
-        "update = optimizer.step",
     ),
     Edit(
         "train",
@@ -517,7 +371,6 @@ EDITS: Final = (
         "        return loss.detach() * 1.0\n",
     ),
     Edit("train", "harmless", "lr=Config.rate, momentum=0.9", "lr=Config.rate"),
-    Edit("forward", "harmless", "torch.optim.AdamW(model", "torch.optim.Adam(model"),
     Edit(
         "decode",
         "harmless",
@@ -525,25 +378,10 @@ EDITS: Final = (
         "        with torch.autocast('cpu', enabled=False):\n            x = self.attend(x, keys)\n",
     ),
     Edit(
-        "region", "harmless", "        return x + y\n", "        out = x + y\n        return out\n"
-    ),
-    Edit(
-        "region",
-        "harmless",
-        "        y = torch.nn.functional.gelu(self.mix(y))\n",
-        "        y = self.mix(y)\n",
-    ),
-    Edit(
         "decode",
         "harmless",
         "    with torch.no_grad():\n",
         "    with torch.inference_mode():\n",
-    ),
-    Edit(
-        "forward",
-        "harmless",
-        "        optimizer.zero_grad()\n",
-        "        optimizer.zero_grad(set_to_none=False)\n",
     ),
     Edit(
         "decode",

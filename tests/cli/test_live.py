@@ -11,6 +11,7 @@ import pytest
 from pytest_graphbreak.cli import main
 from tests import terminal
 from tests.conftest import BROKEN, Suite
+from tests.examples import sample
 
 pytestmark = pytest.mark.once
 
@@ -197,7 +198,9 @@ def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixt
     assert "1 graph break, the marker allows 0" in out
 
 
-@pytest.mark.parametrize("args", [(), ("-s",), ("-p", "no:terminal"), ("-n", "2")], ids=str)
+@pytest.mark.parametrize(
+    "args", sample([(), ("-s",), ("-p", "no:terminal"), ("-n", "2")], [(), ("-n", "2")]), ids=str
+)
 @pytest.mark.usefixtures("forks")
 def test_under_github_actions(
     args: tuple[str, ...], here: Suite, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,8 @@
 """Every command that is printed on a terminal, pasted from it into a shell, is the one line.
 
-Programs run on terminals of several widths, started in each way that people start pytest. A
-command is known by its one-line form, from the same run into a pipe.
+Programs run on terminals of several widths, started in each way that people start pytest; but for
+uv they are forks (``tests/forkserver.py``). A command is known by its one-line form, from the same
+run into a pipe.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import pytest
 pytest.importorskip("torch")
 
 from tests import terminal
+from tests.examples import sample
+from tests.forkserver import Server
 
 pytestmark = pytest.mark.once
 
 COLUMNS = (40, 60, 80, 120)
-BIN = Path(sys.executable).parent
 STARTS = {
     "pytest": ["pytest"],
     "module": ["python", "-m", "pytest"],
@@ -62,9 +64,10 @@ TEST = "tests/models_of_the_house/encoders/test_transformer_encoder.py"
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, server_of_forks: Server) -> Path:
     """Two recorded tests of long names that break now, a new one, and their report."""
     path = tmp_path_factory.mktemp("project")
+    (path / "commands").symlink_to(server_of_forks.directory)
     (path / "pytest.ini").write_text("[pytest]\n")
     test = path / TEST
     test.parent.mkdir(parents=True)
@@ -80,11 +83,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(start: str, path: Path) -> dict[str, str]:
-    """That of the shell: where uv starts pytest, the scripts of this Python are not on PATH."""
+    """That of the shell: where uv starts pytest, the commands of the forks are not on PATH."""
     clean = {name: value for name, value in os.environ.items() if name not in terminal.OURS}
     if start != "uv":
-        return clean | {"PATH": f"{BIN}{os.pathsep}{clean.get('PATH', '')}"}
-    uv = shutil.which("uv", path=f"{BIN}{os.pathsep}{clean.get('PATH', '')}")
+        return clean | {"PATH": f"{path / 'commands'}{os.pathsep}{clean.get('PATH', '')}"}
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}")
     if uv is None:
         pytest.skip("uv is not installed")
     (path / "bin").mkdir(exist_ok=True)
@@ -122,7 +125,7 @@ def held(text: str, one_lines: list[str], columns: int) -> None:
             assert words in wanted, words
 
 
-@pytest.mark.parametrize("start", list(STARTS))
+@pytest.mark.parametrize("start", sample(STARTS, ["pytest"]))
 def test_what_a_red_run_prints_can_be_pasted(start: str, project: Path) -> None:
     """Each test, the summary; what a terminal shows is run by a shell at the narrowest."""
     command = [*STARTS[start], "-p", "no:cacheprovider", "--graph-budget"]
@@ -133,7 +136,7 @@ def test_what_a_red_run_prints_can_be_pasted(start: str, project: Path) -> None:
     assert len(one_lines) == 2 + 1 + 4, one_lines
     assert len(tools) == 3
     shell = environment(start, project)
-    for columns in COLUMNS if start == "pytest" else COLUMNS[::2]:
+    for columns in COLUMNS[::2]:
         seen = terminal.run(command, project, shell, columns)
         held(seen.text, one_lines, columns)
         if columns == COLUMNS[0]:
@@ -182,7 +185,7 @@ def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-@pytest.mark.parametrize("start", ["script", "module", "uv"])
+@pytest.mark.parametrize("start", sample(TOOLS, ["script"]))
 def test_what_a_command_prints_can_be_pasted(
     arguments: list[str], count: int, start: str, project: Path
 ) -> None:
@@ -210,9 +213,10 @@ torch.compile(encode, backend="eager")(torch.ones(3))
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory: pytest.TempPathFactory, server_of_forks: Server) -> Path:
     """A directory with a program that breaks."""
     path = tmp_path_factory.mktemp("checkout")
+    (path / "commands").symlink_to(server_of_forks.directory)
     (path / "pytest.ini").write_text("[pytest]\n")
     (path / PROGRAM).parent.mkdir(parents=True)
     (path / PROGRAM).write_text(SCRIPT)

@@ -61,6 +61,10 @@ def ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+SLOW = ("assistants.md", "serving.md", "tt-xla-ci-gate.md")
+"""Pages of many commands, whose kinds other pages show as well: run at night."""
+
+
 def shown() -> Iterator[Any]:
     """Pages with something to run; ``once`` those that torch_xla has no part in."""
     for page in PAGES:
@@ -69,7 +73,8 @@ def shown() -> Iterator[Any]:
             needs = NEEDS.findall(text)
             once = [] if "torch_xla" in needs else [pytest.mark.once]
             jax = [pytest.mark.jax] if "jax" in needs else []
-            yield pytest.param(page, marks=[*once, *jax])
+            night = [pytest.mark.nightly] if page.name in SLOW else []
+            yield pytest.param(page, marks=[*once, *jax, *night])
 
 
 @pytest.mark.once

@@ -21,7 +21,7 @@ def programs() -> list[object]:
 
 @pytest.mark.parametrize("program", programs())
 def test_a_program_of_threads(program: str) -> None:
-    options = ["--rounds=4", "--threads", "2", "8", "--limit=240"]
+    options = ["--rounds=2", "--threads", "2", "8", "--limit=240"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.threads", program, *options],
         cwd=ROOT,

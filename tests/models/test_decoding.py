@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.watching.watch import CompileModel
+from tests.examples import sample
 from tests.models import scenes
 from tests.models.zoo import ZOO
 
@@ -12,6 +13,6 @@ pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("name", ["llama", "qwen3"])
+@pytest.mark.parametrize("name", sample(["llama", "qwen3"], ["llama"], pytest.mark.once))
 def test_decoding(compile_model: CompileModel, name: str, cache: str) -> None:
     scenes.decoding(compile_model, ZOO[name], cache)

@@ -7,13 +7,17 @@ import shutil
 import pytest
 
 from pytest_graphbreak.watching.watch import CompileModel
+from tests.examples import sample
 from tests.models import scenes
 from tests.models.zoo import ZOO
 
 pytest.importorskip("transformers")
 
+ON_BOTH = ("bert", "gpt2", "llama", "mixtral")
+"""What each push also runs on torch_xla; the job ``models`` of the workflow runs all on both."""
 
-@pytest.mark.parametrize("name", ZOO)
+
+@pytest.mark.parametrize("name", sample(ZOO, ON_BOTH, pytest.mark.once))
 def test_forward(compile_model: CompileModel, name: str) -> None:
     model = ZOO[name]
     if model.fails_on_xla and scenes.on_xla(compile_model):

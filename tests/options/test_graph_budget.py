@@ -96,6 +96,7 @@ BAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  a: {graphs: {dynamo: -1
 PRINTING = "def test_one():\n    print('a body')\n\ndef test_two():\n    print('a body')\n"
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("name", ["test_it", "other"])
 def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite, name: str) -> None:
     """Also that of a file with no tests, in a run of all."""
@@ -108,6 +109,7 @@ def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite, name: 
     result.stdout.no_fnmatch_line("*a body*")
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
     """No test of a broken file runs, and what other files have runs; the run is red."""
     suite.write(PRINTING)
@@ -123,6 +125,7 @@ def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
     result.stdout.no_fnmatch_line("*a body*")
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_broken_baseline_that_no_worker_reads_turns_the_run_red(suite: Suite) -> None:
     suite.write(PRINTING)
     (suite.path / "baselines").mkdir()
@@ -133,6 +136,7 @@ def test_a_broken_baseline_that_no_worker_reads_turns_the_run_red(suite: Suite) 
     result.stdout.fnmatch_lines(["*baselines/other.yaml:5: graphs of dynamo is negative*"])
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("options", [(), ("-n2",)])
 def test_baselines_of_tests_that_do_not_run_are_not_read(
     suite: Suite, options: tuple[str, ...]

@@ -92,6 +92,7 @@ def test_a_file_that_was_not_run_keeps_its_baseline(suite: Suite) -> None:
     assert "test_second" in suite.baseline("test_other")
 
 
+@pytest.mark.usefixtures("forks")
 def test_xdist_workers_tell_what_they_collected(gone: Suite) -> None:
     result = gone.pytester.runpytest_subprocess("--graph-budget-prune", "-n2")
     result.stdout.fnmatch_lines(["pruned *test_it.py::test_second*"])

@@ -229,6 +229,7 @@ def test_where_it_was_written_is_said(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["error      */file/graphs.json: the report was not written: *"])
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_run_that_dies_leaves_no_earlier_report(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.report()

@@ -384,6 +384,7 @@ def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.nightly
 def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
     suite.path.joinpath("infra").mkdir()
     suite.path.joinpath("infra", "run.py").write_text(

@@ -472,6 +472,7 @@ def made(tests: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.once
 def test_fixtures_do_what_they_do_without_the_plugin(suite: Suite) -> None:
     tests = both_ways(suite, SUITE)
     assert made(tests, "dynamo") == GRAPHS
@@ -523,6 +524,7 @@ def test_patched_around(patched):
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("order", [(), ("-p", "tests.processes.reverse")])
 def test_counters_that_are_put_back_are_no_graphs(suite: Suite, order: tuple[str, ...]) -> None:
     tests = both_ways(suite, PUT_BACK, *order)

@@ -229,13 +229,13 @@ SEED = str(random.Random(20).randrange(1, 10**6))
 @pytest.mark.parametrize(
     ("args", "order"),
     [
-        pytest.param((), SEED, id="random"),
+        pytest.param((), SEED, id="random", marks=pytest.mark.nightly),
         pytest.param((), "reverse", id="reverse", marks=pytest.mark.nightly),
-        pytest.param(("-n2",), "", id="xdist"),
+        pytest.param(("-n2",), SEED, id="xdist"),
         pytest.param(
             ("-n2", "--dist=loadgroup"), SEED, id="xdist loadgroup", marks=pytest.mark.nightly
         ),
-        pytest.param(("--reruns=1",), "", id="reruns"),
+        pytest.param(("--reruns=1",), SEED, id="reruns", marks=pytest.mark.nightly),
         pytest.param(("--forked",), "", id="forked", marks=(needs_forked, pytest.mark.nightly)),
         pytest.param(("--forked", "-n2"), "reverse", id="forked xdist", marks=needs_forked),
     ],
@@ -247,6 +247,7 @@ def test_in_any_order_and_in_any_process(
 
 
 @pytest.mark.usefixtures("xla_forks")
+@pytest.mark.once
 @pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.nightly)])
 def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests, step: int) -> None:
     for nodeid in list(reference)[::step]:
@@ -290,6 +291,7 @@ def test_compiled_autograd():
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("xla_forks")
 def test_what_torch_calls_while_it_captures_a_backward_pass_is_nobodys(runs: Runs) -> None:
     """Dynamo's hook is in then: it comes to the generators of sympy, if sympy has no answer yet."""

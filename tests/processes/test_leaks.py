@@ -124,6 +124,7 @@ def report(suite: Suite, *args: str) -> dict[str, Any]:
     return {test["nodeid"].partition("::")[2]: test for test in found["tests"]}
 
 
+@pytest.mark.once
 def test_every_count_in_random_orders_among_tests_that_leak(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:

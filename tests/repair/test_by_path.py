@@ -152,6 +152,7 @@ TESTS = """
 """
 
 
+@pytest.mark.nightly
 def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
     shop.write("test_a.py", TESTS)
     said = shop.run("repro", "test_a.py::test_built[2]", "--as-test", "--out", ".")
@@ -165,6 +166,7 @@ def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
     assert "1 failed" in done.stdout  # red until it is fixed
 
 
+@pytest.mark.nightly
 def test_a_model_that_a_fixture_makes_is_made_by_it(shop: Shop) -> None:
     shop.write("test_a.py", TESTS)
     said = shop.run("repro", "test_a.py::test_given", "--as-test")
@@ -185,6 +187,7 @@ def shop_with_bigbird(
         yield opened(tmp_path, monkeypatch, capsys, one)
 
 
+@pytest.mark.nightly  # a large model
 @pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
 )

@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch.utils._pytree import register_pytree_node
 
+from pytest_graphbreak.repair import capture
 from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.compare import ENDLESS
 from pytest_graphbreak.repair.copies import leaves_of
 
 pytestmark = pytest.mark.once
@@ -72,6 +74,19 @@ def test_what_a_call_prints_changes_and_gives_is_kept() -> None:
     assert [value.tolist() for value in kept.values()] == [[2, 2], [1, 1]]
     assert values["zero"][-1] == ("lines", ("here",))
     assert values["inputs that require gradients"].startswith("raises RuntimeError: a leaf")
+
+
+def test_a_call_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "LIMIT", 0.1)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        while bool((x < 0).all()):
+            x = x - 1
+        return x
+
+    values = drawn(model, torch.ones(2))
+    assert values["negated"] == values["negated, with gradients"] == ENDLESS
+    assert ENDLESS not in (values["zero"], values["NaN"])
 
 
 def test_the_structure_of_a_result_has_no_address() -> None:

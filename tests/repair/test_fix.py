@@ -23,11 +23,15 @@ from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
+from tests.examples import sample
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
 
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+
+
+SAMPLE = ("item", "logging", "disabled", "lengths", "helper_c")
 
 
 def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) -> SearchResult:
@@ -41,7 +45,7 @@ def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) ->
     ).run()
 
 
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("name", sample(FAST, SAMPLE))
 def test_a_broken_program_is_fixed(name: str, tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / f"{name}.py")
     target.path.write_text(BROKEN[name])
@@ -302,7 +306,7 @@ FIXTURES = """
 """
 
 
-@pytest.mark.parametrize("scope", ["function", "module"])
+@pytest.mark.parametrize("scope", sample(["function", "module"], ["module"]))
 def test_a_test_whose_fixtures_make_weights_of_no_seed_is_fixed(scope: str, shop: Shop) -> None:
     """The proof of the written file is a new Python, with another state of random numbers."""
     shop.write("test_a.py", FIXTURES.format(scope=scope))
@@ -441,7 +445,9 @@ def test_a_file_of_tests_that_does_not_run_alone_says_how_to_name_a_test(shop: S
     assert "a test of it is named as test_a.py::test_name" in said.err
 
 
-@pytest.mark.parametrize("command", ["fix", "repro", "dynamic", "export"])
+@pytest.mark.parametrize(
+    "command", sample(["fix", "repro", "dynamic", "export"], ["fix", "export"])
+)
 def test_the_lines_that_led_to_an_error_are_shown(command: str, shop: Shop) -> None:
     """Those that Dynamo was tracing as well, and the operator's own words."""
     shop.write(

@@ -80,7 +80,7 @@ def searched(source: str, tmp_path: Path, shared: Bench) -> SearchResult:
     return search(target, shared, keep_side_effects=True)
 
 
-@pytest.mark.parametrize("writes", sample(WRITES, (WRITES[0], WRITES[4])))
+@pytest.mark.parametrize("writes", sample(WRITES, WRITES[:1]))
 def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     writes: str, tmp_path: Path, shared: Bench
 ) -> None:
@@ -93,6 +93,7 @@ def test_what_is_written_in_a_part_is_written_when_the_call_ends(
     assert out.last.lines == out.first.lines
 
 
+@pytest.mark.nightly
 def test_all_lines_of_the_function_and_of_its_parts_are_written(
     tmp_path: Path, shared: Bench
 ) -> None:
@@ -107,6 +108,7 @@ def test_all_lines_of_the_function_and_of_its_parts_are_written(
     assert sorted(out.last.lines) == sorted(out.first.lines)
 
 
+@pytest.mark.nightly
 def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Bench) -> None:
     """It is compiled for itself where it breaks the graph, and its stack shows no caller."""
     program = PROGRAM.replace("WRITES", WRITES[0]).replace("net.part.seen, net.part.total", "0")
@@ -116,7 +118,8 @@ def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Benc
     assert out.last.lines == out.first.lines
 
 
-@pytest.mark.parametrize("writes", sample(STAYS, STAYS[::3]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("writes", STAYS)
 def test_what_cannot_be_written_later_is_not_lost(
     writes: str, tmp_path: Path, shared: Bench
 ) -> None:
@@ -126,6 +129,7 @@ def test_what_cannot_be_written_later_is_not_lost(
     assert not [patch.title for patch in out.patches if patch.moves]
 
 
+@pytest.mark.nightly
 def test_a_compiled_module_in_a_compiled_function_is_inlined_too(
     tmp_path: Path, shared: Bench
 ) -> None:
@@ -181,7 +185,7 @@ NOTED = (
 CALLS = ("part", "(part if x.dim() else torch.sin)")
 
 
-@pytest.mark.parametrize("writes", sample(NOTED, NOTED[::2]))
+@pytest.mark.parametrize("writes", sample(NOTED, NOTED[:1]))
 @pytest.mark.parametrize("call", sample(CALLS, CALLS[:1]))
 def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     writes: str, call: str, tmp_path: Path, shared: Bench

@@ -71,6 +71,7 @@ torch.compile(f, backend="eager")(torch.full((8,), 2.0))
 """
 
 
+@pytest.mark.nightly  # it takes its ten seconds
 def test_an_input_for_which_a_program_does_not_end_is_left_out(shop: Shop) -> None:
     """What is negative stays so: the inputs "negated", and "negated, with gradients"."""
     shop.write("a.py", LOOP)

@@ -47,6 +47,7 @@ def test_what_was_set_by_the_compiler_is_set_back() -> None:
     opt.step()
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not NEWER, reason="older versions of PyTorch break at other places")
 def test_a_step_that_prints_keeps_what_it_trains(tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / "a.py")

@@ -12,6 +12,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
 from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
+from tests.examples import sample
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
@@ -165,7 +166,7 @@ COMPILED_BEFORE = {
 }
 
 
-@pytest.mark.parametrize("where", sorted(COMPILED_BEFORE))
+@pytest.mark.parametrize("where", sample(sorted(COMPILED_BEFORE), ["fixture"]))
 def test_the_backend_of_what_was_compiled_before_the_test(where: str, shop: Shop) -> None:
     shop.write("test_a.py", COMPILED_BEFORE[where])
     name = "TestIt::test_local" if where == "setup_method" else "test_local"

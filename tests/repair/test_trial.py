@@ -20,7 +20,7 @@ print(logging.getLogger("a").name)
 """
 
 
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("alone", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
     alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def test_without_a_compiler_below(backend: str) -> None:
     assert not cache_counts("dynamo", record), "nothing is compiled below, and no cache was asked"
 
 
-@pytest.mark.once
+@pytest.mark.nightly  # the next file has a suite of it
 @pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
 )

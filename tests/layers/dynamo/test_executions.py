@@ -15,6 +15,7 @@ from cases.dynamo import Case  # noqa: E402
 from cases.dynamo_oracle import OWN_BACKEND  # noqa: E402
 from pytest_graphbreak import observe  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
+from tests.examples import sample  # noqa: E402
 from tests.layers.dynamo.tools import HERE, _quiet, observer, places  # noqa: E402, F401
 
 
@@ -54,7 +55,7 @@ def watch(case: Case) -> tuple[int, Record]:
 MEASURED = [case for case in HERE if case.name not in OWN_BACKEND]
 
 
-@pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(MEASURED, MEASURED[::3]), ids=lambda case: case.name)
 def test_runs_are_calls_of_what_the_backend_returned(case: Case) -> None:
     calls, seen = watch(case)
     assert seen.executions["dynamo"] == calls

@@ -96,7 +96,7 @@ def fallback(x):
 """
 
 
-@pytest.mark.once
+@pytest.mark.nightly
 def test_graphs_kernels_calls_and_skips_equal_torchs_own_cold_and_warm(tmp_path: Path) -> None:
     found = compared(["softmax", "histc"], tmp_path)
     assert differences(found) == []
@@ -110,6 +110,7 @@ def test_all_modules_equal_torchs_own(tmp_path: Path) -> None:
     assert differences(compared([*modules()], tmp_path)) == []
 
 
+@pytest.mark.once
 def test_a_suite_is_capped_where_it_names_inductor(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,8 @@ from tests.layers.xla.tools import python, runs
 
 pytestmark = pytest.mark.usefixtures("_forks_run_cases")
 
-ORDERS = [("forked",), ("order", "1")]
+ONE_PROCESS = ("order", "1")
+ORDERS = [pytest.param(("forked",), marks=pytest.mark.nightly), ONE_PROCESS]
 PRELUDE = """
     from pathlib import Path
     import torch, torch_xla
@@ -62,7 +63,7 @@ def test_causes_places_and_reasons_are_as_written(name: str, how: tuple[str, ...
 
 def test_device_graphs_name_the_graphs_of_dynamo_that_they_came_from() -> None:
     sources = {
-        name: [(graph.cause, graph.sources) for graph in seen_in(("forked",), name)]
+        name: [(graph.cause, graph.sources) for graph in seen_in(ONE_PROCESS, name)]
         for name in CASES
     }
     assert sources["compiled_backward_with_break"] == [
@@ -82,7 +83,7 @@ def test_device_graphs_name_the_graphs_of_dynamo_that_they_came_from() -> None:
 
 def test_device_graphs_have_the_stack_that_led_to_them() -> None:
     def stack(name: str, number: int = -1) -> list[str]:
-        graph = seen_in(("forked",), name)[number]
+        graph = seen_in(ONE_PROCESS, name)[number]
         assert graph.stack[-1] == graph.where
         return [frame.code for frame in graph.stack if frame.file == "cases/xla.py"]
 
@@ -99,13 +100,13 @@ def test_device_graphs_have_the_stack_that_led_to_them() -> None:
     ]
     assert stack("compiled_library_module") == ["compiled(chain)(tensor(2, 3))"]
     for name in CASES:
-        for graph in seen_in(("forked",), name):
+        for graph in seen_in(ONE_PROCESS, name):
             assert graph.stack[-1:] == (graph.where,), name
 
 
 def test_device_graphs_of_a_backend_that_runs_them_lazily_name_those_of_dynamo() -> None:
     sources = {
-        name: [graph.sources for graph in seen_in(("forked",), name)]
+        name: [graph.sources for graph in seen_in(ONE_PROCESS, name)]
         for name in ("lazily_executed_training", "lazily_executed_with_item", "marked_training")
     }
     assert sources == {
@@ -116,17 +117,18 @@ def test_device_graphs_of_a_backend_that_runs_them_lazily_name_those_of_dynamo()
 
 
 def test_device_graphs_have_their_numbers() -> None:
-    (whole,) = seen_in(("forked",), "compiled_three_calls")
+    (whole,) = seen_in(ONE_PROCESS, "compiled_three_calls")
     assert (whole.ops, whole.inputs, whole.outputs) == (2, 2, 1)
     assert whole.hash is not None
     assert len(whole.hash) == 32
-    probe, rest = seen_in(("forked",), "compiled_split_in_a_module")
+    probe, rest = seen_in(ONE_PROCESS, "compiled_split_in_a_module")
     assert (probe.module, rest.module) == ("stats", "stats")
-    (module,) = seen_in(("forked",), "compiled_exported_program")
+    (module,) = seen_in(ONE_PROCESS, "compiled_exported_program")
     assert module.module is None or "linear" in module.module
 
 
-@pytest.mark.parametrize("order", ["1", pytest.param("2", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("order", ["1", "2"])
 def test_hashes_are_those_of_the_test_whatever_ran_before(order: str) -> None:
     def hashes(how: tuple[str, ...]) -> dict[str, list[Any]]:
         # Sorted: two threads at once compile in no certain order.
@@ -198,5 +200,5 @@ def test_without_reasons_there_are_counts_only() -> None:
 
 
 def test_a_lazy_loop_is_read_as_one_line() -> None:
-    graphs = seen_in(("forked",), "read_at_each_step")
+    graphs = seen_in(ONE_PROCESS, "read_at_each_step")
     assert len({graph.where.key for graph in graphs}) == 1

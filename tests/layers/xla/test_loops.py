@@ -11,11 +11,8 @@ pytest.importorskip("torch_xla")
 
 from tests.layers.xla.tools import runs
 
-pytestmark = pytest.mark.usefixtures("_forks_run_cases")
-WAYS = [
-    pytest.param(("forked", "loops"), marks=pytest.mark.nightly),
-    ("order", "1", "loops"),
-]
+pytestmark = [pytest.mark.usefixtures("_forks_run_cases"), pytest.mark.nightly]
+WAYS = [("forked", "loops"), ("order", "1", "loops")]
 
 
 def test_the_loops_run_without_us() -> None:

@@ -62,6 +62,9 @@ def lazy_graph(size: int = 3) -> None:
     del y
 
 
+WAYS = [("forked",), ("order", "1")]
+
+
 # --- the cases, in every order ----------------------------------------------------------
 
 
@@ -69,6 +72,7 @@ def counts(results: dict[str, Any]) -> dict[str, int]:
     return {name: result["graphs"] for name, result in results.items()}
 
 
+@pytest.mark.nightly
 def test_cases_are_as_written_when_each_runs_alone_without_us() -> None:
     from cases.xla import CASES
 
@@ -76,14 +80,16 @@ def test_cases_are_as_written_when_each_runs_alone_without_us() -> None:
     assert counts(runs("raw")) == {name: case.graphs for name, case in CASES.items()}
 
 
-@pytest.mark.parametrize("how", [("forked",), ("order", "1")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", WAYS)
 def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     seen = runs(*how)
     assert counts(seen) == counts(runs("raw"))
     assert {name: result["errors"] for name, result in seen.items() if result["errors"]} == {}
 
 
-@pytest.mark.parametrize("how", [("forked",), ("order", "1")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", WAYS)
 def test_runs_and_reads_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     bare = {
         name: (found["executions"] + found["executions_replicated"], found["reads"])
@@ -100,6 +106,7 @@ def test_most_runs_and_reads_have_the_line_that_asked() -> None:
     assert lost * 2 < sum(run["count"] for run in listed)
 
 
+@pytest.mark.nightly
 def test_what_dynamo_does_is_the_same_with_and_without_us() -> None:
     bare, seen = runs("raw"), runs("forked")
     assert {name: seen[name]["dynamo"] for name in seen} == {

@@ -66,6 +66,8 @@ PROGRAMS: Final[dict[str, str]] = {
         "w = y * 1\nif x.sum() > 0:\n    seen.append(1)\n    w = x * 1\nreturn w + len(seen)"
     ),
 }
+SAMPLE: Final = ("of both sides", "of several", "that returns early", "of roots", "of blocks")
+"""What each push runs beside those that stay as they are and those that raise."""
 
 
 def check_branch(

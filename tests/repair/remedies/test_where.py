@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 from pytest_graphbreak.repair.remedies import where
-from tests.repair.remedies.branches import PROGRAMS, check_branch
+from tests.examples import sample
+from tests.repair.remedies.branches import PROGRAMS, SAMPLE, check_branch
 
 pytestmark = pytest.mark.once
 
@@ -33,6 +34,6 @@ RAISES: Final[dict[str, str]] = {
 is not kept. Each with words of its error."""
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", sample(sorted(PROGRAMS), {*SAMPLE, *UNFIT, *RAISES}))
 def test_a_branch_gives_what_it_gave(name: str) -> None:
     check_branch(where.CHANGE, name, UNFIT, RAISES)
