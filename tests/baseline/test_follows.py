@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.baseline.follows import complete, shorten
+from pytest_graphbreak.baseline.form import complete, shorten
 from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import Values
