@@ -119,8 +119,7 @@ def judge(
     otherwise. ``versions`` are those of the compilers that made the record: reasons are compared
     only with a baseline of the same minor version, since ids change their meaning. Captured
     operations may fall by ``ops`` percent (None: by any number), and are compared only with the
-    same versions of the ``packages`` that own the code. ``runs`` says what more executions or reads
-    than in the baseline do (``config.ini.RUNS``).
+    same versions of the ``packages`` that own the code. ``runs`` is one of ``config.ini.RUNS``.
     """
     if record.errors:
         return Verdict("error")
@@ -134,16 +133,19 @@ def judge(
         differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
-    foreign = expected.profile if expected is not None and not expected.recorded else None
     name = _first(changes)
     reported = changes if name != "ok" else ()
-    return Verdict(name, reported, unseen=_unseen_layers(record, expected, cap), foreign=foreign)
+    return Verdict(name, reported, _unseen_layers(record, expected, cap), _foreign(expected))
 
 
 def _first(changes: Sequence[Difference]) -> str:
     """Return the most urgent verdict that one of the changes leads to."""
     meant = {change.verdict for change in changes}
     return next((name for name in MEANINGS if name in meant), "ok")
+
+
+def _foreign(expected: Expected | None) -> str | None:
+    return expected.profile if expected is not None and not expected.recorded else None
 
 
 def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
