@@ -64,7 +64,7 @@ def test_it_is_left_out_where_it_follows_and_zero_where_it_is_not_known() -> Non
     [
         ("entries: f", "entries must be a list of texts, not text"),
         ("entries: [3]", "an item of entries must be text, not a number"),
-        ('entries: ["a::f", "a::f"]', "entries has 'a::f' twice"),
+        ('entries: ["a::f", "a::f"]', "the same text twice in entries"),
         (f"entries: [{', '.join(f'f{n}' for n in range(9))}]", "entries has 9 items; keep 8"),
     ],
 )
