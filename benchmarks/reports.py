@@ -23,13 +23,14 @@ def reports(
     directory: Path, tests: int, count: int, files: int, graphs: int = 2, name: str = "graphs"
 ) -> list[str]:
     """Reports of ``tests`` tests in all, whose files are spread over all reports."""
+    (directory / name).mkdir()
     names = []
     for number in range(count):
         some: list[Data] = []
         for test in range(number, tests, count):
             file = f"tests/models/test_{test % files}.py"
             some.append(a_test(f"{file}::test_model[case-{test // files}-bfloat16]", graphs))
-        names.append(write(directory / f"{name}-{number}.json", a_report(*some)))
+        names.append(write(directory / name / f"{number}.json", a_report(*some)))
     return names
 
 
@@ -61,7 +62,7 @@ def main() -> int:
         directory = Path(name)
         (directory / "pytest.ini").write_text("[pytest]\n")
         names = reports(directory, asked.tests, asked.reports, asked.files)
-        more = reports(directory, asked.tests, asked.reports, asked.files, 3, "later")
+        reports(directory, asked.tests, asked.reports, asked.files, 3, "later")
         size = sum(Path(path).stat().st_size for path in names) / 2**20
         print(f"{asked.tests:,} tests in {asked.reports} reports, {size:.0f} MiB of JSON")
         for command in (
@@ -69,12 +70,9 @@ def main() -> int:
             ["accept", "--yes", *names],
             ["check", *names],
             ["check", *names, "--markdown", "comment.md", "--html", "page.html"],
-            ["compare", "--before", *names, "--after", *names],
-            ["compare", "--before", *names, "--after", *more],
-            [
-                *("compare", "--before", *names, "--after", *more),
-                *("--json", "c.json", "--markdown", "c.md", "--html", "c.html"),
-            ],
+            ["compare", "graphs", "graphs"],
+            ["compare", "graphs", "later"],
+            ["compare", "graphs", "later", "--markdown", "comparison.md"],
         ):
             seconds, memory, said = measure(directory, *command)
             options = [word for word in command if word.startswith("--")]

@@ -9,8 +9,7 @@ from functools import cache
 from importlib import resources
 
 from pytest_graphbreak.advice import registry
-from pytest_graphbreak.advice.family import Family, families
-from pytest_graphbreak.advice.match import first, guard
+from pytest_graphbreak.advice.match import Family, families, first, guard
 from pytest_graphbreak.advice.registry import Words
 
 _SECTION = re.compile(r"^## +(\S.*)$", re.MULTILINE)

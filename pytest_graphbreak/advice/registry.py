@@ -7,7 +7,7 @@ imported, which would take seconds.
 Where there is no torch, and for ids that it does not have, ``ids.json`` has the reason of each id
 of the newest torch that was at hand. In an environment with a newer one, it is written again by
 
-    python -m pytest_graphbreak.advice.ids
+    python -m pytest_graphbreak.advice.registry
 """
 
 from __future__ import annotations
@@ -171,3 +171,15 @@ def _version(folder: Path) -> str | None:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def main() -> None:
+    registry = installed_registry()
+    version = (registry.version or "").partition("+")[0]
+    table = {"torch": version, "ids": {id: words[0].reason for id, words in registry.ids.items()}}
+    text = json.dumps(table, indent=1, ensure_ascii=True)
+    Path(__file__).with_name(TABLE).write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import PurePath
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.advice.family import load_yaml
+from pytest_graphbreak.advice.match import load_yaml
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame

@@ -1,12 +1,11 @@
 """Baseline files: read strictly, resolved by profile, changed entry by entry.
 
 ``form`` has the types of what a file may contain, ``rules`` what is done with each key of an entry
-(``places`` with lists),
-``model`` the data and the rules of profiles, ``paths`` maps node ids to files, ``tree`` and
-``read`` turn text into data, ``render`` turns it back and ``editor`` puts it in place, ``plan``
-computes what an entry becomes, ``files`` reads and replaces single files, ``store`` looks up the
-entries of a directory, ``update`` brings them to what was measured, and ``changes`` describes the
-result.
+(``places`` with lists), ``model`` the data and the rules of profiles. ``tree`` and ``read`` turn
+text into data, ``render`` turns it back and ``editor`` puts it in place. ``plan`` computes what an
+entry becomes, ``files`` reads and replaces single files, ``store`` maps node ids to files and looks
+up the entries of a directory, ``update`` brings them to what was measured, and ``changes``
+describes the result.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange
@@ -17,8 +16,7 @@ from pytest_graphbreak.baseline.model import (
     Measured,
     Override,
 )
-from pytest_graphbreak.baseline.paths import baseline_path, split_nodeid
-from pytest_graphbreak.baseline.store import Baselines
+from pytest_graphbreak.baseline.store import Baselines, baseline_path, split_nodeid
 from pytest_graphbreak.baseline.update import preview, update
 from pytest_graphbreak.model.budget import BaselinePlace, Values
 

@@ -45,13 +45,11 @@ def have_same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
 
     A different calling line of a recompile is no difference by itself.
     """
-    before = [*before]
-    without_guard = {cause.place for cause in before if not cause.guard}  # of an earlier version
 
     def count_causes(causes: Iterable[Cause]) -> Counter[tuple[str, ...]]:
         counts: Counter[tuple[str, ...]] = Counter()
         for cause in causes:
-            counts[cause.place if cause.place in without_guard else cause.key[:-1]] += cause.count
+            counts[cause.key[:-1]] += cause.count
         return counts
 
     return count_causes(before) == count_causes(after)

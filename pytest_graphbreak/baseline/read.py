@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.baseline.files import load_text
-from pytest_graphbreak.baseline.follows import complete
+from pytest_graphbreak.baseline.form import complete
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Document,
@@ -156,7 +156,7 @@ def _read_as(kind: inspect.Type) -> Read:
     if isinstance(kind, inspect.DictType):
         return _mapping(kind, metadata)
     if isinstance(kind, inspect.ListType):
-        return _items(kind) if isinstance(kind.item_type, inspect.StructType) else _texts(kind)
+        return _items(kind)
     if isinstance(kind, inspect.IntType):
         return _count(kind.ge or 0)
     if isinstance(kind, inspect.StrType):
@@ -229,40 +229,28 @@ def _mapping(kind: inspect.DictType, metadata: Raw) -> Read:
 
 
 def _items(kind: inspect.ListType) -> Read:
-    """Return a check of a list in which no two items have the same ``key``."""
-    assert isinstance(kind.item_type, inspect.StructType)
-    reader, noun = _read_as(kind.item_type), _NOUN[kind.item_type.cls]
+    """Return a check of a list in which no two items are the same, by their ``key``."""
+    form_of_item = kind.item_type
+    reader, most = _read_as(form_of_item), kind.max_length
+    is_struct = isinstance(form_of_item, inspect.StructType)
+    noun = _NOUN[form_of_item.cls] if isinstance(form_of_item, inspect.StructType) else "text"
 
     def read(node: Node, what: str) -> tuple[Any, ...]:
         if not isinstance(node, Sequence):
             _wrong(node, what, f"a list of {noun}s")
+        if most is not None and len(node.items) > most:
+            _fail(f"{what} has {len(node.items)} items", node, f"keep {most} of them")
         items: dict[object, Any] = {}
         lines: dict[object, int] = {}
         for part in node.items:
             item = reader(part, f"an item of {what}")
-            if (key := item.key) in items:
+            key = item.key if is_struct else item
+            if key in items:
                 again = f"the same {noun} twice in {what}, first on line {lines[key]}"
-                _fail(again, part, "keep one, with a count for both")
+                step = "keep one, with a count for both" if is_struct else "keep one"
+                _fail(again, part, step)
             items[key], lines[key] = item, line_of(part)
         return tuple(items.values())
-
-    return read
-
-
-def _texts(kind: inspect.ListType) -> Read:
-    """Return a check of a list of different texts."""
-    reader, most = _read_as(kind.item_type), kind.max_length or 0
-
-    def read(node: Node, what: str) -> tuple[str, ...]:
-        if not isinstance(node, Sequence):
-            _wrong(node, what, "a list of texts")
-        if len(node.items) > most:
-            _fail(f"{what} has {len(node.items)} items", node, f"keep {most} of them")
-        texts = [reader(item, f"an item of {what}") for item in node.items]
-        for number, text in enumerate(texts):
-            if text in texts[:number]:
-                _fail(f"{what} has {brief(text)} twice", node.items[number], "keep one")
-        return tuple(texts)
 
     return read
 

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from pytest_graphbreak.baseline import form
-from pytest_graphbreak.baseline.follows import shorten
+from pytest_graphbreak.baseline.form import shorten
 from pytest_graphbreak.baseline.model import Document, Entries, Entry, Override
 from pytest_graphbreak.baseline.rules import RULES
 from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values, writable

@@ -22,8 +22,8 @@ from pytest_graphbreak.baseline.model import (
     Expected,
     Measured,
 )
-from pytest_graphbreak.baseline.paths import baseline_path, resolve, split_nodeid
 from pytest_graphbreak.baseline.read import document, parse_document
+from pytest_graphbreak.baseline.store import baseline_path, resolve, split_nodeid
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.model.layer import minors

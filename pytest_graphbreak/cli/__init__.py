@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = 0  # the reader of our output went away (`| head`), which is fine
     except KeyboardInterrupt as stop:
-        from pytest_graphbreak.cli.interrupts import exit_code
+        from pytest_graphbreak.cli.program import exit_code
 
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("graphbreak: interrupted", file=sys.stderr, flush=True)

@@ -8,26 +8,22 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import starmap
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
-from pytest_graphbreak.baseline import split_nodeid
 from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.model import json
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import document, entry_json
-from pytest_graphbreak.model.layers import BACKENDS
-from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import document as pages
-from pytest_graphbreak.report import json
 from pytest_graphbreak.report import logs as log_report
+from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.text.output import UserError, reason
 
 
@@ -41,19 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
     parser.add_argument("--markdown", metavar="F", help="write a report, most important first")
-    parser.add_argument(
-        "--test",
-        metavar="TEMPLATE",
-        help="the id of the test of a model, such as 'tests/test_models.py::test_model[{name}]', "
-        "with {name} for the directory of its dump: --json then writes counts that "
-        "graphbreak accept accepts",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        default="dump",
-        help="with --test: the profile of these counts (default: dump)",
-    )
     parser.add_argument(
         "--root",
         metavar="DIR",
@@ -78,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
     for path in args.logs:
         with _user_errors(path):
             logs += _logs_in(path)
-    names = _names(args, logs)
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
     analyses: list[tuple[Reading, Completeness]] = []
@@ -89,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         analyses.append((reading, completeness))
         say_all(log_report.lines(reading, completeness))
         say()
-    written = _write(args, analyses, names)
+    written = _write(args, analyses)
     return 0 if written and not any(reading.is_unreadable for reading, _ in analyses) else 2
 
 
@@ -131,47 +113,19 @@ def _user_errors(path: str) -> Iterator[None]:
         raise UserError(f"{path}: cannot be read: {reason(error)}") from None
 
 
-def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
-    """Return the id of the test of each dump.
-
-    Raises if ``--test`` gives none, or the same twice.
-    """
-    if args.test is None:
-        return {}
-    if "{name}" not in args.test:
-        raise UserError(f"--test {args.test}: has no {{name}}, which stands for the model")
-    layer = args.profile.partition("-")[0]
-    if layer in BACKENDS:
-        raise UserError(
-            f"--profile {args.profile}: its tests make graphs on other layers, too, and a dump "
-            "says nothing about those, so all tests would be over budget. Use another name: a "
-            "profile that was never recorded is compared with these counts on the tt layer"
-        )
-    names = {path: args.test.replace("{name}", Path(path).name) for path in logs}
-    for nodeid in names.values():
-        split_nodeid(nodeid)  # raises BaselineError
-    if len(set(names.values())) < len(logs):
-        raise UserError(f"--test {args.test}: two dumps are of one model; analyze one at a time")
-    return names
-
-
-def _write(
-    args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]], names: dict[str, str]
-) -> bool:
+def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]]) -> bool:
     """Write the requested files; return False if one could not be written."""
     readings = [reading for reading, _ in analyses]
     written = True
     if args.json:
-        where = environment(readings)
-        if names:
-            tests = [count_of(names[reading.path], reading) for reading in readings]
-            where = replace(where, profile=args.profile)
-        else:
-            tests = [entry(reading, completeness) for reading, completeness in analyses]
-        report = document(where, json.session(0, len(readings)), tests)
+        tests = starmap(entry, analyses)
+        report = document(environment(readings), json.session(0, len(readings)), tests)
         written = write_report(args.json, report)
     if args.markdown:
-        written = write(args.markdown, pages.of_logs(analyses)) and written
+        written = (
+            write(args.markdown, as_markdown("Graphs in logs", starmap(log_report.lines, analyses)))
+            and written
+        )
     return written
 
 
@@ -188,12 +142,6 @@ def entry(reading: Reading, completeness: Completeness) -> Plain:
         "run": list(completeness.commands),
         "log": _log(reading),
     }
-
-
-def count_of(nodeid: str, reading: Reading) -> Plain:
-    """Return the number of graphs as that of a test; a dump does not say why they exist."""
-    record = record_of("tt", graphs=reading.record.graphs.get("tt", 0))
-    return entry_json(TestReport(nodeid, "passed", record=record))
 
 
 def environment(readings: list[Reading]) -> RunEnvironment:

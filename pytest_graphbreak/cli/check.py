@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -18,13 +18,11 @@ from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, 
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import this_command
-from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, passing
+from pytest_graphbreak.report.footer import GitHubRun, accept_command, this_run
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import lines as cause_lines
-from pytest_graphbreak.report.root_causes import root_causes
+from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
 from pytest_graphbreak.report.view import (
     NAMED,
     REPORTED,
@@ -78,8 +76,7 @@ class Result:
     """The result of a check. ``unusable`` says why reports cannot be judged.
 
     ``missing`` are tests that were collected but did not run, and ``lost`` the shards that would
-    have run them; with ``allow_missing`` they are only listed. ``loosened`` are tests that the gate
-    sees less of than in the reports of ``--against``.
+    have run them; with ``allow_missing`` they are only listed.
     """
 
     judged: list[Judged] = field(default_factory=list)
@@ -88,7 +85,6 @@ class Result:
     unusable: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    loosened: list[str] = field(default_factory=list)
     strict: bool = False
     allow_missing: bool = False
 
@@ -127,33 +123,31 @@ def run(args: argparse.Namespace) -> int:
     checkout = find(Path.cwd(), args.graph_budget_dir)
     if is_missing(checkout.root, checkout.directory):
         note(f"{checkout.directory} is not there, so no baseline is read")
-    made_by = run_of(args) or accepting.this_run()
+    made_by = run_of(args) or this_run()
     earlier = union(load_all(args.against, note=note)) if args.against else None
     reports = load_all(args.reports, note=note)
     together = union(reports)
     result = check(together, checkout, earlier, made_by)
     result.allow_missing = args.allow_missing
-    if earlier is not None:
-        result.loosened = list(new_freedoms(result.judged, earlier))
     _show(result, together, reports, _accept(args.reports, made_by))
     notes = replace(_notes(result), accept=accept_line(made_by))
     written = write_pages(_replace_verdicts(reports, result), args, notes)
     return result.code if written else UNUSABLE
 
 
-def _accept(reports: Sequence[str], made_by: accepting.GitHubRun | None) -> str:
+def _accept(reports: Sequence[str], made_by: GitHubRun | None) -> str:
     """Return the command that accepts these reports, or a description if it is too long to read."""
     typed = shlex.join(reports)
     if made_by is None and len(typed) > LONGEST:
         return "`graphbreak accept` with these reports"
-    return accepting.command(typed, run=made_by, tool=this_command().graphbreak())
+    return accept_command(typed, run=made_by, tool=this_command().graphbreak())
 
 
 def check(
     together: Union,
     checkout: Checkout,
     earlier: Union | None = None,
-    made_by: accepting.GitHubRun | None = None,
+    made_by: GitHubRun | None = None,
 ) -> Result:
     """Judge all measured tests."""
     result = Result(strict=checkout.strict)
@@ -182,49 +176,11 @@ def check(
     return result
 
 
-def new_freedoms(judged: Sequence[Judged], earlier: Union) -> Iterator[str]:
-    """Yield what the gate sees less of than in another run: new ``ungated``, wider caps."""
-    for current in judged:
-        seen = earlier.seen.get((current.seen.profile, current.seen.nodeid))
-        if seen is None:
-            continue
-        now, was = current.test, seen.test
-        if now.ungated is not None and was.ungated is None:
-            yield f"{now.nodeid}   ungated: {now.ungated or 'no reason given'}"
-        limits, before = _limits(now.cap), _limits(was.cap)
-        wider = [name for name, most in before.items() if limits.get(name, most + 1) > most]
-        if wider:
-            yield f"{now.nodeid}   max_graphs: {', '.join(_limit_changes(wider, before, limits))}"
-
-
-def _limits(cap: Cap | None) -> dict[str, int]:
-    """Return every limit of a marker by its name."""
-    if cap is None:
-        return {}
-    limits = {
-        "recompiles": cap.recompiles,
-        "breaks": cap.breaks,
-        **{layer: cap.graphs(layer) for layer in LAYERS},
-    }
-    for name, limit in (("executions", cap.executions), ("reads", cap.reads)):
-        by_layer = limit if isinstance(limit, Mapping) else {"": limit}
-        limits |= {f"{name} {layer}".strip(): most for layer, most in by_layer.items()}
-    return {name: most for name, most in limits.items() if most is not None}
-
-
-def _limit_changes(
-    names: Sequence[str], before: Mapping[str, int], after: Mapping[str, int]
-) -> Iterator[str]:
-    for name in names:
-        yield f"{name} {before[name]} -> {after.get(name, 'no limit')}"
-
-
 def _notes(result: Result) -> CheckNotes:
     return CheckNotes(
         no_verdict=result.no_verdict,
         problems=tuple(result.unusable),
         missing=(*result.lost, *result.missing),
-        loosened=tuple(result.loosened),
     )
 
 
@@ -300,7 +256,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
         (f"{judged.test.nodeid}   on {judged.seen.profile}", judged.test)
         for judged in result.judged
     )
-    say_all(passing.lines(passing.changes(by_name)))
+    say_all(passing_lines(passing_changes(by_name)))
     say_list("unmeasured", result.unmeasured)
     say_list("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
     _show_left_out(result, together)
@@ -312,7 +268,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
 
 
 def _show_left_out(result: Result, together: Union) -> None:
-    """Show what is not judged, what the gate sees less of, and what is missing."""
+    """Show what is not judged, and what is missing."""
     for outcome, count in _by_themselves(together).items():
         verb = "is" if count == 1 else "are"
         say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
@@ -324,7 +280,6 @@ def _show_left_out(result: Result, together: Union) -> None:
             for judged in ungated
         ),
     )
-    say_list("loosened", result.loosened)
     say_list("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
     say_list("missing", result.missing, FULL)
     if together.partial_files:

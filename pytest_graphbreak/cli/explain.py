@@ -20,7 +20,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
-from pytest_graphbreak.advice.family import Family
+from pytest_graphbreak.advice.match import Family
 from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped_registry
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
@@ -30,9 +30,9 @@ from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.frame import CheckoutSources
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.root_causes import by_nodeid, cause_lines, root_causes
+from pytest_graphbreak.report.rows import CheckoutSources
 from pytest_graphbreak.report.unjudged import findings_of_tests
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.output import BLANK, TextLine

@@ -11,9 +11,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
-from pytest_graphbreak.cli.interrupts import exit_code
 from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
-from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
+from pytest_graphbreak.cli.program import add_program, does_not_run, exit_code, find, on_bench
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.build import Diff

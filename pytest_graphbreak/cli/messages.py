@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TextIO
 
+from pytest_graphbreak.model import json
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
 from pytest_graphbreak.text.output import TextLine, list_lines, reason, size, text_lines
 from pytest_graphbreak.text.safe import console

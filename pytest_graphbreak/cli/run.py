@@ -19,14 +19,13 @@ from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.model import json
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import json
-from pytest_graphbreak.report.document import of_script
 from pytest_graphbreak.report.footer import Case
 from pytest_graphbreak.report.judgement import Judgement, judgement
-from pytest_graphbreak.report.scripts import script_lines
+from pytest_graphbreak.report.unjudged import as_markdown, script_lines
 from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine, UserError, failure_words
 from pytest_graphbreak.watching import watched
@@ -97,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
     with suppress(OSError):  # even if nobody reads the output, the files are written
         _show(name, code, record, judged.lines if judged is not None else ())
     entry = _entry(name, code, record, judged)
-    if not _write(files, of_script(name, f"exit {code}", record), entry, device, code):
+    page = as_markdown("Graphs of a script", [script_lines(name, f"exit {code}", record)])
+    if not _write(files, page, entry, device, code):
         return code or UNUSABLE
     return 1 if failed else code
 

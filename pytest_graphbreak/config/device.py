@@ -19,7 +19,6 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_graphbreak.config.descriptor import system
 from pytest_graphbreak.model.layer import Layer, minor
 from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
 from pytest_graphbreak.text.output import UserError
@@ -42,6 +41,11 @@ _SYSTEMS: Final = {
     ("p300", 4): "qb2-blackhole",
 }
 """Names of systems in tt-xla's ``--arch``, by type and number of their PCI devices."""
+_DESCRIBED: Final = re.compile(
+    r"(?<![a-z0-9])(n300-llmbox|galaxy-wh-6u|galaxy-bh|[ql]b2?-blackhole|n150|n300|p1[05]0|p300)"
+    r"[a-z]?(?![a-z0-9])"
+)
+"""The system in the name of a descriptor: ``n300-llmbox_system_desc.ttsys``."""
 _CARD_NAME: Final = re.compile(r"([npe]\d{3})[a-z]?", re.IGNORECASE)
 
 
@@ -106,11 +110,12 @@ class Machine:
 
         The driver is asked, which answers without opening the device: ``tt_card_type``, else the
         PCI id (wormhole, blackhole). Cards that ``TT_VISIBLE_DEVICES`` hides do not count. If the
-        plugin only compiles for a described system, the description is used. Source: tt-kmd,
-        docs/sysfs-attributes.md, telemetry.c and enumerate.h.
+        plugin only compiles for a described system, the name of the description is used. Source:
+        tt-kmd, docs/sysfs-attributes.md, telemetry.c and enumerate.h.
         """
         if described := self.environ.get(TT_DESCRIBED):
-            return system(Path(described))
+            system = _DESCRIBED.search(Path(described).name.lower())
+            return system[1] if system else None
         names = Counter(filter(None, map(self._card, self._visible())))
         if len(names) != 1:
             return "+".join(sorted(names)) or None

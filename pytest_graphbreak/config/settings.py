@@ -36,7 +36,7 @@ MARKERS: Final = (
 class Settings(Rules):
     """The requests of a session.
 
-    ``report``, ``trace``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's
+    ``report``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's
     template (``tt-{arch}``) or None if the profile is to be detected; ``arch`` is the value of the
     suite's own option ``--arch``, such as tt-xla's. ``typed`` is how the session was started, for
     commands in texts. ``backend`` is the backend that ``torch.compile`` uses, followed by those
@@ -46,7 +46,6 @@ class Settings(Rules):
     root: Path
     directory: Path
     report: Path | None = None
-    trace: Path | None = None
     profile: str | None = None
     device: str = "auto"
     arch: str | None = None
@@ -61,7 +60,7 @@ class Settings(Rules):
     @property
     def active(self) -> bool:
         """Whether every test is measured; a test with a marker is measured in any case."""
-        return self.gate or self.report is not None or self.trace is not None
+        return self.gate or self.report is not None
 
     @property
     def counts_runs(self) -> bool:
@@ -83,7 +82,6 @@ _VALUES: Final = {
         "PATH",
         "Write the JSON report. Without the gate every test is counted, and only markers can fail.",
     ),
-    "trace": ("DIR", "Keep torch's structured trace of each test that failed, for tlparse."),
     "dir": ("DIR", "Directory of the baselines (default: baselines, under the rootdir)."),
     "profile": ("NAME", "Name the profile; {device}, {arch} and {torch} are filled in."),
     "device": ("|".join(DEVICES), "Where fixtures compile (default: auto)."),
@@ -204,15 +202,13 @@ def from_config(config: pytest.Config) -> Settings:
     asked = _Asked(config)
     writes = {name: bool(asked.option(name)) for name in WRITING}
     gate = config.getoption("graph_budget", default=None)
-    typed_in, root = config.invocation_params.dir, config.rootpath
-    trace = asked.option("trace")
+    root = config.rootpath
     settings = Settings(
         root=root,
         directory=root / asked.text("dir"),
         gate=bool(config.getini("graph_budget") if gate is None else gate) or any(writes.values()),
         **writes,
         report=asked.report(),
-        trace=typed_in / trace if trace else None,
         profile=asked.text("profile") or None,
         device=asked.choice("device", DEVICES),
         arch=config.getoption("arch", default=None) or None,

@@ -109,6 +109,8 @@ def _add_recompiles(sides: Sides, *, above: bool) -> None:
 
     Those of the layer ``above`` others come first: they explain graphs of the others.
     """
+    if not sides.after.recompile_list:
+        return
     grown = sides.grown()
     new = {
         (layer, graph.name)

@@ -20,9 +20,10 @@ from pytest_graphbreak.judging.finding import (
     Finding,
     NamedPlace,
 )
-from pytest_graphbreak.judging.repeats import names_of
+from pytest_graphbreak.judging.guards import names_of
+from pytest_graphbreak.judging.sides import frame_of
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.budget import PLACES_LAYER
+from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import (
@@ -83,6 +84,20 @@ def findings_of_changes(
         else:
             below.setdefault(change.parent, []).append(finding)
     return findings[::-1]
+
+
+def finding_of_place(sign: str, kind: str, place: BaselinePlace | Cause) -> Finding:
+    """Return a place of a baseline as a finding; a baseline knows no number of a line."""
+    name, reason, id = "eager" if kind == "eager" else "", "", ""
+    if isinstance(place, Cause):
+        name = f"{place.layer} {place.cause}"
+    else:
+        reason, id = place.reason or kind, place.id or ""
+    where = frame_of(place.where, place.code)
+    places = (NamedPlace("", where),)
+    return Finding(
+        sign, kind, place.layer, reason, id, where, count=place.count, name=name, places=places
+    )
 
 
 def _finding_of_change(change: Difference, record: Record, below: tuple[Finding, ...]) -> Finding:

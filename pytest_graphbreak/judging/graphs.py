@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_graphbreak.judging import guards
-from pytest_graphbreak.judging.attribution import cause_keys, key_of
+from pytest_graphbreak.judging.causes import cause_keys, key_of
 from pytest_graphbreak.judging.sides import Draft, Sides
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layer import GraphCause

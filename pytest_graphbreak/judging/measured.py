@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from pytest_graphbreak.baseline.follows import complete
-from pytest_graphbreak.baseline.form import MOST_ENTRIES
+from pytest_graphbreak.baseline.form import MOST_ENTRIES, complete
 from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.judging.causes import causes, entries, place_of

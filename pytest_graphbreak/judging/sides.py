@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
-from pytest_graphbreak.judging.repeats import Repeats, repeats
+from pytest_graphbreak.judging.guards import Repeats, repeats
 from pytest_graphbreak.judging.totals import forbidden_eager
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.budget import Cap, writable

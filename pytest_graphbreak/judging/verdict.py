@@ -18,6 +18,7 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.causes import is_lowered, name_of
 from pytest_graphbreak.judging.difference import NONE, diff
+from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
@@ -115,32 +116,36 @@ def judge(
 
     ``expected`` is the baseline for this profile, or None; ``cap`` is that of the marker. With
     neither, the verdict is ``new`` under the gate if anything was attempted, and ``none``
-    otherwise. ``versions`` are those of the compilers that made the record (``{"torch":
-    "2.9.1"}``): reasons are compared only with a baseline of the same minor version, since ids
-    change their meaning. Captured operations may fall by ``ops`` percent (None: they are not
-    compared), and are compared only with the same versions of the ``packages`` that own the code.
-    ``runs`` says what more executions or reads than in the baseline do (``config.ini.RUNS``).
+    otherwise. ``versions`` are those of the compilers that made the record: reasons are compared
+    only with a baseline of the same minor version, since ids change their meaning. Captured
+    operations may fall by ``ops`` percent (None: by any number), and are compared only with the
+    same versions of the ``packages`` that own the code. ``runs`` is one of ``config.ini.RUNS``.
     """
     if record.errors:
         return Verdict("error")
     if expected is None and cap is None:
-        if gate and record.has_judged_layer:
-            return Verdict("new", diff(None, record))
-        return Verdict("none")
-    compared = {"ops": ops is not None, "runs": runs != "off"}
-    differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
+        is_new = gate and record.has_judged_layer
+        return Verdict("new", diff(None, record)) if is_new else Verdict("none")
+    differences: tuple[Difference, ...] = ()
+    # Most tests are as recorded, which is seen sooner than that nothing differs.
+    if cap is not None or expected is None or expected.values != values(record):
+        compared = {"ops": ops is not None, "runs": runs != "off"}
+        differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
-    foreign = expected.profile if expected is not None and not expected.recorded else None
     name = _first(changes)
     reported = changes if name != "ok" else ()
-    return Verdict(name, reported, unseen=_unseen_layers(record, expected, cap), foreign=foreign)
+    return Verdict(name, reported, _unseen_layers(record, expected, cap), _foreign(expected))
 
 
 def _first(changes: Sequence[Difference]) -> str:
     """Return the most urgent verdict that one of the changes leads to."""
     meant = {change.verdict for change in changes}
     return next((name for name in MEANINGS if name in meant), "ok")
+
+
+def _foreign(expected: Expected | None) -> str | None:
+    return expected.profile if expected is not None and not expected.recorded else None
 
 
 def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:

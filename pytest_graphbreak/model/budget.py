@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal, get_type_hints
 
 from pytest_graphbreak.model.forms import (
@@ -72,6 +73,7 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+@lru_cache(10_000)  # a run has the same few places in all of its tests
 def place_key(where: str, code: str) -> tuple[str, str]:
     """Return the identity of a place, without line number and with normalised white space."""
     return writable(where), writable(" ".join(code.split()))

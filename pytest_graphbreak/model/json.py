@@ -1,4 +1,4 @@
-"""The report as JSON, where reading and writing differ from the types.
+"""The report as JSON: where reading and writing differ from the types, and the file.
 
 The keys of a record are merged into those of its test, the notes are joined into one text, captured
 operations are written out, and an unknown place is ``{}``.
@@ -6,12 +6,15 @@ operations are written out, and an unknown place is ``{}``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct, structs
+from msgspec.structs import replace
 
 from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import LISTS, Difference
@@ -19,6 +22,7 @@ from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode,
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import AND, NOWHERE, Record
 from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
+from pytest_graphbreak.text.files import in_one_step
 
 VERSION: Final = 1
 
@@ -224,3 +228,44 @@ def _baseline_json(entry: Plain) -> Plain:
 def _first(item: Plain, *keys: str) -> Plain:
     """Return the same mapping with these keys first, in this order."""
     return {key: item[key] for key in keys if key in item} | item
+
+
+def entry(
+    nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
+) -> TestReport:
+    """Return one item of ``tests``. ``data`` is what the test's report carried, or empty."""
+    facts = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
+    test = TestReport.from_dict({**data, **facts, "nodeid": "-", "setup": _setup(data)})
+    return replace(test, nodeid=nodeid)  # a node id of this run may be longer than readers accept
+
+
+def _setup(data: Mapping[str, Any]) -> Plain:
+    """Return counts of what was compiled around the test, by phase and of its own fixtures."""
+    phases = {name: data[name]["graphs"] for name in ("setup", "teardown") if name in data}
+    graphs: dict[str, int] = {}
+    for counts in phases.values():
+        for layer, count in counts.items():
+            graphs[layer] = graphs.get(layer, 0) + count
+    return {"graphs": graphs, "phases": phases, "own": data.get("fixtures") or {}}
+
+
+def session(exit_code: int, runs: int) -> SessionReport:
+    """Return the ``session`` of a run without pytest, of ``runs`` scripts or logs."""
+    return SessionReport(exit=exit_code, collected=runs)
+
+
+def write(path: Path, data: Plain) -> None:
+    """Write the report in one step, so that a reader sees either the old or the new file.
+
+    Raises ``OSError`` if it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # ASCII only, since a lone surrogate in a test id cannot be written as UTF-8.
+    text = json.dumps(data)
+    try:
+        text = msgspec.json.format(text, indent=1)
+    except msgspec.DecodeError:  # a lone surrogate
+        text = json.dumps(data, indent=1)
+    with in_one_step(path) as handle, open(handle, "w", encoding="ascii", closefd=False) as file:
+        file.write(text)
+        file.write("\n")

@@ -1,8 +1,8 @@
-"""The JSON Schemas of the files that are written, derive from the code.
+"""The JSON Schemas of the files that are written, derived from the code.
 
     python -m pytest_graphbreak.model.schemas
 
-writes them into the package. The schemas of the report and of a baseline file are derive
+writes them into the package. The schemas of the report and of a baseline file are derived
 completely: from ``model.report``, where the text below a field is its description, and from
 ``BASELINE``, which is loaded by name and not imported
 at the top.
@@ -30,7 +30,6 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 
 HOME: Final = Path(__file__).parents[1] / "schemas"
-WIDTH: Final = 100
 BASELINE: Final = "pytest_graphbreak.baseline.form"
 
 REPORT: Final = {
@@ -70,14 +69,13 @@ def schema(name: str) -> Plain:
 
 
 def derive(name: str) -> str:
-    """Return the derive text of a schema file."""
-    if name == "report":
-        return f"{_text(report())}\n"
-    return f"{_text(import_module(BASELINE).schema())}\n"
+    """Return the text of a schema file."""
+    described = report() if name == "report" else import_module(BASELINE).schema()
+    return f"{json.dumps(described, indent=1)}\n"
 
 
 def report() -> Plain:
-    """Return the schema of the report, derive from its types."""
+    """Return the schema of the report, derived from its types."""
     (_, schemas) = msgspec.json.schema_components([form()])
     classes = {name: cls for module in _DATA for name, cls in vars(module).items()}
     descriptions = _descriptions()
@@ -137,22 +135,6 @@ def _as_written(schema: Any) -> Any:
 
 def _about(schema: Plain) -> Plain:
     return {"description": schema["description"]} if "description" in schema else {}
-
-
-def _text(value: Any, indent: str = "", before: int = 0) -> str:
-    """Format JSON for people: whatever fits on a line is on one line."""
-    line = json.dumps(value)
-    if len(indent) + before + len(line) < WIDTH or not value or not isinstance(value, dict | list):
-        return line
-    deeper = indent + "  "
-    if isinstance(value, dict):
-        keys = ((f"{json.dumps(key)}: ", item) for key, item in value.items())
-        parts = [key + _text(item, deeper, len(key)) for key, item in keys]
-    else:
-        parts = [_text(item, deeper) for item in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    inner = ",\n".join(deeper + part for part in parts)
-    return f"{opening}\n{inner}\n{indent}{closing}"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pytest_graphbreak.judging.difference import diff
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.report.headline import NAMES
+from pytest_graphbreak.report.counts import NAMES
 from pytest_graphbreak.report.lines import lines as finding_lines
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.report.rejudge import budget_of

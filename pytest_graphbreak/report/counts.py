@@ -1,14 +1,20 @@
-"""The numbers of graphs of a layer in words, with what makes them up."""
+"""The changes in numbers, and what makes up a number of graphs.
+
+A failure begins with ``headline``, and has the table of ``counts`` below its places.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import CACHED, Record
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.output import TextLine, noun, plural
 
 
 def decomposition(layer: str, *records: Record) -> Counter[str]:
@@ -69,3 +75,144 @@ def layer_counts(
             name = "eager place" if places or layer not in JUDGED else "eager function"
             text += f", {plural(len(eager), name)}"
     return text
+
+
+def headline(verdict: Verdict, record: Record) -> TextLine:
+    """Return one line with the count that changed most, and whose limit it passed."""
+    return first_line(_moved_most(verdict, record))
+
+
+def first_line(text: str) -> TextLine:
+    """Return the first line of a failure."""
+    return TextLine(text, "headline", head="graph budget: ")
+
+
+def _moved_most(verdict: Verdict, record: Record) -> str:
+    if verdict.name == "new":
+        return f"no baseline for this test ({totals(record)})"
+    if verdict.empties_a_layer:
+        return _no_graph_any_more(verdict, record)
+    steps = verdict.over or verdict.lost or verdict.fewer
+    if not steps:
+        return f"{verdict.name}, {totals(record)}"
+    steps = tuple(step for step in steps if step.kind != "work") or steps
+    step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
+    sign = f"{step.growth:+d}"
+    return f"{_amount(step)}, {_limit_words(step)} {step.before} ({sign})"
+
+
+def _no_graph_any_more(verdict: Verdict, record: Record) -> str:
+    """Describe a layer that makes no graph any more, which is worse than any growth."""
+    step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
+    still = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
+    return f"no {step.layer} graph any more, {_limit_words(step)} {step.before}{still}"
+
+
+def _limit_words(step: Difference) -> str:
+    if step.growth < 0 and step.by == "baseline":
+        return "the baseline has"
+    option = "--max-compiled" if step.kind == "compiled" else "--max-graphs"
+    return f"{option} allows" if step.by == "option" else f"the {step.by} allows"
+
+
+def _amount(step: Difference) -> str:
+    count, layer = step.after, step.layer
+    if step.kind == "work":
+        return f"{count} {noun(count, 'operation')} ran in {layer} graphs"
+    if step.kind == "ops":
+        return f"{count} {noun(count, 'captured operation')} in {layer} graphs"
+    if step.kind == "compiled":
+        return f"{count} {layer} {noun(count, 'graph')} compiled and not loaded"
+    names = {"break": "graph break", "eager": "eager fallback"}
+    return f"{count} {noun(count, names.get(step.kind, f'{layer} {step.kind}'))}"
+
+
+def totals(record: Record) -> str:
+    counts = {layer: record.graphs.get(layer, 0) for layer in record.layers}
+    graphs = {layer: count for layer, count in counts.items() if count}
+    if counts and not graphs:
+        graphs = {record.headline: 0}
+    parts = [f"{count} {layer} {noun(count, 'graph')}" for layer, count in graphs.items()]
+    if record.breaks:
+        parts.append(f"{len(record.breaks)} {noun(len(record.breaks), 'graph break')}")
+    return ", ".join(parts) or "nothing was compiled"
+
+
+NO_FIXTURES: Final[Mapping[str, int]] = {}
+NAMES: Final = {
+    "graph": "graphs",
+    "recompile": "recompiles",
+    "break": "breaks",
+    "eager": "eager fallbacks",
+    "execution": "executions",
+    "read": "reads",
+    "work": "operations run",
+    "compiled": "graphs compiled, not loaded",
+}
+"""The names of totals that differ from the name of their kind."""
+
+
+def counts(
+    verdict: Verdict,
+    record: Record,
+    fixtures: Mapping[str, int] = NO_FIXTURES,
+    ops: Iterable[Difference] = (),
+) -> Iterator[TextLine]:
+    """Yield a line with the changed counts and their parts; counts that fell to zero come first.
+
+    For example: ``dynamo 1 -> 4 (1 entry, 2 after a break, 1 called function), breaks 0 -> 1``.
+    ``fixtures`` is how many of the graphs the test's fixtures made. The totals in ``ops`` are shown
+    as captured operations.
+    """
+    steps = {
+        (step.kind, step.layer, step.before, step.after): step
+        # Of two equal steps, the one of the baseline comes last and is kept.
+        for step in sorted(
+            (*verdict.over, *verdict.lost, *verdict.fewer), key=lambda item: item.by == "baseline"
+        )
+        if step.kind != "ops"
+    }
+    parts, explained = [], set[str | None]()
+    for step in sorted(steps.values(), key=_order):
+        parts.append(_count(step))
+        if step.kind == "graph" and step.growth > 0 and step.layer not in explained:
+            parts[-1] += _made_of(step.layer or "", record, fixtures)
+            explained.add(step.layer)
+    if verdict.name == "new":
+        parts = [
+            f"{layer} {count}{_made_of(layer, record, fixtures)}"
+            for layer in record.layers
+            if (count := record.graphs.get(layer, 0))
+        ]
+    parts += _operations(ops)
+    if parts:
+        yield TextLine(", ".join(parts), indent=2)
+
+
+def _order(step: Difference) -> tuple[bool, bool]:
+    """Sort counts that fell to zero first, and the baseline before a marker."""
+    return step.kind != "graph" or step.after > 0, step.by != "baseline"
+
+
+def _count(step: Difference) -> str:
+    name = "" if step.kind == "graph" else NAMES[step.kind]
+    words = f"{' '.join(filter(None, (step.layer, name)))} {step.before} -> {step.after}"
+    return f"{words} by the marker" if step.by == "marker" else words
+
+
+def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
+    """Return the causes of a layer's graphs, to follow their number; empty if unknown."""
+    parts = cause_words(decomposition(layer, record))
+    parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
+    text = f" ({', '.join(parts)})" if parts else ""
+    return text + cached_text(cache_counts(layer, record))
+
+
+def _operations(steps: Iterable[Difference]) -> Iterator[str]:
+    """Yield ``captured operations 12 -> 2 (dynamo)`` with the layers of these totals."""
+    moved: dict[tuple[int | None, int], list[str]] = {}
+    for step in steps:
+        if step.kind == "ops":
+            moved.setdefault((step.before, step.after), []).append(step.layer or "")
+    for (before, after), layers in moved.items():
+        yield f"captured operations {before} -> {after} ({', '.join(layers)})"

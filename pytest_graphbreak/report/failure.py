@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_graphbreak.report.lines import DEPTH
-from pytest_graphbreak.text.output import TextLine, indent_lines, plain_text
+from pytest_graphbreak.text.output import TextLine, plain_text
 from pytest_graphbreak.text.terminal import columns, spans, wrap_line
 
 Location = tuple[str, int | None, str]
@@ -71,46 +71,3 @@ def write(lines: Iterable[TextLine], tw: Any) -> None:
             for text, markup in spans(row, line.kind):
                 tw.write(text, **dict.fromkeys(markup, True))
             tw.line()
-
-
-_ERROR = "E   "
-"""The text that pytest writes before the lines of an exception."""
-
-
-class BlockText:
-    """Prints the failure of a block, which is an exception of the test, without wide lines.
-
-    It replaces the ``toterminal`` of pytest's representation of that exception, which otherwise
-    stays the same. ``lines`` are the lines of the exception.
-    """
-
-    def __init__(self, longrepr: Any, lines: Sequence[TextLine]) -> None:
-        self._print = longrepr.toterminal
-        self._lines = lines
-        traceback = getattr(longrepr, "reprtraceback", None)
-        self._entries = getattr(traceback, "reprentries", ())
-
-    def __call__(self, tw: Any) -> None:
-        untouched = [entry.lines for entry in self._entries]
-        width = columns(getattr(tw, "_file", None)) - len(_ERROR)
-        for entry in self._entries:
-            entry.lines = self._narrow(entry.lines, width)
-        try:
-            self._print(tw)
-        finally:
-            for entry, lines in zip(self._entries, untouched, strict=True):
-                entry.lines = lines
-
-    def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
-        """Return the lines of an entry, with those of ``lines`` wrapped to a width."""
-        first, *following = plain_text(self._lines).split("\n")
-        for at, line in enumerate(shown):
-            deeper = len(line) - len(line[1:].lstrip()) - len(_ERROR)
-            end = at + 1 + len(following)
-            expected = [f"{_ERROR}{' ' * deeper}{line}".rstrip() for line in following]
-            if line.endswith(first) and [line.rstrip() for line in shown[at + 1 : end]] == expected:
-                head = line[1:].lstrip().removesuffix(first) + self._lines[0].head
-                ours = indent_lines((replace(self._lines[0], head=head), *self._lines[1:]), deeper)
-                rows = (row for line in ours for row in wrap_line(line.harmless(), width))
-                return [*shown[:at], *(f"{_ERROR}{row}".rstrip() for row in rows), *shown[end:]]
-        return shown

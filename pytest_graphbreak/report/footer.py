@@ -1,10 +1,16 @@
 """The end of a failure: the next command, the baseline, and the conditions of measurement.
 
-``Context`` has the data that it needs in addition to the record and its verdict.
+``Context`` has the data that it needs in addition to the record and its verdict. The command that
+accepts the counts of a run whose machine is gone is one line: on GitHub it names the run and works
+in any checkout with ``gh``, elsewhere it names the report. Variables: GitHub's "Default environment
+variables".
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -21,7 +27,7 @@ from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
 from pytest_graphbreak.model.record import NOWHERE, Frame, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.text.output import Kind, TextLine
+from pytest_graphbreak.text.output import Kind, TextLine, plural
 
 
 class ChangedLine(NamedTuple):
@@ -189,8 +195,6 @@ def _label(word: str, text: str = "", command: str = "") -> TextLine:
 DYNAMO: Final = "torch._dynamo.config."
 INDUCTOR: Final = "torch._inductor.config."
 """Settings that change how graphs are compiled further, but not which graphs there are."""
-MOST_VALUES: Final = 3
-"""The number of values that are named of a setting that several tests left changed."""
 
 
 def measured_with(record: Record) -> Iterator[TextLine]:
@@ -208,35 +212,66 @@ def measured_with(record: Record) -> Iterator[TextLine]:
 
 
 def leaked_settings(tests: Iterable[TestReport]) -> list[str]:
-    """Return the settings that calls of tests left: a line for each setting and class, or file.
+    """Return the settings that calls of tests left, with the first test and how many others.
 
-    Settings that the same tests left are on one line.
+    Tests that left the same are on one line.
     """
-    by_scope: dict[tuple[str, str], dict[str, Any]] = {}
+    groups: dict[str, list[str]] = {}
     for test in tests:
-        for name, value in test.leaks.items():
-            by_scope.setdefault((_scope_of(test.nodeid), name), {})[test.nodeid] = value
-    settings: dict[tuple[str, ...], list[str]] = {}
-    for (scope, name), values in by_scope.items():
-        settings.setdefault((scope, *values), []).append(
-            setting_words(name, _distinct(values.values()))
-        )
-    return [
-        f"{ids[0] if len(ids) == 1 else f'{scope} ({len(ids)} tests)'}   left {', '.join(words)}"
-        for (scope, *ids), words in settings.items()
-    ]
-
-
-def _scope_of(nodeid: str) -> str:
-    """Return the class of a test, or its file."""
-    return nodeid.partition("[")[0].rpartition("::")[0]
-
-
-def _distinct(values: Iterable[Any]) -> str:
-    distinct = list(dict.fromkeys(map(str, values)))
-    return ", ".join([*distinct[:MOST_VALUES], *(["..."] if len(distinct) > MOST_VALUES else [])])
+        words = ", ".join(setting_words(name, value) for name, value in test.leaks.items())
+        if words:
+            groups.setdefault(words, []).append(test.nodeid)
+    lines = []
+    for words, (first, *others) in groups.items():
+        also = f" and {plural(len(others), 'other')}" if others else ""
+        lines.append(f"{first}{also}   left {words}")
+    return lines
 
 
 def setting_words(name: str, value: Any) -> str:
     """Return a setting with its value: ``capture_scalar_outputs = True``."""
     return f"{name.removeprefix(DYNAMO)} = {value}"
+
+
+_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
+_PUBLIC: Final = "github.com"
+
+
+@dataclass(frozen=True, slots=True)
+class GitHubRun:
+    """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
+
+    number: str
+    repository: str
+
+
+def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
+    """Return the run of GitHub Actions that this process is part of, or None elsewhere."""
+    number, name = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_REPOSITORY", "")
+    if environ.get("GITHUB_ACTIONS") != "true" or not number.isascii() or not number.isdigit():
+        return None
+    if not _REPOSITORY.fullmatch(name):
+        return None
+    server = _SERVER.fullmatch(environ.get("GITHUB_SERVER_URL", ""))
+    host = server[1] if server else _PUBLIC
+    return GitHubRun(number, name if host == _PUBLIC else f"{host}/{name}")
+
+
+def accept_command(
+    reports: str, nodeid: str | None = None, run: GitHubRun | None = None, tool: str = "graphbreak"
+) -> str:
+    """Return the command that accepts the counts of a run, of one test or of all.
+
+    ``tool`` is the command that starts ``graphbreak`` here; with ``run``, it is always
+    ``graphbreak``, since the command is used on another machine.
+
+    ``reports`` are the reports with the counts, quoted for a shell; they are used if there is no
+    ``run`` of GitHub Actions to name.
+    """
+    what = reports
+    if run is not None:
+        tool = "graphbreak"
+        what = f"--run {run.number}" + (f" --repo {run.repository}" if run.repository else "")
+    only = "" if nodeid is None else f" --tests {shlex.quote(nodeid)}"
+    return f"{tool} accept {what}{only}"

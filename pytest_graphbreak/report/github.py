@@ -16,9 +16,10 @@ from typing import Final
 
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, markdown, passing
+from pytest_graphbreak.report import markdown
+from pytest_graphbreak.report.footer import accept_command, this_run
 from pytest_graphbreak.report.lines import detail, general_lines
-from pytest_graphbreak.report.root_causes import by_nodeid, extent, root_causes
+from pytest_graphbreak.report.root_causes import by_nodeid, extent, passing_changes, root_causes
 from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
 from pytest_graphbreak.text.output import TextLine, noun, plain_text
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
@@ -60,7 +61,7 @@ def warnings(
     """Yield workflow commands for new places in passing tests."""
     by_name = dict(by_nodeid(tests))
     base = _below(root, workspace or root)
-    new = [finding for finding in passing.changes(by_name.items()) if finding.is_new]
+    new = [finding for finding in passing_changes(by_name.items()) if finding.is_new]
     for finding in new[:MOST]:
         place = _place(finding, by_name[finding.tests[0]], root)
         yield _command(base, place, *_shared_words(finding), level="warning")
@@ -97,8 +98,8 @@ def publish(
     """
     path = environ.get("GITHUB_WORKSPACE")
     workspace = Path(path) if path else None
-    run = accepting.this_run(environ)
-    accept = accepting.command(shlex.quote(name), run=run) if name is not None else None
+    run = this_run(environ)
+    accept = accept_command(shlex.quote(name), run=run) if name is not None else None
     commands = annotations(report.tests, root, workspace)
     commands += warnings(report.tests, root, workspace)
     commands += notice(report.tests, accept or "")

@@ -1,14 +1,20 @@
 """The report as one page: every test as strips of graphs, with what separates them.
 
-This module makes the data (``page_data``); ``page.js`` shows it.
+This module makes the data (``page_data``); ``page.js`` shows it. The page is one file that loads
+nothing from elsewhere. Its content security policy contains the hashes of its one style and its one
+script, so a browser runs nothing else, whatever the data contains; the script inserts text only as
+text.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
@@ -16,10 +22,9 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import accepting
-from pytest_graphbreak.report.frame import CheckoutSources, fill
+from pytest_graphbreak.report.footer import accept_command
 from pytest_graphbreak.report.root_causes import headline, root_causes
-from pytest_graphbreak.report.rows import Rows, Shared, clean, counts
+from pytest_graphbreak.report.rows import CheckoutSources, Rows, Shared, clean, counts
 from pytest_graphbreak.report.view import (
     NAMED,
     NOTHING,
@@ -34,6 +39,7 @@ from pytest_graphbreak.report.view import (
     test_name,
     weight,
 )
+from pytest_graphbreak.text.safe import script_json
 
 MOST_STEPS: Final = 200
 MOST_GRAPHS: Final = 400
@@ -46,7 +52,7 @@ def render(
     runs: Sequence[ProfileRun], root: Path | None = None, notes: CheckNotes = NOTHING
 ) -> str:
     """Return the page. ``root`` is a checkout to take source excerpts from, or None."""
-    return fill("page", "Graph budget", page_data(runs, CheckoutSources(root), notes))
+    return _fill(page_data(runs, CheckoutSources(root), notes))
 
 
 def page_data(
@@ -70,7 +76,6 @@ def page_data(
         "beside": {
             "problems": [clean(text) for text in notes.problems],
             "missing": [clean(text) for text in notes.missing],
-            "loosened": [clean(text) for text in notes.loosened],
         },
         "causes": _causes(runs, [nodeid for nodeid, _ in ordered], shared),
         "frames": shared.frames,
@@ -84,7 +89,7 @@ def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[i
     return {
         id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
         if notes.accept
-        else accepting.command(shlex.quote(report.given or report.name), test.nodeid)
+        else accept_command(shlex.quote(report.given or report.name), test.nodeid)
         for run in runs
         for report in run.reports
         for test in report.tests
@@ -275,3 +280,28 @@ def _graph(number: int, graph: Graph, places: Rows) -> Plain:
         "model": clean(graph.owner) if graph.owner else None,
     }
     return {name: value for name, value in described.items() if value is not None}
+
+
+def _fill(data: Any) -> str:
+    """Return the page with its style, its script and data in it."""
+    style = _asset("page.css")
+    script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset("page.js")}}})();\n'
+    return (
+        _asset("frame.html")
+        .replace("{{body}}", _asset("page.html"))
+        .replace("{{style-hash}}", _hash(style))
+        .replace("{{script-hash}}", _hash(script))
+        .replace("{{title}}", "Graph budget")
+        .replace("{{style}}", style)
+        .replace("{{script}}", script)
+        # The data comes last, so that nothing in it is replaced.
+        .replace("{{data}}", script_json(data))
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

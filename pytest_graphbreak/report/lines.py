@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.judging.finding import GONE, Finding
-from pytest_graphbreak.judging.repeats import names_of
+from pytest_graphbreak.judging.guards import names_of
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.text.output import TextLine, indent_lines, noun, plural, sign_line

@@ -19,9 +19,10 @@ from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Graph
 from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import count_line
-from pytest_graphbreak.report.scripts import counted_row, fix_commands
 from pytest_graphbreak.report.unjudged import (
     Homes,
+    counted_row,
+    fix_commands,
     found_lines,
     home_lines,
     homes_of,

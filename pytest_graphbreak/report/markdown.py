@@ -16,10 +16,16 @@ from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.differences import ALL, FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import passing
 from pytest_graphbreak.report.counts import made_of
 from pytest_graphbreak.report.lines import lines
-from pytest_graphbreak.report.root_causes import RootCauses, cause_lines, headline, root_causes
+from pytest_graphbreak.report.root_causes import (
+    RootCauses,
+    cause_lines,
+    headline,
+    passing_changes,
+    passing_lines,
+    root_causes,
+)
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.report.view import (
     NAMED,
@@ -81,7 +87,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     # The table may take half of the space; the rest is for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
     page.add(
-        _passing_changes(passing.changes((test_name(test, run, runs), test) for run, test in rows))
+        _passing_changes(passing_changes((test_name(test, run, runs), test) for run, test in rows))
     )
     firsts = set(causes.firsts)
     folded = [
@@ -173,7 +179,7 @@ def _causes(causes: RootCauses, size: int) -> str:
 
 def _passing_changes(findings: Sequence[Finding]) -> str:
     """Return what changed in passing tests, each place once."""
-    rows = (wrap_line(line.harmless(), _WIDE) for line in passing.lines(findings))
+    rows = (wrap_line(line.harmless(), _WIDE) for line in passing_lines(findings))
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
         return ""
@@ -204,7 +210,6 @@ def _add_notices(
         ("Cannot be judged", list(notes.problems)),
         ("Missing", list(notes.missing)),
         ("Unmeasured", [name for run in runs for name in run.unmeasured]),
-        ("Taken out of the gate", list(notes.loosened)),
         ("Not gated", [name for run in runs for name in run.ungated]),
         ("Stale baseline entries", [name for run in runs for name in run.stale]),
     ):

@@ -24,9 +24,7 @@ from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import accepting
-from pytest_graphbreak.report.accepting import GitHubRun
-from pytest_graphbreak.report.footer import Case, Context
+from pytest_graphbreak.report.footer import Case, Context, GitHubRun, accept_command
 from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import display_path
@@ -105,7 +103,7 @@ class Judge:
             profile=seen.profile,
             baseline=baseline,
             baseline_line=line,
-            accept=accepting.command(report, seen.nodeid, self.run, shlex.join(typed.tool)),
+            accept=accept_command(report, seen.nodeid, self.run, shlex.join(typed.tool)),
             typed=typed,
         )
 

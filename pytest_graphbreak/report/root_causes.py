@@ -1,12 +1,13 @@
 """The causes of failed tests, each once: 220 tests broken by one ``print`` are one finding.
 
 Tests are given as in a report; tests that this process judged come with their verdict. The summary
-of a run, ``check``, the comment, the page and the annotations all use the result.
+of a run, ``check``, the comment, the page and the annotations all use the result, and that of what
+changed in tests that pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,12 +19,13 @@ from pytest_graphbreak.judging.finding import (
     NamedPlace,
     distinct_findings,
 )
-from pytest_graphbreak.judging.findings import NEW_ENTRY, findings_of_failure
+from pytest_graphbreak.judging.findings import NEW_ENTRY, findings_of_changes, findings_of_failure
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
+from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.headline import NAMES
+from pytest_graphbreak.report.counts import NAMES
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.view import growth, weight
 from pytest_graphbreak.text.output import BLANK, TextLine, plural
@@ -203,3 +205,45 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
     if verdict.name == "lost":
         return "fewer captured operations"
     return f"{verdict.name}: another baseline would hold"
+
+
+# What changed in tests that pass: each place once, however many tests have it.
+
+IN_FULL: Final = 10
+"""The number of changes shown with source line and advice; the rest have what and where."""
+MOST_CHANGES: Final = 100
+"""The number of changes shown; with more, the rest are counted and accepting is not suggested."""
+
+
+def passing_changes(tests: Iterable[tuple[str, TestReport]]) -> list[Finding]:
+    """Return the changes of passing tests, new ones first, then by number of tests.
+
+    Each test comes with the name that it is listed by.
+    """
+    findings = distinct_findings(
+        (
+            (name, finding)
+            for name, test in tests
+            if test.verdict in STRICT and test.failed_by is None and not test.written
+            for finding in findings_of_changes(verdict_of(test).changes, test.record)
+            if finding.sign != MAY_BE_NEW
+        ),
+        lambda finding: finding.key,
+    )
+    return sorted(findings, key=lambda finding: (not finding.is_new, -len(finding.tests)))
+
+
+def passing_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
+    """Yield the changes below a title, if there are any."""
+    if not findings:
+        return
+    yield TextLine("What changed in tests that pass:", "title")
+    several = len({name for finding in findings for name in finding.tests}) > 1
+    for number, finding in enumerate(findings[:MOST_CHANGES]):
+        shown = general_lines(finding)
+        yield from shown if number < IN_FULL else shown[:2]
+        if several:
+            yield from which_tests(finding, f"in {plural(len(finding.tests), 'test')}")
+    if len(findings) > MOST_CHANGES:
+        left_out = plural(len(findings) - MOST_CHANGES, "more change")
+        yield TextLine(f"... and {left_out} (the JSON report has them all)", indent=2)

@@ -7,19 +7,20 @@ if there is no baseline, or if baselines do not have this kind), and ``now``, th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Final
 
 from pytest_graphbreak.judging import guards
-from pytest_graphbreak.judging.attribution import Key, cause_keys, key_of
-from pytest_graphbreak.judging.causes import cause_of, place_of
+from pytest_graphbreak.judging.causes import Key, cause_keys, cause_of, key_of, place_of
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import Finding
-from pytest_graphbreak.judging.findings import findings_of_changes
+from pytest_graphbreak.judging.findings import finding_of_place, findings_of_changes
 from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import JUDGED, reason_key
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.frame import CheckoutSources
 from pytest_graphbreak.text.safe import printable
 
 
@@ -81,11 +82,9 @@ class Rows:
                 row["counts"][run]["was"] = place.count
 
     def _place_row(self, kind: str, place: BaselinePlace) -> Plain:
-        file, _, function = place.where.partition("::")
-        where = Frame(file, function, code=place.code)
-        finding = Finding("-", kind, place.layer, place.reason or kind, place.id or "", where)
+        finding = finding_of_place("-", kind, place)
         reason = reason_key(place.layer, writable(finding.reason))
-        return self._row(finding, (kind, *place_of(where), *reason))
+        return self._row(finding, (kind, *place_of(finding.where), *reason))
 
     def add_seen(self, run: int, test: TestReport) -> None:
         """Add what was seen in this run."""
@@ -197,3 +196,55 @@ def _baseline_count(finding: Finding, test: TestReport) -> int | None:
     if causes is None:
         return None
     return sum(cause.count for cause in causes if cause.key == cause_of(item).key)
+
+
+# Lines of source around a place, read from the checkout that a report is rendered in.
+#
+# A report is not trusted: it could name any file of this machine in order to show it. So only
+# Python files below the root are read, and only if the line that the report quotes is really there.
+
+AROUND: Final = 3
+"""The number of lines shown before and after the place."""
+_MOST_BYTES: Final = 2 * 2**20
+_LONGEST_LINE: Final = 200
+
+Excerpt = tuple[int, list[str]]
+"""The number of the first line, and the lines."""
+
+
+class CheckoutSources:
+    """The files of one checkout; each is read once."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._given = root
+        self._files: dict[str, list[str]] = {}
+
+    @cached_property
+    def _root(self) -> Path | None:
+        return None if self._given is None else self._given.resolve()
+
+    def excerpt(self, where: Frame) -> Excerpt | None:
+        """Return the lines around a place of a report, or None if they cannot be shown."""
+        file, number, code = where.file, where.line, where.code
+        if not file or not number or not code:
+            return None
+        if file not in self._files:
+            self._files[file] = self._read(file)
+        lines = self._files[file]
+        if number > len(lines) or lines[number - 1].strip() != code.strip():
+            return None  # another version of the file was measured
+        first = max(1, number - AROUND)
+        return first, [line[:_LONGEST_LINE] for line in lines[first - 1 : number + AROUND]]
+
+    def _read(self, file: str) -> list[str]:
+        if self._root is None or PurePosixPath(file).suffix != ".py" or "\0" in file:
+            return []
+        try:
+            path = (self._root / file).resolve()
+            if not path.is_relative_to(self._root) or not path.is_file():
+                return []
+            if path.stat().st_size > _MOST_BYTES:
+                return []
+            return path.read_text(encoding="utf-8").split("\n")
+        except (OSError, ValueError):
+            return []

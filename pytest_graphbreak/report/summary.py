@@ -14,9 +14,14 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import accepting, passing
-from pytest_graphbreak.report.footer import leaked_settings
-from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
+from pytest_graphbreak.report.footer import accept_command, leaked_settings, this_run
+from pytest_graphbreak.report.root_causes import (
+    MOST_CHANGES,
+    by_nodeid,
+    passing_changes,
+    passing_lines,
+    root_causes,
+)
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.report.view import (
@@ -76,7 +81,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the lines of the summary; none if there is nothing to report."""
     yield from cause_lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
-    yield from passing.lines(passing.changes(by_nodeid(outcome.final)))
+    yield from passing_lines(passing_changes(by_nodeid(outcome.final)))
     yield from list_lines("unmeasured", outcome.unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from list_lines("stale", stale, MOST)
@@ -181,8 +186,8 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     acceptable_tests = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
     if not settings.gate or not acceptable_tests:
         return
-    changes = passing.changes(by_nodeid(outcome.final))
-    if len(changes) > passing.MOST:
+    changes = passing_changes(by_nodeid(outcome.final))
+    if len(changes) > MOST_CHANGES:
         yield label_line("next", "read all changes in the JSON report before you accept them")
         return
     if in_ci() and any(map(acceptable, acceptable_tests)):
@@ -237,5 +242,5 @@ def _accept_command(outcome: Outcome) -> TextLine:
     if report is None:
         words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "
         return label_line("next", f"{words}and keep graphs.json as an artifact")
-    command = accepting.command(shlex.quote(report.name), run=accepting.this_run())
+    command = accept_command(shlex.quote(report.name), run=this_run())
     return label_line("next", "accept intended changes, in a checkout: ", command)

@@ -1,22 +1,25 @@
-"""The text of a failed test, line by line."""
+"""The text of a failed test, line by line: its findings, and what its graphs have left.
+
+Below the first entry are the lines that changed since the baseline, if these are known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
 
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.findings import findings_of_record
+from pytest_graphbreak.judging.finding import GONE, Finding, NamedPlace
+from pytest_graphbreak.judging.findings import findings_of_failure, findings_of_record
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import STRICT
-from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.behind import with_changed
-from pytest_graphbreak.report.causes import (
-    MOST_PLACES,
-    nowhere,
-    places,
-    shrunk,
-)
-from pytest_graphbreak.report.counts import made_of
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
+from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
+from pytest_graphbreak.report.counts import counts, first_line, headline, made_of, totals
 from pytest_graphbreak.report.footer import (
     NO_LINES,
     Context,
@@ -25,9 +28,8 @@ from pytest_graphbreak.report.footer import (
     footer,
     measured_with,
 )
-from pytest_graphbreak.report.headline import counts, first_line, headline, totals
-from pytest_graphbreak.report.lines import lines
-from pytest_graphbreak.text.output import BLANK, TextLine, blocks
+from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
+from pytest_graphbreak.text.output import BLANK, TextLine, blocks, noun, plural, sign_line
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine]:
@@ -95,3 +97,173 @@ def describe(record: Record) -> list[TextLine]:
     text += [TextLine(error, indent=2) for error in record.errors]
     text += measured_with(record)
     return text
+
+
+_MOST: Final = 3
+
+
+def with_changed(
+    lines: Sequence[TextLine], verdict: Verdict, record: Record, shown: SourceLines
+) -> list[TextLine]:
+    """Return entries with the lines that changed since the baseline, below the first entry.
+
+    They are left out if the entry has one of them already.
+    """
+    heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
+    first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
+    if first is None:
+        return [*lines]
+    signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
+    end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
+    entry = "\n".join(line.text for line in lines[first:end])
+    commit, changed = shown.changed_lines(places_of(verdict, record))
+    if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
+        return [*lines]
+    below = []
+    for change in changed[:_MOST]:
+        word = "deleted" if change.deleted else "changed"
+        below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
+        below += code(change.where)
+    if len(changed) > _MOST:
+        below.append(detail(f"... and {plural(len(changed) - _MOST, 'more line')}"))
+    return [*lines[:end], *below, *lines[end:]]
+
+
+def places_of(verdict: Verdict, record: Record) -> list[Frame]:
+    """Return the places of all changes, what is behind them, and the calls that lead to them."""
+    frames: dict[Frame, None] = {}
+    for change in verdict.changes:
+        frames |= dict.fromkeys((change.where,))
+        for item in change.items_of(record):
+            behind: tuple[Frame, ...] = ()
+            if isinstance(item, Recompile):
+                behind = (item.origin, item.guard)
+            elif isinstance(item, Break):
+                behind = (item.disabled,)
+            frames |= dict.fromkeys((item.where, *behind, *getattr(item, "stack", ())))
+    return [frame for frame in frames if frame.file]
+
+
+MOST_PLACES = 12
+"""The number of places that a failure shows in full; the rest are counted."""
+
+
+def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> Iterator[TextLine]:
+    """Yield new and removed places; the rest of a long list is counted.
+
+    Each advice is given only once.
+    """
+    findings = [
+        _with_definition(finding, shown) for finding in findings_of_failure(verdict, record)
+    ]
+    advised = set[str]()
+    for line in chain.from_iterable(map(lines, findings[:MOST_PLACES])):
+        if line.kind != "advice" or line.text not in advised:
+            yield line
+        advised |= {line.text} if line.kind == "advice" else set()
+    if len(findings) > MOST_PLACES:
+        yield _left_out(len(findings) - MOST_PLACES, "more place")
+
+
+def _with_definition(finding: Finding, shown: SourceLines) -> Finding:
+    """Return a finding with the line where its function begins, if it is not compiled any more."""
+    if finding.sign != GONE or not finding.is_entry or finding.layer != PLACES_LAYER:
+        return finding
+    return replace(finding, places=(NamedPlace("", shown.definition_of(finding.where)),))
+
+
+def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
+    """Yield what to look for if a layer compiles nothing any more and nothing broke."""
+    if not verdict.empties_a_layer or record.breaks or record.eager:
+        return
+    if record.frames.attempted:
+        number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
+        yield _lost_line(f"{number} looked at, and no tensor operation found to compile")
+        words = "compile the function that computes, and not one that only calls or returns"
+    else:
+        layer = next((total.layer for total in verdict.lost if not total.after), "")
+        others = any(record.graphs.values())
+        yield _lost_line(f"nothing was compiled on {layer}" if others else "nothing was compiled")
+        words = _look_for(verdict)
+    yield from _notes(record)
+    yield from at(context.test)
+    yield from to_try(words)
+
+
+def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
+    """Yield what each graph still contains if as many graphs compile less of the program."""
+    if not is_less(verdict):
+        return
+    for total in verdict.lost:
+        if total.kind == "work" and total.layer and not _shrank(verdict, total.layer):
+            yield from _compiled_still(record, total.layer)
+            yield from to_try(f"look for {DESCRIPTIONS[total.layer].look_for}")
+    ops = next((total for total in verdict.lost if total.kind == "ops"), None)
+    if ops is None:
+        return
+    graphs = [graph for graph in record.graph_list if graph.layer == ops.layer]
+    for graph in graphs[:MOST_PLACES]:
+        of = f"the {ops.after} operations that are left"
+        number = f"{graph.ops or 0} of {of if len(graphs) > 1 else f'{ops.before} operations left'}"
+        yield _lost_line(f"{ops.layer} graph {graph.name} has {number}{_process(graph)}")
+        yield from at(graph.where)
+    if len(graphs) > MOST_PLACES:
+        yield _left_out(len(graphs) - MOST_PLACES, "more graph")
+    yield from _notes(record)
+    if not _is_explained(verdict):
+        words = "code that was compiled before may run without the compiler now"
+        yield from to_try(f"{words}: {_look_for(verdict)}")
+
+
+def is_less(verdict: Verdict) -> bool:
+    """Return whether less is compiled, or runs compiled, and no new place explains it."""
+    if any(total.kind == "ops" for total in verdict.lost):
+        return not (verdict.over and _is_explained(verdict))
+    return any(total.kind in ("work", "execution") for total in verdict.lost)
+
+
+def _compiled_still(record: Record, layer: str) -> Iterator[TextLine]:
+    """Yield the remaining runs of a layer that ran less of the program."""
+    functions = {graph.name: graph.where.function for graph in record.graph_list}
+    runs: Counter[tuple[str, Frame]] = Counter()
+    for line in record.execution_list:
+        if line.layer == layer:
+            runs[functions.get(line.graph, ""), line.where] += line.count
+    yield TextLine("some of what ran compiled runs without the compiler now; left are:", indent=2)
+    for (function, where), count in list(runs.items())[:MOST_PLACES]:
+        yield sign_line("-", plural(count, "execution") + (f" of {function}" if function else ""))
+        yield from at(where)
+    if not runs:
+        yield sign_line("-", "no execution")
+
+
+def _is_explained(verdict: Verdict) -> bool:
+    return any(change.kind in ("break", "eager") and change.is_new for change in verdict.changes)
+
+
+def _shrank(verdict: Verdict, layer: str) -> bool:
+    """Return whether a layer captures less, which already explains why less of it runs."""
+    return any((total.kind, total.layer) == ("ops", layer) for total in verdict.lost)
+
+
+def _look_for(verdict: Verdict) -> str:
+    """Return what to look for, according to the first layer that lost something."""
+    layer = next((total.layer for total in verdict.lost if total.layer), LAYERS[0])
+    return f"look for {DESCRIPTIONS[layer].look_for}"
+
+
+def _notes(record: Record) -> Iterator[TextLine]:
+    """Yield notes that may explain why less was compiled: a cache, or a setting."""
+    yield from map(detail, record.notes)
+
+
+def _process(graph: Graph) -> str:
+    return f"   in process {graph.process}" if graph.process else ""
+
+
+def _lost_line(text: str) -> TextLine:
+    return TextLine(text, "lost", 2, "- ")
+
+
+def _left_out(count: int, what: str) -> TextLine:
+    return TextLine(f"... and {plural(count, what)} (the JSON report has them all)", indent=2)

@@ -1,13 +1,15 @@
-"""What was observed where nothing is judged: of a program, a log, tests without the gate."""
+"""What was observed where nothing is judged: of a script, a log, tests without the gate."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Final
 
 from msgspec import structs
 
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
@@ -17,7 +19,8 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import code, count_line, counted_lines, position
 from pytest_graphbreak.report.view import tests_without_judgement, weight
-from pytest_graphbreak.text.output import BLANK, TextLine, plural
+from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.output import BLANK, TextLine, plain_text, plural
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20
@@ -31,17 +34,15 @@ Homes = Mapping[str, Sequence[tuple[Frame, int]]]
 """By title, the source lines that graphs come from, with their numbers of graphs."""
 
 
-def order(findings: Sequence[Finding]) -> str:
-    """Return what findings are sorted by: time, if one took at least a second, else frequency."""
-    timed = bool(findings) and (findings[0].seconds or 0) >= 1
-    return "most compile time" if timed else "most frequent"
-
-
 def found_lines(findings: Sequence[Finding]) -> Iterator[TextLine]:
-    """Yield the findings, most important first, with their models if there are several."""
+    """Yield the findings, most important first, with their models if there are several.
+
+    They are sorted by time, if one took at least a second, else by frequency.
+    """
+    timed = bool(findings) and (findings[0].seconds or 0) >= 1
     with_owner = len({finding.owner for finding in findings}) > 1
     entries = [counted_lines(finding, with_owner=with_owner) for finding in findings]
-    yield from section(order(findings), entries)
+    yield from section("most compile time" if timed else "most frequent", entries)
 
 
 def models(record: Record, layer: str) -> dict[str, list[Graph]]:
@@ -138,3 +139,46 @@ def findings_of_tests(tests: Iterable[TestReport]) -> list[Finding]:
         lambda finding: finding.key,
     )
     return sorted(findings, key=lambda finding: (-len(finding.tests), -finding.count))
+
+
+def as_markdown(title: str, reports: Iterable[Iterable[TextLine]]) -> str:
+    """Return reports as Markdown, for an issue or a pull request: the same lines, as text."""
+    blocks = (safe.preformatted_block(plain_text(lines)) for lines in reports)
+    return "\n\n".join((f"# {title}", *blocks)) + "\n"
+
+
+def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
+    """Return the lines of a script. ``ended`` is how it ended: ``exit 0``."""
+    return [
+        TextLine(f"{name}   {ended}"),
+        *starmap(counted_row, counts(record)),
+        *found_lines(findings_of_record(record)),
+        *home_lines(homes_of(record, record.headline)),
+        *fix_commands(name, record),
+    ]
+
+
+def counts(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield the counts of each layer, deepest first, and why a count cannot be trusted."""
+    for layer in reversed(LAYERS):
+        if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):
+            yield layer, layer_counts(layer, [record])
+    if not record.layers:
+        yield "graphs", "none: neither torch nor JAX was used"
+    for error in record.errors:
+        yield "error", f"could not see: {error}"
+    if record.note:
+        yield "note", record.note
+
+
+def counted_row(label: str, text: str) -> TextLine:
+    """Return a line of the table at the top of a report."""
+    return TextLine(text, indent=2, head=f"{label:<8} ")
+
+
+def fix_commands(name: str, record: Record) -> Iterator[TextLine]:
+    """Yield the commands that fix and reproduce what a script broke, if it did."""
+    if name.endswith(".py") and any(item.layer == "dynamo" for item in record.breaks):
+        yield BLANK
+        for words, command in (("try a fix: ", "fix"), ("or make a script of it: ", "repro")):
+            yield TextLine(words, indent=2, command=this_command().graphbreak(command, name))

@@ -236,15 +236,13 @@ class CheckNotes:
     """The notes on a verdict besides its tests.
 
     ``no_verdict`` says why there is none, in words of this package; ``problems`` are those of
-    reports, in anybody's words. ``missing`` was collected and ran nowhere. ``loosened`` is what the
-    gate sees less of than in the run that it is compared with. ``accept`` is the command that
-    accepts the counts, if one works in any checkout.
+    reports, in anybody's words. ``missing`` was collected and ran nowhere. ``accept`` accepts the
+    counts, if a command does in any checkout.
     """
 
     no_verdict: str = ""
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    loosened: tuple[str, ...] = ()
     accept: str = ""
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from msgspec.structs import replace
 
@@ -199,7 +199,6 @@ def _load(source: ReportFile, path: str) -> RunReport:
         text = source.read()
         if text.count(b",") > MOST_VALUES:
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
-        check_keys(text)
         return replace(parse(name, text), given=path)
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
@@ -207,33 +206,6 @@ def _load(source: ReportFile, path: str) -> RunReport:
         raise
     except (OSError, ValueError) as error:
         raise ReportError(f"{name}: cannot be read as a JSON report: {reason(error)}") from None
-
-
-def check_keys(text: bytes) -> None:
-    """Refuse JSON in which a mapping has the same key twice.
-
-    Decoders silently keep the last value (RFC 8259 leaves it open), so a report that was merged by
-    hand or tampered with would be judged by only a part of its contents. Raises ``ValueError`` that
-    names the first duplicate key, and what ``json.loads`` raises for text that is not JSON. Nothing
-    is built, so this takes half as long as that.
-    """
-    json.loads(text, object_pairs_hook=_check_pairs)
-
-
-def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) == len(pairs):
-        return
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise ValueError(f"the key {key[:80]!r} is twice in one mapping{_test_named(pairs)}")
-        seen.add(key)
-
-
-def _test_named(pairs: Iterable[tuple[str, Any]]) -> str:
-    """Return the test that the mapping belongs to, for a message, or "" if it names none."""
-    nodeids = [value for key, value in pairs if key == "nodeid" and isinstance(value, str)]
-    return f", of {nodeids[0][:200]}" if nodeids else ""
 
 
 def parse(name: str, data: object) -> RunReport:

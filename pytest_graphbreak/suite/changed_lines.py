@@ -3,6 +3,9 @@
 A red test may be due to an edit far from the place that it made worse: in a loader, a helper, a
 setting. Only git knows what was edited. Without git, without a commit of the baseline, or in a
 clone without history, nothing is known, and nothing is said. No verdict depends on it.
+
+A checkout may come from an untrusted source: git runs no program that it names (a file system
+monitor, a diff tool), and does not treat a directory in it as a repository.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pytest_graphbreak.config.git import GitError, git
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.footer import ChangedLine, SourceLines
@@ -24,9 +26,47 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.config.settings import Settings
+import os
+import subprocess
+
+from pytest_graphbreak.text.output import UserError, reason
+
+SLOWEST: Final = 120
+"""The time that one call of git may take, in seconds."""
+_SAFE: Final = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+
+
+class GitError(UserError):
+    """Raised if git failed. The message says why."""
+
+
+def git(directory: Path, *args: str) -> bytes:
+    """Return what ``git args`` prints in ``directory``. Raises ``GitError`` with its first line."""
+    command = ["git", *_SAFE, "--no-pager", "--no-optional-locks", *args]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env=os.environ | {"LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=SLOWEST,
+        )
+    except FileNotFoundError:
+        raise GitError("git is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise GitError(f"{directory}: git {args[0]} took more than {SLOWEST} s") from None
+    except OSError as error:
+        raise GitError(f"{directory}: git: {reason(error)}") from None
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise GitError(f"{directory}: git {args[0]}: {words[:400] or 'failed'}")
+    return done.stdout
+
 
 _FILE: Final = re.compile(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
-_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LARGEST: Final = 2**22
 """The size of a diff, in bytes, above which nobody looks for one line in it."""
 _DIFF: Final = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-prefix", "-U0")
@@ -49,13 +89,12 @@ class CheckoutLines(SourceLines):
         if self._baseline is None:
             return "", ()
         commit, hunks = changed_since(self._root, self._baseline)
-        before = _Committed(self._root, commit)
         paths = [frame.file for frame in near] + [*map(self._places.file, self._files)]
         lines = [
             line
             for file in dict.fromkeys(paths)
             for hunk in hunks.get(file, ())
-            for line in hunk.lines(str(self._root / file), before, self._places)
+            for line in hunk.lines(str(self._root / file), self._places)
         ]
         lines.sort(key=self._order(near))
         return commit, tuple(lines)
@@ -93,23 +132,22 @@ class CheckoutLines(SourceLines):
 
 
 class Hunk(NamedTuple):
-    """A hunk of a diff without context: the first line before and after, and how many lines."""
+    """A hunk of a diff without context: the first new line, how many, and what was there before."""
 
-    old: int
-    gone: int
-    new: int
-    came: int
+    first: int
+    added: int
+    deleted: list[str]
 
-    def lines(self, file: str, before: Places, now: Places) -> Iterator[ChangedLine]:
+    def lines(self, file: str, places: Places) -> Iterator[ChangedLine]:
         """Yield its new lines; if it has none, those that were deleted, without their numbers."""
-        for number in range(self.new, self.new + self.came):
-            frame = now.frame(file, number)
+        for number in range(self.first, self.first + self.added):
+            frame = places.frame(file, number)
             if frame.code:
                 yield ChangedLine(frame)
-        for number in range(self.old, self.old + self.gone) if not self.came else ():
-            frame = before.frame(file, number)
-            if frame.code:
-                yield ChangedLine(Frame(frame.file, frame.function, 0, frame.code), deleted=True)
+        for code in filter(None, self.deleted) if not self.added else ():
+            # git names the line above; what stood below it mostly was in the same function.
+            frame = places.frame(file, self.first)
+            yield ChangedLine(Frame(frame.file, frame.function, 0, code), deleted=True)
 
 
 @lru_cache(8)
@@ -133,38 +171,19 @@ def changed_since(root: Path, baseline: Path) -> tuple[str, dict[str, tuple[Hunk
     return commit[:10], read(text.decode("utf-8", "replace"))
 
 
-class _Committed(Places):
-    """Places in the files of a commit."""
-
-    def __init__(self, root: Path, commit: str) -> None:
-        super().__init__(root)
-        self._commit = commit
-        self._texts: dict[str, list[str]] = {}
-
-    def lines(self, file: str) -> list[str]:
-        if file not in self._texts:
-            name = Path(file).relative_to(self.root).as_posix()
-            try:
-                text = git(self.root, "show", f"{self._commit}:./{name}").decode("utf-8", "replace")
-            except GitError:  # the file is new
-                text = ""
-            self._texts[file] = text.splitlines(keepends=True)
-        return self._texts[file]
-
-
 def read(diff: str) -> dict[str, tuple[Hunk, ...]]:
     """Return the hunks of each file of a diff without context."""
     hunks: dict[str, tuple[Hunk, ...]] = {}
-    file, skipped = "", 0
+    file, lines_left, deleted = "", 0, list[str]()
     for line in diff.split("\n"):
-        if skipped and line[:1] in ("-", "+"):
-            skipped -= 1
-        elif hunk := _HUNK.match(line):
-            old, gone, new, came = (
-                1 if number is None else int(number) for number in hunk.groups()
-            )
-            hunks[file] = (*hunks.get(file, ()), Hunk(old, gone, new, came))
-            skipped = gone + came
+        if lines_left and line[:1] in ("-", "+"):
+            lines_left -= 1
+            deleted += [line[1:].strip()] if line[0] == "-" else []
+        elif match := _HUNK.match(line):
+            gone, first, came = (1 if number is None else int(number) for number in match.groups())
+            deleted = []
+            hunks[file] = (*hunks.get(file, ()), Hunk(first, came, deleted))
+            lines_left = gone + came
         elif (name := _FILE.fullmatch(line)) and name[1] != "/dev/null":
             file = name[1]
     return hunks

@@ -120,9 +120,9 @@ def _packages(record: Record, settings: Settings) -> dict[str, str]:
 
 def _accept_command(settings: Settings, nodeid: str) -> tuple[str | None, str]:
     """Return the command that accepts the counts of a test in CI, or why there is none."""
-    from pytest_graphbreak.report import accepting
+    from pytest_graphbreak.report.footer import accept_command, this_run
 
     report = settings.report
     if report is None:
         return None, "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
-    return accepting.command(shlex.quote(report.name), nodeid, accepting.this_run()), ""
+    return accept_command(shlex.quote(report.name), nodeid, this_run()), ""

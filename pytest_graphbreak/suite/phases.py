@@ -27,7 +27,6 @@ from pytest_graphbreak.suite.reports import (
     ENTRY,
     FAILED_SUBTEST,
     RUNNING,
-    TRACE,
     GraphBudgetFailure,
 )
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.suite.leaks import Leaks
-    from pytest_graphbreak.suite.window import TestWindow, Trace
+    from pytest_graphbreak.suite.window import TestWindow
     from pytest_graphbreak.watching.measure import Measurement
 
 PHASES: Final = pytest.StashKey["Phases"]()
@@ -203,11 +202,8 @@ class Phases:
         self.end()
         if self._around is not None:
             self._around.close()
-        nodeid = canonical(item)
         cold = self._settings.isolate and is_isolated(item)
-        self._window = TestWindow(
-            self._settings.root, nodeid, cold=cold, trace=self._trace(item, nodeid)
-        )
+        self._window = TestWindow(self._settings.root, canonical(item), cold=cold)
         self._measured = item
 
     def _close(self, entry: Plain) -> Record:
@@ -223,12 +219,3 @@ class Phases:
         entries.add_around(entry, "setup", window.around)
         entry["fixtures"] = entries.counts(window.fixtures)
         return record
-
-    def _trace(self, item: pytest.Item, nodeid: str) -> Trace | None:
-        """Return the trace of this test; ``reports.attach`` decides whether it is kept."""
-        if self._settings.trace is None:
-            return None
-        from pytest_graphbreak.suite.window import Trace
-
-        trace = item.stash[TRACE] = Trace(self._settings.trace, nodeid)
-        return trace

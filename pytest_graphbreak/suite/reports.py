@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.model.report import StepCounts
-    from pytest_graphbreak.suite.window import Trace
 
 # The results of a test, as one plain dict that travels on its report.
 #
@@ -31,8 +30,6 @@ RUNNING: Final = pytest.StashKey[bool]()
 """Whether the call of an item is running."""
 FAILED_SUBTEST: Final = pytest.StashKey[bool]()
 """Whether a subtest of the call has failed."""
-TRACE: Final[pytest.StashKey[Trace]] = pytest.StashKey()
-"""The trace of an item, if traces are requested."""
 
 
 def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
@@ -105,16 +102,13 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     """
     block = _block(call)
     if block:
-        report.graphbreak_block = block["lines"]  # type: ignore[attr-defined]
+        report.graphbreak_block = True  # type: ignore[attr-defined]
         report.sections[:] = _without_trace(report.sections)
     if ENTRY not in item.stash:  # it is not measured
         return
     if call.when == "call" and item.stash.get(RUNNING, False):
         item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
         return
-    has_ended = call.when == "call" or (call.when == "setup" and not report.passed)
-    if has_ended and (trace := item.stash.get(TRACE, None)) is not None:
-        trace.settle(failed=report.failed)
     entry = item.stash[ENTRY]
     if report.failed and call.when in ("setup", "call"):
         _attribute(item, call, report, has_text=bool(block))
@@ -147,15 +141,10 @@ def _attribute(
 
 
 def colour(report: pytest.TestReport) -> None:
-    """Colour the gate's failure text where it is printed, and wrap the text of a block.
+    """Colour and wrap the gate's failure text where it is printed.
 
     The text itself crosses processes as a plain str, and stays a str in junit.
     """
-    block = getattr(report, "graphbreak_block", None)
-    if block and hasattr(report.longrepr, "toterminal"):  # it is a plain str under --forked
-        from pytest_graphbreak.report.failure import BlockText
-
-        report.longrepr.toterminal = BlockText(report.longrepr, unpack(block))  # type: ignore[union-attr, method-assign]
     data: Plain = getattr(report, "graphbreak", None) or {}
     if report.when == "call" and data.get("failed_by") == "gate" and not data.get("block"):
         from pytest_graphbreak.report.failure import FailureText

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
+from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
 from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
-from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate

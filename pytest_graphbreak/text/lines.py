@@ -1,4 +1,4 @@
-"""Opens logs and reads them line by line: files, pipes, standard input; plain, gzip, or Docker's.
+"""Opens logs and reads them line by line: files, pipes, standard input; plain or gzip.
 
 Lines are text in which each character is a byte (Latin-1): nothing fails to decode, positions are
 those in the file, and ``in`` is twice as fast as for bytes. ``text.prefixes.text`` has the words.
@@ -18,21 +18,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final, cast
 
-import msgspec
-
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
 LONGEST: Final = 1024 * 1024
-"""Bytes of a line that are read at a time: constants of MLIR have megabytes without a line break.
-
-Docker cuts the lines that it wraps at 16 KiB.
-"""
+"""Bytes of a line that are read at a time: constants of MLIR have megabytes without an end."""
 
 _LONGEST_MARK: Final = 6
-_WRAPPED: Final = b'{"log"'
-"""The beginning of a log that Docker wrote (its driver ``json-file``)."""
 _GZIP: Final = b"\x1f\x8b"
 _OTHERS: Final = {
     b"BZh": ("with bzip2", "bzip2 -dc FILE"),
@@ -41,6 +34,7 @@ _OTHERS: Final = {
     b"\x04\x22\x4d\x18": ("with lz4", "lz4 -dc FILE"),
     b"PK\x03\x04": ("as a zip archive", "unzip -p FILE"),
     b"7z\xbc\xaf\x27\x1c": ("as a 7z archive", "7z x -so FILE"),
+    b'{"log"': ("by Docker's driver json-file", "docker logs CONTAINER"),
     codecs.BOM_UTF16_LE: ("as UTF-16", "iconv -f utf-16 -t utf-8 FILE"),
     codecs.BOM_UTF16_BE: ("as UTF-16", "iconv -f utf-16 -t utf-8 FILE"),
 }
@@ -58,7 +52,7 @@ def is_packed(head: bytes) -> bool:
 
 
 class Source:
-    """An opened log: a file, a FIFO, standard input (``-``); gzip, plain, or wrapped by Docker.
+    """An opened log: a file, a FIFO, standard input (``-``); gzip or plain.
 
     Its first bytes show whether it is packed. It is opened once and read once, so that a pipe loses
     nothing. Raises ``OSError`` (or ``ValueError`` for a name that cannot be a file, or an unknown
@@ -80,9 +74,7 @@ class Source:
     def _open(self, head: bytes) -> io.TextIOWrapper:
         if is_packed(head):
             return characters(gzip.GzipFile(fileobj=io.BufferedReader(self._raw)))
-        return characters(
-            io.BufferedReader(_Unwrapped(self._raw) if head == _WRAPPED else self._raw)
-        )
+        return characters(io.BufferedReader(self._raw))
 
     def __iter__(self) -> Iterator[str]:
         """Yield each line with its line break; one longer than ``LONGEST`` in parts."""
@@ -165,38 +157,6 @@ class _Raw(io.RawIOBase):
             select.select([self._file.fileno()], [], [])
         self.taken += count
         return count
-
-
-class _Wrapped(msgspec.Struct):
-    """A line as Docker writes it: ``{"log": "text\\n", "stream": "stderr", "time": "..."}``."""
-
-    log: str
-
-
-class _Unwrapped(io.RawIOBase):
-    """The text of a log whose lines Docker wrapped; a line that is not wrapped stays as it is."""
-
-    def __init__(self, raw: _Raw) -> None:
-        self._lines = io.BufferedReader(raw)
-        self._decode = msgspec.json.Decoder(_Wrapped).decode
-        self._text = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        while not self._text and (line := self._lines.readline(LONGEST)):
-            self._text = self._unwrap(line)
-        part, self._text = self._text[: len(view)], self._text[len(view) :]
-        view[: len(part)] = part
-        return len(part)
-
-    def _unwrap(self, line: bytes) -> bytes:
-        try:
-            return self._decode(line).log.encode("utf-8", "replace")
-        except msgspec.MsgspecError:
-            return line
 
 
 def _stdin() -> _Readable:

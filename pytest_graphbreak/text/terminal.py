@@ -12,7 +12,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, starmap, zip_longest
+from itertools import groupby, starmap
 from operator import itemgetter
 from typing import Final, NamedTuple, TextIO
 
@@ -20,9 +20,6 @@ from pytest_graphbreak.text.output import Kind, TextLine
 
 NARROWEST: Final = 40
 """The width in columns below which nothing is wrapped, since it would not be easier to read."""
-
-_SMALLEST: Final = 12
-"""The width in columns of a table's column below which its cells are not wrapped."""
 
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 _PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
@@ -158,7 +155,7 @@ def _fill(line: TextLine, width: int) -> list[Row]:
         hang = min(hang, max(4, line.indent))
     column, *others = prepared.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    columns = (_join(part, width - hang) for part in others)
+    columns = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in others)
     lead = before.rstrip() or before
     text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *columns))
     parts = wrap(text, width, rest=" " * hang)
@@ -172,11 +169,6 @@ def _join_code(text: str, room: int) -> str:
     joined = _PASTED.sub(lambda match: match[0].replace(" ", "\0"), text)
     words = joined.split(" ")
     return " ".join(word if len(word) <= room else word.replace("\0", " ") for word in words)
-
-
-def _join(text: str, room: int) -> str:
-    """Return the text with its blanks replaced, so that it is one word, if there is room for it."""
-    return text.replace(" ", "\0") if len(text) <= room else text
 
 
 def _continue_command(line: TextLine, width: int) -> list[Row]:
@@ -217,37 +209,16 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Return rows in columns, two blanks apart; width 0 means no terminal and no wrapping.
 
-    If they need more than ``width``, columns are narrowed, the widest first, as far as their words
-    allow, and cells continue below their first line; if that is not enough, each further cell of a
-    row is a line of its own.
+    If they need more than ``width``, each further cell of a row is a line of its own.
     """
-    columns = list(zip(*rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    if width >= NARROWEST:
-        words = [
-            max(min(size, _SMALLEST), *map(len, " ".join(column).split()))
-            for size, column in zip(widths, columns, strict=True)
-        ]
-        if sum(words) + 2 * (len(words) - 1) > width:
-            return [line for row in rows for line in _stack_rows(row, width)]
-        while sum(widths) + 2 * (len(widths) - 1) > width:
-            spare, widest = max((size, n) for n, size in enumerate(widths) if size > words[n])
-            widths[widest] = spare - 1
-    return [_row(cells, widths) for row in rows for cells in _cells(row, widths)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if NARROWEST <= width < sum(widths) + 2 * (len(widths) - 1):
+        return [line for row in rows for line in _stack_cells(row, width)]
+    cells = ([cell.ljust(size) for cell, size in zip(row, widths, strict=True)] for row in rows)
+    return ["  ".join(row).rstrip() for row in cells]
 
 
-def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
-    """Return the lines of a row: the parts of its cells."""
-    parts = [wrap(cell, width or 1) for cell, width in zip(row, widths, strict=True)]
-    return zip_longest(*parts, fillvalue="") if any(parts) else iter([("",) * len(widths)])
-
-
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join(padded).rstrip()
-
-
-def _stack_rows(row: Sequence[str], width: int) -> Iterator[str]:
+def _stack_cells(row: Sequence[str], width: int) -> Iterator[str]:
     first, *cells = row
     if first:
         yield from wrap(first, width)

@@ -12,7 +12,7 @@ import pytest
 from pytest_graphbreak import observe
 from pytest_graphbreak.advice import explain, explanation, family, match, short
 from pytest_graphbreak.advice.explanation import Example
-from pytest_graphbreak.advice.family import families
+from pytest_graphbreak.advice.match import families
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Graph, Recompile, Record
 
 pytestmark = [pytest.mark.pure, pytest.mark.jax]

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign, families
-from pytest_graphbreak.advice.match import family, short
+from pytest_graphbreak.advice.match import SHORT_LIMIT, Sign, families, family, short
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.pure

@@ -16,7 +16,7 @@ import torch._dynamo
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.advice.family import SHORT_LIMIT
+from pytest_graphbreak.advice.match import SHORT_LIMIT
 from pytest_graphbreak.model.record import Break, Frame
 from tests.advice import running
 

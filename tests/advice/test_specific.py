@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.advice.family import SHORT_LIMIT
+from pytest_graphbreak.advice.match import SHORT_LIMIT
 from pytest_graphbreak.layers.inductor import skips
 from pytest_graphbreak.layers.inductor.fallbacks import Fallback
 from pytest_graphbreak.model.record import Eager, Frame, Graph, Recompile

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.baseline.follows import complete, shorten
+from pytest_graphbreak.baseline.form import complete, shorten
 from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import Values
@@ -64,7 +64,7 @@ def test_it_is_left_out_where_it_follows_and_zero_where_it_is_not_known() -> Non
     [
         ("entries: f", "entries must be a list of texts, not text"),
         ("entries: [3]", "an item of entries must be text, not a number"),
-        ('entries: ["a::f", "a::f"]', "entries has 'a::f' twice"),
+        ('entries: ["a::f", "a::f"]', "the same text twice in entries"),
         (f"entries: [{', '.join(f'f{n}' for n in range(9))}]", "entries has 9 items; keep 8"),
     ],
 )

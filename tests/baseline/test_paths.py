@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, baseline_path, split_nodeid
 from pytest_graphbreak.baseline.model import nodeid_of
-from pytest_graphbreak.baseline.paths import mirrored_file, resolve
+from pytest_graphbreak.baseline.store import mirrored_file, resolve
 
 pytestmark = pytest.mark.pure
 

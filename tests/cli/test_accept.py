@@ -26,7 +26,10 @@ def test_new_entries(workspace: Workspace) -> None:
     assert said.code == 0
     assert "baselines/tests/test_a.yaml" in said.out
     assert "+ test_b   cpu   dynamo 2" in said.out
-    assert "+ GB0124  Unsupported Tensor.item() call  models/head.py::Head.forward" in said.out
+    assert (
+        "      + GB0124  Unsupported Tensor.item() call\n"
+        "          models/head.py in Head.forward\n              if scores[0].item():\n"
+    ) in said.out
     assert "Wrote 2 changes in 2 files below baselines." in said.out
     assert workspace.baseline() == (
         'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n'
@@ -223,8 +226,8 @@ def test_places_that_came_and_went_are_shown(workspace: Workspace) -> None:
     said = workspace.run("accept", "--yes", "two.json")
     assert "~ test_b   cpu   other places or reasons" in said.out
     plus, minus = said.out.index("new()"), said.out.index("old()")
-    assert said.out[:plus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("+ GB0124")
-    assert said.out[:minus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("- GB0124")
+    assert said.out[:plus].splitlines()[-3].lstrip().startswith("+ GB0124")
+    assert said.out[:minus].splitlines()[-3].lstrip().startswith("- GB0124")
 
 
 def test_splits_that_came_and_went_are_shown_with_their_places(workspace: Workspace) -> None:
@@ -233,11 +236,11 @@ def test_splits_that_came_and_went_are_shown_with_their_places(workspace: Worksp
     one = a_test(T, 1, layers=["dynamo", "xla"], graphs={"dynamo": 1, "xla": 2})
     workspace.report("one.json", a_report(one | {"graph_list": [*one["graph_list"], fx, split]}))
     said = workspace.run("accept", "--yes", "one.json")
-    assert "      + xla split  models/head.py::Head.forward\n          y = old(x)\n" in said.out
+    assert "      + xla split\n          models/head.py in Head.forward\n" in said.out
     assert "xla fx" not in said.out
     workspace.report("two.json", a_report(a_test(T, 1, layers=["dynamo", "xla"])))
     said = workspace.run("accept", "--yes", "two.json")
-    assert "      - xla split  models/head.py::Head.forward\n          y = old(x)\n" in said.out
+    assert "      - xla split\n          models/head.py in Head.forward\n" in said.out
 
 
 # --tests

@@ -238,25 +238,6 @@ def test_what_is_ungated_is_in_every_page(workspace: Workspace) -> None:
     )
 
 
-def test_what_became_ungated_since_the_other_reports(workspace: Workspace) -> None:
-    cap: Data = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
-    other = a_test("tests/test_a.py::t", cap=cap)
-    workspace.report("main.json", a_report(a_test(T), other))
-    raised = other | {
-        "cap": {"every": None, "layers": {"dynamo": 3}, "recompiles": 0, "breaks": None}
-    }
-    workspace.report("one.json", a_report(a_test(T, 2, ungated="x"), raised))
-    said = workspace.run("check", "one.json", "--against", "main.json")
-    assert said.code == 0
-    assert f"loosened   {T}   ungated: x\n" in said.out
-    assert (
-        "loosened   tests/test_a.py::t   max_graphs: dynamo 1 -> 3, xla 1 -> no limit" in said.out
-    )
-    back = workspace.run("check", "main.json", "--against", "one.json")
-    assert "max_graphs: recompiles 0 -> no limit" in back.out
-    assert "ungated:" not in back.out
-
-
 def test_a_marker_still_holds(workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 3))
     test = over(T, 3, 3, budget={"graphs": {"dynamo": 1}}, message="over the marker")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.config import git
-from pytest_graphbreak.config.git import GitError
+from pytest_graphbreak.suite import changed_lines
+from pytest_graphbreak.suite.changed_lines import GitError
 
 pytestmark = pytest.mark.pure
 
@@ -25,26 +25,26 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_is_not_installed(path: Path) -> None:
     with pytest.raises(GitError, match="git is not installed"):
-        git.git(path, "status")
+        changed_lines.git(path, "status")
 
 
 def test_it_cannot_be_run(path: Path) -> None:
     program(path, "", 0o644)
     with pytest.raises(GitError, match="git: Permission denied"):
-        git.git(path, "status")
+        changed_lines.git(path, "status")
 
 
 def test_it_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(path, "#!/bin/sh\nwhile :; do :; done\n")
-    monkeypatch.setattr(git, "SLOWEST", 0.05)
+    monkeypatch.setattr(changed_lines, "SLOWEST", 0.05)
     with pytest.raises(GitError, match=r"git log took more than 0\.05 s"):
-        git.git(path, "log")
+        changed_lines.git(path, "log")
 
 
 def test_it_fails(path: Path) -> None:
     program(path, "#!/bin/sh\necho no such thing >&2; echo more >&2; exit 3\n")
     with pytest.raises(GitError, match=r"git show: no such thing$"):
-        git.git(path, "show")
+        changed_lines.git(path, "show")
     program(path, "#!/bin/sh\nexit 3\n")
     with pytest.raises(GitError, match=r"git show: failed$"):
-        git.git(path, "show")
+        changed_lines.git(path, "show")

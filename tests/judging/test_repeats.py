@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging import guards
-from pytest_graphbreak.judging.repeats import names_of, repeats
+from pytest_graphbreak.judging.guards import names_of, repeats
 from pytest_graphbreak.model.record import Frame, Recompile
 from tests.conftest import Suite
 

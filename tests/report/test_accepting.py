@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from pytest_graphbreak.report.accepting import GitHubRun, command, this_run
+from pytest_graphbreak.report.footer import GitHubRun, accept_command, this_run
 
 pytestmark = pytest.mark.pure
 
@@ -21,9 +21,12 @@ GITHUB = {
 def test_on_github_it_names_the_run() -> None:
     run = this_run(GITHUB)
     assert run == GitHubRun("123456", "tenstorrent/tt-xla")
-    assert command("g.json", run=run) == "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"
+    assert (
+        accept_command("g.json", run=run)
+        == "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"
+    )
     nodeid = "tests/test_a.py::test_b[a b's]"
-    assert shlex.split(command("g.json", nodeid, run))[-2:] == ["--tests", nodeid]
+    assert shlex.split(accept_command("g.json", nodeid, run))[-2:] == ["--tests", nodeid]
 
 
 def test_a_server_of_ones_own_is_named() -> None:
@@ -43,4 +46,4 @@ def test_a_server_of_ones_own_is_named() -> None:
 def test_elsewhere_it_names_the_report(otherwise: dict[str, str]) -> None:
     run = this_run(GITHUB | otherwise)
     assert run is None
-    assert command("g.json", "t.py::a", run) == "graphbreak accept g.json --tests t.py::a"
+    assert accept_command("g.json", "t.py::a", run) == "graphbreak accept g.json --tests t.py::a"

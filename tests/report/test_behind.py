@@ -8,8 +8,8 @@ import pytest
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report.behind import with_changed
 from pytest_graphbreak.report.footer import ChangedLine, SourceLines
+from pytest_graphbreak.report.text import with_changed
 from pytest_graphbreak.text.output import TextLine
 
 pytestmark = pytest.mark.pure

@@ -17,7 +17,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.report import causes
+from pytest_graphbreak.report import text
 from pytest_graphbreak.report.footer import SourceLines
 from pytest_graphbreak.report.lines import lines
 from tests.changes import total
@@ -45,23 +45,23 @@ def of(record: Record) -> list[str]:
 
 
 def test_each_graph_says_what_is_left_of_all() -> None:
-    shown = [*map(str, causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(2))))]
+    shown = [*map(str, text.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(2))))]
     assert shown[0] == "  - dynamo graph 0/0 has 5 of the 10 operations that are left"
-    (first, *_) = map(str, causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(1))))
+    (first, *_) = map(str, text.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(1))))
     assert first == "  - dynamo graph 0/0 has 5 of 40 operations left"
 
 
 def test_of_many_graphs_the_first_are_reported() -> None:
-    shown = [*map(str, causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(15))))]
+    shown = [*map(str, text.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(15))))]
     assert "  ... and 3 more graphs (the JSON report has them all)" in shown
-    assert sum("operations that are left" in line for line in shown) == causes.MOST_PLACES
+    assert sum("operations that are left" in line for line in shown) == text.MOST_PLACES
 
 
 def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
-    assert "fix: code that was compiled before" in " ".join(map(str, causes.shrunk(lost(), one)))
+    assert "fix: code that was compiled before" in " ".join(map(str, text.shrunk(lost(), one)))
     broken = lost(Difference("break", "dynamo", where=HEAD, before=0, after=1))
-    assert "fix:" not in " ".join(map(str, causes.shrunk(broken, one)))
+    assert "fix:" not in " ".join(map(str, text.shrunk(broken, one)))
 
 
 class Defined(SourceLines):
@@ -76,7 +76,7 @@ def test_an_entry_that_is_gone_is_shown_where_it_is_defined_with_what_runs_in_it
     lazy = Difference("graph", "xla", cause="sync", where=HERE, reason="a sync", after=1, parent=0)
     record = Record(graph_list=(Graph("xla", "1", "sync", where=HERE),))
     verdict = Verdict("lost", (gone, replace(lazy, items=(0,))))
-    assert [*map(str, causes.places(verdict, record, Defined()))] == [
+    assert [*map(str, text.places(verdict, record, Defined()))] == [
         "  - entry   no longer compiled",
         "      net.py:7 in f",
         "          def forward(self, x):",
@@ -91,7 +91,7 @@ def test_of_many_places_the_first_are_reported() -> None:
         for number in range(1, 15)
     )
     record = Record(layers=("dynamo",), breaks=many)
-    shown = [*map(str, causes.places(Verdict("new", observed_changes(record)), record))]
+    shown = [*map(str, text.places(Verdict("new", observed_changes(record)), record))]
     assert shown[-1] == "  ... and 2 more places (the JSON report has them all)"
 
 
@@ -100,7 +100,7 @@ def test_a_break_that_is_reworded_names_both() -> None:
         "break", "dynamo", where=HEAD, reason=PRINT.reason, id=PRINT.id, was="GB0001"
     )
     known = Verdict("changed", (replace(change, before=1, after=1, items=(0,)),))
-    shown = [*map(str, causes.places(known, Record(breaks=(PRINT,))))]
+    shown = [*map(str, text.places(known, Record(breaks=(PRINT,))))]
     assert shown[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"
     assert shown[1] == "      net.py:40 in Head.forward"
 

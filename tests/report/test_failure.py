@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from pytest_graphbreak.report.failure import BlockText, FailureText
+from pytest_graphbreak.report.failure import FailureText
 from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain_text, unpack
 
 pytestmark = pytest.mark.pure
@@ -65,32 +61,3 @@ def test_by_the_line_pytest_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
     shown.toterminal(writer)
     assert writer.text == ""
     assert str(shown.reprcrash) == f"test_a.py:4: {plain_text(LINES[:1])}"
-
-
-@contextmanager
-def a_traceback(lines: list[str]) -> Iterator[Any]:
-    """What pytest makes of an exception, and shows line by line."""
-    entry = SimpleNamespace(lines=lines)
-    shown = SimpleNamespace(reprtraceback=SimpleNamespace(reprentries=[entry]))
-    shown.toterminal = lambda writer: [writer.line(line) for line in entry.lines]
-    yield shown
-    assert entry.lines is lines
-
-
-@pytest.mark.parametrize("width", [0, 60])
-def test_only_our_lines_of_a_traceback_are_broken(
-    width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, *more = plain_text(LINES).split("\n")
-    own = [">       with graph_budget(max_graphs=0) as seen, torch.no_grad(), a_long_name():"]
-    ours = [f"E       pytest_graphbreak.BudgetExceeded: {first}"]
-    ours += [f"E       {line}".rstrip() for line in more]
-    writer = Writer(width, monkeypatch)
-    with a_traceback([*own, *ours, "E   a note"]) as shown:
-        BlockText(shown, LINES)(writer)
-    found = writer.text.splitlines()
-    assert [found[0], found[-1]] == [*own, "E   a note"]
-    assert " ".join(found).split() if width else found == [*own, *ours, "E   a note"]
-    assert all(line.startswith("E") for line in found[1:])
-    assert not width or all(len(line) <= width for line in found[1:])
-    assert (len(found) > len(ours) + 2) == bool(width)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Graph, Record
-from pytest_graphbreak.report.headline import counts, headline, totals
+from pytest_graphbreak.report.counts import counts, headline, totals
 from tests.changes import total
 
 pytestmark = pytest.mark.pure

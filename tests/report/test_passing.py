@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import github, passing
+from pytest_graphbreak.report import github
+from pytest_graphbreak.report.root_causes import IN_FULL, passing_changes, passing_lines
 from pytest_graphbreak.report.view import row
 from tests.conftest import Suite
 
@@ -32,7 +33,7 @@ def passed(name: str, *changes: Difference, verdict: str = "changed") -> TestRep
 
 def reported(*tests: TestReport) -> list[str]:
     return [
-        str(line) for line in passing.lines(passing.changes((one.nodeid, one) for one in tests))
+        str(line) for line in passing_lines(passing_changes((one.nodeid, one) for one in tests))
     ]
 
 
@@ -64,7 +65,7 @@ def test_what_fails_or_is_written_is_reported_elsewhere() -> None:
 def test_many_changes_are_cut_short_and_then_counted() -> None:
     many = [replace(CHANGES[1], where=Frame("a.py", f"f{number}", 0, "x")) for number in range(130)]
     lines = reported(passed("test_a", *many))
-    assert lines.count("          x") == passing.IN_FULL
+    assert lines.count("          x") == IN_FULL
     assert lines[-1] == "  ... and 30 more changes (the JSON report has them all)"
 
 

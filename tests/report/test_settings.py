@@ -52,19 +52,16 @@ def test_what_was_left_is_one_line() -> None:
     assert leaked_settings(tests[1:]) == []
 
 
-def test_what_the_tests_of_a_class_left_is_one_line_for_each_setting() -> None:
+def test_tests_that_left_the_same_are_one_line() -> None:
     def test(name: str, **leaks: Any) -> TestReport:
         return TestReport(f"tests/t.py::{name}", "passed", leaks=leaks)
 
     tests = [
         *(test(f"TestA::test_it[{case}::x]", stance="force_eager") for case in range(75)),
-        *(test(f"TestB::test_{number}", stance="force_eager", limit=number) for number in range(5)),
-        test("TestB::test_5", limit=5),
+        test("test_b", stance="force_eager", limit=5),
         test("test_alone", stance="force_eager"),
     ]
     assert leaked_settings(tests) == [
-        "tests/t.py::TestA (75 tests)   left stance = force_eager",
-        "tests/t.py::TestB (5 tests)   left stance = force_eager",
-        "tests/t.py::TestB (6 tests)   left limit = 0, 1, 2, ...",
-        "tests/t.py::test_alone   left stance = force_eager",
+        "tests/t.py::TestA::test_it[0::x] and 75 others   left stance = force_eager",
+        "tests/t.py::test_b   left stance = force_eager, limit = 5",
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.report.frame import CheckoutSources
+from pytest_graphbreak.report.rows import CheckoutSources
 
 pytestmark = pytest.mark.pure
 

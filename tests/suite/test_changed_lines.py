@@ -57,8 +57,8 @@ def commit(folder: Path) -> None:
 
 def test_hunks_of_a_diff() -> None:
     assert read(DIFF) == {
-        "model.py": (Hunk(3, 1, 3, 1), Hunk(9, 0, 10, 2)),
-        "gone.py": (Hunk(4, 2, 3, 0),),
+        "model.py": (Hunk(3, 1, ["a"]), Hunk(10, 2, [])),
+        "gone.py": (Hunk(3, 0, ["e", "f"]),),
     }
     assert read("") == {}
 
@@ -69,7 +69,7 @@ def test_lines_that_are_edited_or_committed_later(checkout: Path) -> None:
     (checkout / "model.py").write_text("one\nTWO\nthree\nfour\n")
     (checkout / "notes.txt").write_text("two\n")
     at, found = changed_since(checkout, checkout / "test.yaml")
-    assert found == {"model.py": (Hunk(2, 1, 2, 1), Hunk(3, 0, 4, 1))}
+    assert found == {"model.py": (Hunk(2, 1, ["two"]), Hunk(4, 1, []))}
     assert len(at) == 10
 
 
@@ -81,7 +81,7 @@ def test_files_are_named_from_the_root_of_the_tests(checkout: Path) -> None:
     (checkout / "below" / "part.py").write_text("two\n")
     (checkout / "model.py").write_text("two\n")
     _, found = changed_since(checkout / "below", checkout / "below" / "test.yaml")
-    assert found == {"part.py": (Hunk(1, 1, 1, 1),)}
+    assert found == {"part.py": (Hunk(1, 1, ["one"]),)}
 
 
 @dataclass

@@ -341,7 +341,6 @@
       [data.beside.problems, "report", "cannot be judged"],
       [data.beside.missing, "test", "missing"],
       [ofRuns("unmeasured"), "test", "not measured"],
-      [data.beside.loosened, "thing", "taken out of the gate"],
       [ofRuns("ungated"), "test", "not gated"],
       [ofRuns("stale"), "test", "stale in the baselines"],
     ]) {
