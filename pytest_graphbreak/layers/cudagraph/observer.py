@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.cudagraph import private
+from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, is_machinery, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
 from pytest_graphbreak.model import stacks
@@ -73,7 +73,7 @@ class CudaGraphObserver(HookedObserver):
         return (
             self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
             self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
-            self._patch(*private.RECORD, self._record, _ignore),
+            self._patch(*private.CUDAGRAPH_RECORD, self._record, _ignore),
         )
 
     def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:

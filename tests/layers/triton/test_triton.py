@@ -12,7 +12,7 @@ import pytest
 
 from pytest_graphbreak import BudgetExceeded, observe
 from pytest_graphbreak.layers.base import observers
-from pytest_graphbreak.layers.triton.specialization import difference, read
+from pytest_graphbreak.layers.triton.observer import difference, read
 
 KERNEL = """
 import triton
