@@ -33,6 +33,7 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 """The environment variable that names the spool to child processes; JSON of ``About``."""
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
+_NODE = re.compile(r"\d+-")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
 
 
@@ -91,7 +92,10 @@ class ProcessRecord:
 
 
 def fresh() -> str:
-    """Return the path of a new spool, not made yet, and remove the spools of killed runs."""
+    """Return the path of a new directory of this process, not made yet.
+
+    Those of killed processes are removed.
+    """
     token = os.urandom(6).hex()
     folder = tempfile.gettempdir()
     with contextlib.suppress(OSError, ValueError):
@@ -109,7 +113,7 @@ def _machine() -> str:
 
 
 def _clear(folder: str) -> None:
-    """Remove the spools of runs that were killed: none of their processes lives."""
+    """Remove the directories of processes that were killed, unless a process below still runs."""
     for entry in os.scandir(folder):
         match = _SPOOL.fullmatch(entry.name)
         if match is None or match[2] != _machine() or is_alive(int(match[1])):
@@ -117,6 +121,8 @@ def _clear(folder: str) -> None:
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
             sweep(entry.path)
+            if not _nodes(entry.path):
+                remove(entry.path)
 
 
 class Node:
@@ -169,7 +175,7 @@ def read(spool: str) -> list[ProcessRecord]:
 def _nodes(spool: str) -> list[str]:
     """Return the directories of the processes that one process started; none if it has no spool."""
     with contextlib.suppress(OSError):
-        return sorted(entry.path for entry in os.scandir(spool) if entry.is_dir())
+        return sorted(entry.path for entry in os.scandir(spool) if _NODE.match(entry.name))
     return []
 
 
