@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline import split_nodeid
 from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
-from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
+from pytest_graphbreak.logs.completeness import Completeness, assess
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.forms import Plain
@@ -60,20 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the checkout that the log comes from: source lines are quoted only from there, from "
         "the working directory and from installed packages",
     )
-    parser.add_argument(
-        "--build",
-        metavar="DIR",
-        help="the build directory of tt-xla, which shows whether it is a debug or a release build "
-        "(default: build, if it has a CMakeCache.txt of tt-xla)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Analyse all logs. Returns 0 if all could be read, else 2."""
     if args.root and not Path(args.root).is_dir():
         raise UserError(f"--root {args.root}: is no directory")
-    with _user_errors(args.build):
-        build = _build(args.build)
     logs: list[str] = []
     for path in args.logs:
         with _user_errors(path):
@@ -85,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     for path in logs:
         with _user_errors(path), Bar(path) as bar:
             reading = read(path, places, bar.move, [here])
-        completeness = assess(reading, build)
+        completeness = assess(reading)
         analyses.append((reading, completeness))
         say_all(log_report.lines(reading, completeness))
         say()
@@ -107,19 +99,6 @@ def _logs_in(path: str) -> list[str]:
     if not stat.S_ISDIR(mode):
         return [path]
     return [str(model) for model in models(Path(path))]
-
-
-def _build(directory: str | None) -> str | None:
-    """Return the build type of the plugin, or None if it is not known."""
-    if directory is not None:
-        build = build_type(Path(directory))
-        if build is None:
-            raise FileNotFoundError(2, "has no CMakeCache.txt", directory)
-        return build
-    cache = Path("build/CMakeCache.txt")
-    if cache.is_file() and "TTMLIR" in cache.read_text(encoding="utf-8", errors="replace"):
-        return build_type(cache)
-    return None
 
 
 @contextmanager
@@ -216,7 +195,6 @@ def _log(reading: Reading) -> Plain:
         "headers": reading.headers,
         "ends": reading.ends,
         "processes": reading.processes,
-        "debug_build": reading.signs.debug,
         "stages": [
             {"stages": list(stages), "graphs": count}
             for stages, count in programs.shapes.most_common()

@@ -39,14 +39,12 @@ class Signs:
     """What a log shows about how it was made.
 
     ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether modules name source
-    files, ``debug`` whether lines of a debug build were seen, and ``tt`` whether anything from the
-    TT plugin was.
+    files, and ``tt`` whether anything from the TT plugin was seen.
     """
 
     dynamo: frozenset[str]
     xla: bool
     locations: bool
-    debug: bool
     tt: bool
 
 
@@ -154,7 +152,6 @@ class _Reader(Watcher):
             dynamo=frozenset(self._dynamo.seen),
             xla=bool(self._origins.compilations),
             locations=self._located,
-            debug=self._tt.debug,
             tt=bool(self._tt.headers or self._tt.ends or self._tt.levels),
         )
         programs = self._tt.programs

@@ -99,8 +99,6 @@ class Copies:
 
 _ERRORS: Final = ("ERR", "FATL")
 _LOAD: Final = "Codegen load:"
-_DEBUG_BUILD: Final = "ModuleBuilder::buildModule"
-"""A line printed by DLOG_F: a Release build of tt-xla has no such line."""
 _DIAGNOSTIC: Final = ": error: "
 _NEAR: Final = prefixes.BEFORE + len(programs.FILE)
 
@@ -147,7 +145,6 @@ class TTLines:
         self.torn = 0
         self.orphans = 0
         self.copies = Copies()
-        self.debug = False
         self.levels: Counter[str] = Counter()
         self._watcher = watcher or Watcher()
         self.size = 0
@@ -246,8 +243,6 @@ class TTLines:
             self._error(rank, thread, prefixes.text(message.text))
         elif message.text.startswith(_LOAD):
             self.programs.load(rank, thread)
-        elif message.text.startswith(_DEBUG_BUILD):
-            self.debug = True
 
     def _begin(self, header: _Header, alone: bool) -> None:
         """Begin the module of a header; ``alone``: no text of it follows."""
