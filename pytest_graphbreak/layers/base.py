@@ -10,13 +10,14 @@ window and taken out with the last.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -46,19 +47,6 @@ class Window(Protocol):
         """
 
 
-T = TypeVar("T")
-
-
-def included_events(
-    events: Sequence[T], first: int, excluded: Iterable[tuple[int, int]], until: int
-) -> Iterator[T]:
-    """Yield the events from ``first`` on, without those in the ``excluded`` stretches."""
-    for start, end in excluded:
-        yield from events[first:start]
-        first = end
-    yield from events[first:until]
-
-
 class OneWindow(ABC):
     """A window that looks at what was observed, and remembers the last look once it is closed."""
 
@@ -81,6 +69,58 @@ class OneWindow(ABC):
             self._is_open = False
             self._leave()
         return self._last
+
+
+class EventWindow(OneWindow):
+    """A window of a layer whose sensors note events: two positions in a list that only grows.
+
+    Events are read once: a look is cheap while nothing new happened. ``graph_event`` is the type of
+    the events that are graphs.
+    """
+
+    graph_event: type = object
+
+    def __init__(self, layer: str, noted: list[Any]) -> None:
+        self._layer = layer
+        self._noted = noted
+        self._first = len(noted)
+        self._excluded: list[tuple[int, int]] = []
+        self._last_read: tuple[tuple[int, int], Record | None] | None = None
+
+    @abstractmethod
+    def _explain(self, events: Sequence[Any]) -> Record | None:
+        """Return the record of the events of this window."""
+
+    def _errors_of(self, events: Sequence[Any]) -> Sequence[str]:
+        """Return what could not be observed in this window."""
+        return ()
+
+    def _exclude_since(self, start: int) -> None:
+        self._excluded.append((start, len(self._noted)))
+
+    def _read_events(self, faults: int = 0) -> Record | None:
+        """Return the record; it is read again if there are more events, or more ``faults``."""
+        state = len(self._noted), faults
+        if self._last_read is None or self._last_read[0] != state:
+            self._last_read = (state, self._read([*self._included(state[0])]))
+        return self._last_read[1]
+
+    def _included(self, until: int) -> Iterator[Any]:
+        first = self._first
+        for start, end in self._excluded:
+            yield from self._noted[first:start]
+            first = end
+        yield from self._noted[first:until]
+
+    def _read(self, events: Sequence[Any]) -> Record | None:
+        try:
+            return self._explain(events)
+        except Exception as fault:
+            graphs = sum(isinstance(event, self.graph_event) for event in events)
+            words = f"{type(fault).__name__}: {fault}"
+            error = f"{self._layer}: what was seen could not be read: {words}"
+            errors = (*self._errors_of(events), error)
+            return record_of(self._layer, graphs=graphs, errors=errors)
 
 
 class Observer(ABC):

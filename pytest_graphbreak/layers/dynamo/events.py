@@ -71,7 +71,7 @@ class Attempt:
     pending: Said | None = None
     unlogged: Said | None = None
     owner: str = ""
-    """The class of the outermost module that was running (``owners``)."""
+    """The class of the outermost module that was running (``frames``)."""
     seconds: float | None = None
     """Seconds that it took, without attempts in it; None while it is running and if unknown."""
     began: float = 0.0

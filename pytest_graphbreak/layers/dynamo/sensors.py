@@ -45,19 +45,24 @@ from pytest_graphbreak.layers.dynamo.events import (
     shape_of,
 )
 from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
-from pytest_graphbreak.layers.dynamo.guard_values import (
-    Signature,
-    closest,
+from pytest_graphbreak.layers.dynamo.frames import (
+    EVAL_FRAME,
+    Modules,
+    compile_of,
     current_value,
+    modules,
     other_instance,
-    signature,
-    text_of,
-    version_of,
+    owner,
+    owner_of_graph,
+    written_forward,
 )
-from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, LateSensor
-from pytest_graphbreak.layers.dynamo.owners import EVAL_FRAME, of_graph, owner, written_forward
+from pytest_graphbreak.layers.dynamo.late import (
+    BucketSensor,
+    ExportSensor,
+    LateSensor,
+    StanceSensor,
+)
 from pytest_graphbreak.layers.dynamo.private import Name
-from pytest_graphbreak.layers.dynamo.stances import StanceSensor
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
@@ -94,8 +99,7 @@ class DynamoSensors:
         self._blind: list[str] = []
         self._captures = 0
         self._latest: dict[Line, Attempt] = {}
-        self._signatures: dict[str, Signature] = {}
-        self._reported: dict[Line, set[str]] = {}
+        self._modules: dict[str, Modules] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
@@ -213,7 +217,7 @@ class DynamoSensors:
         attempt.above, attempt.parent = self._look_up(caller())
         attempt.owner = owner(caller(), values)
         self._latest[attempt.code] = attempt
-        self._signatures[attempt.id] = signature(values)
+        self._modules[attempt.id] = modules(values)
 
     def _above(self) -> tuple[Line, ...]:
         """Return the stack that called a function of torch, from the test on."""
@@ -278,7 +282,7 @@ class DynamoSensors:
             gm = args[1] if len(args) > 1 else kwargs["gm"]
             shape = shape_of(gm)
             if (attempt := self._local.current()) and not attempt.owner:
-                attempt.owner = of_graph(gm)
+                attempt.owner = owner_of_graph(gm)
         except Exception as fault:
             self._sensor_failed("graphs", fault)
         before = counters.cache_counts(self.counters)
@@ -365,24 +369,18 @@ class DynamoSensors:
             attempt = self._local.current()
             if attempt is not None and not kwargs.get("skip_logging"):
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
-                guards = [str(reason) for reason in reasons or ()]
-                now = self._signatures.get(attempt.id)
-                reported = self._reported.setdefault(attempt.code, set())
-                if len(guards) > 1 and now is not None:
-                    guards = closest(guards, self._signatures, now, reported)
-                attempt.guards = tuple(guards)
-                reported.update(map(text_of, guards[:1]))
+                attempt.guards = tuple(str(reason) for reason in reasons or ())
                 if attempt.guards:
-                    attempt.guard_value = self._now(attempt.guards[0], now, frame.f_locals)
+                    attempt.guard_value = self._now(attempt, attempt.guards[0], frame.f_locals)
         except Exception as fault:
             self._sensor_failed("recompiles", fault)
         return reasons
 
-    def _now(self, guard: str, now: Signature | None, values: Mapping[str, Any]) -> str:
+    def _now(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
         """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
         value = current_value(guard, values)
-        then = version_of(guard, self._signatures)
-        if instance := other_instance(guard, then, now, values):
+        before = self._modules.get(compile_of(guard), {})
+        if instance := other_instance(guard, before, self._modules.get(attempt.id, {}), values):
             return f"another {instance}: {value}" if value else f"another {instance} now"
         return value
 

@@ -22,7 +22,7 @@ from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, note_hook
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
-from pytest_graphbreak.layers.jax.events import (
+from pytest_graphbreak.layers.jax.explain import (
     Event,
     Executable,
     HostCallback,
@@ -31,9 +31,9 @@ from pytest_graphbreak.layers.jax.events import (
     SensorFault,
     is_on_device,
 )
+from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
 from pytest_graphbreak.layers.jax.private import JaxName
-from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
-from pytest_graphbreak.layers.jax.traces import KeptTraces
+from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.output import error_words
 
@@ -311,7 +311,7 @@ class JaxSensors:
             return "aot", ""
         if call.moves:
             return "transfer", ""
-        if call.own:
+        if call.of_jax:
             return "eager", self.ledger.note_eager(name, call, on_device)
         if call.fun is None and not call.source:
             return "other", ""

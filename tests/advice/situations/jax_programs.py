@@ -97,7 +97,7 @@ def step(state):
                 ("State(x, scale(0.1))", "State(x, tx)"),
             ),
         ),
-        ("state is a State with something static that is another",),
+        ("in which something static is another",),
         needs="jax",
     ),
     Situation(
