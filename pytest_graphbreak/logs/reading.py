@@ -17,7 +17,6 @@ from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.log import Locations, XlaLines
 from pytest_graphbreak.logs import origin
-from pytest_graphbreak.logs.dump import Dump
 from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
@@ -104,15 +103,14 @@ class Reading:
 def read(
     path: str, places: Places, on_progress: OnProgress | None = None, more: Iterable[Path] = ()
 ) -> Reading:
-    """Analyse one log, or the dump of one model. Raises the errors of ``Source`` and ``Dump``.
+    """Analyse one log. Raises the errors of ``Source``.
 
     Source lines are quoted from below the root of ``places`` and from ``more``. ``on_progress`` is
     called from time to time with the number of bytes that were read and the size of the file, which
     is None if unknown.
     """
     reader = _Reader(path, Sources(places, more))
-    is_dump = path != "-" and Path(path).is_dir()
-    with Dump(Path(path)) if is_dump else Source(path) as source:
+    with Source(path) as source:
         for number, line in enumerate(source):
             if on_progress is not None and number % OFTEN == 0:
                 on_progress(source.taken, source.size)

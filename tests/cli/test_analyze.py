@@ -268,6 +268,11 @@ def test_what_cannot_be_written_is_one_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_directory_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(tmp_path)) == 2
+    assert capsys.readouterr().err.endswith(f"{tmp_path}: cannot be read: Is a directory\n")
+
+
 def test_many_entries_are_counted_not_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
