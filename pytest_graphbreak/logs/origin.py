@@ -147,10 +147,6 @@ class Origins:
             "." in name or name == compiled.rpartition(".")[2] for name in functions
         )
 
-    def uncount(self, program: Program) -> None:
-        """Remove a program from the counts that has ended and is read once more."""
-        self.counted -= Counter([(program.origin, program.kind or program.cause)])
-
     def record(self) -> Record | None:
         """Return the xla layer if torch_xla reported its compilations, else None."""
         if not self.compilations:

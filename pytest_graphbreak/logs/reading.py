@@ -178,10 +178,6 @@ class _Reader(Watcher):
         self._origins.program(program)
         self._locations[program.number] = Locations()
 
-    def on_again(self, program: Program) -> None:
-        self._origins.uncount(program)
-        self.on_begin(program)
-
     def on_text(self, program: Program, text: str) -> None:
         locations = self._locations.get(program.number)
         if locations is not None:

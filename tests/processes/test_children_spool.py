@@ -18,7 +18,7 @@ import os, signal
 from pytest_graphbreak.layers.children import spool
 own = spool.fresh()
 if os.fork() == 0:
-    spool.Node(own).compiling(True)
+    spool.Node(own).mark_compiling(True)
     os._exit(0)
 os.wait()
 os.kill(os.getpid(), signal.SIGKILL)

@@ -28,6 +28,7 @@ from pathlib import Path
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.layers import WAITED
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.text.files import put
 
 VARIABLE = "GRAPHBREAK_CHILDREN"
 """The environment variable that names the spool to child processes; JSON of ``About``."""
@@ -146,10 +147,7 @@ class Node:
         """Replace the report. Raises ``OSError``."""
         _make(self.path)
         data = _Report(name, final, device, record).to_dict()
-        handle, path = tempfile.mkstemp(dir=self.path)
-        with open(handle, "w", encoding="utf-8") as stream:
-            json.dump(data, stream)
-        os.replace(path, os.path.join(self.path, _RECORD))
+        put(Path(self.path, _RECORD), json.dumps(data).encode())
 
 
 def _make(path: str) -> None:
