@@ -1,13 +1,12 @@
 """The triton layer: kernels compiled just in time, by Triton's own hook.
 
-The hook is ``triton.knobs.runtime.jit_post_compile_hook``, until Triton 3.2
-``JITFunction.compiled_hook``. It is called after a kernel was compiled, or loaded from Triton's
-cache on disk, for a specialization that the process has not launched before: another dtype, another
-value of a constexpr, an argument that is divisible by 16 or is 1 and was not. Whoever had set the
-hook is called as before.
+The hook is ``triton.knobs.runtime.jit_post_compile_hook``. It is called after a kernel was
+compiled, or loaded from Triton's cache on disk, for a specialization that the process has not
+launched before: another dtype, another value of a constexpr, an argument that is divisible by 16 or
+is 1 and was not. Whoever had set the hook is called as before.
 
-Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/knobs.py,
-3.1 to 3.6.
+Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/knobs.py of Triton 3.5
+(torch 2.9) and 3.6.
 """
 
 from __future__ import annotations
@@ -81,9 +80,8 @@ class TritonObserver(HookedObserver):
         for function, specializations in [*self._compiled_for.items()]:
             specializations.clear()
             for cache in [*getattr(function, "device_caches", {}).values()]:
-                kernels = cache[0] if isinstance(cache, tuple) else cache
-                self._alive.append(dict(kernels))
-                kernels.clear()
+                self._alive.append(dict(cache[0]))
+                cache[0].clear()
 
     def _listened(self, *args: Any, **kwargs: Any) -> None:
         """Handle the listener of ``triton.compile``, which says where the kernel came from."""
@@ -179,10 +177,7 @@ class _Setting:
         knobs = sys.modules.get("triton.knobs") or getattr(sys.modules.get("triton"), "knobs", None)
         owner = getattr(knobs, _OWNERS[self._name], None)
         if not hasattr(owner, self._name):
-            owner = getattr(sys.modules[JIT], "JITFunction", None)
-            self._name = "compiled_hook" if self._name != "listener" else self._name
-        if owner is None or not hasattr(owner, self._name):
-            self._failed(AttributeError(f"{JIT} has no hook {self._name}"))
+            self._failed(AttributeError(f"triton.knobs has no hook {self._name}"))
             return
         self._owner, self._before, self._is_live = owner, getattr(owner, self._name), True
         self._calling = self._hook(self._before)
@@ -226,7 +221,7 @@ class Specialization:
 def read(compiled: Mapping[str, Any], function: Any) -> Specialization:
     """Return the specialization that Triton hands to its hook as ``compile``.
 
-    Arguments are named, numbered, or a path of numbers, by the version of Triton.
+    Arguments are named, or a path of numbers.
     """
     names: Sequence[str] = getattr(function, "arg_names", ())
 
@@ -240,7 +235,11 @@ def read(compiled: Mapping[str, Any], function: Any) -> Specialization:
     types = {name(key): str(kind) for key, kind in (compiled.get("signature") or {}).items()}
     options = {key: str(compiled[key]) for key in _OPTIONS if key in compiled}
     configs = compiled.get("configs") or ()
-    aligned = frozenset(name(key) for key in _divisible(configs[0] if configs else None))
+    aligned = frozenset(
+        name(key)
+        for key, attributes in (configs[0] if configs else {}).items()
+        if any("divisibility" in str(attribute) for attribute in attributes)
+    )
     return Specialization(
         {**types, **dict.fromkeys(constants, "constexpr")} if constants else types,
         constants,
@@ -251,18 +250,6 @@ def read(compiled: Mapping[str, Any], function: Any) -> Specialization:
 
 def _short(value: Any) -> str:
     return repr(getattr(value, "value", value))[:_LONGEST]
-
-
-def _divisible(config: Any) -> Sequence[Any]:
-    """Return the arguments that are divisible by 16, by name, number or path."""
-    if isinstance(config, Mapping):
-        return [
-            key
-            for key, attributes in config.items()
-            if any("divisibility" in str(attribute) for attribute in attributes)
-        ]
-    aligned = getattr(config, "divisible_by_16", None) or getattr(config, "divisibility_16", ())
-    return list(aligned or ())
 
 
 def difference(compiled: Sequence[Specialization], now: Specialization) -> str:
