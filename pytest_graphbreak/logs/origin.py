@@ -120,8 +120,6 @@ class Origins:
             program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
         elif self.dynamo:
             program.origin, program.why = TORCH_XLA, CUT
-            if state.lowered is not None:
-                program.sources = (state.lowered.graph.name,)
         else:
             program.origin = UNKNOWN
         state.exported = False
@@ -131,21 +129,7 @@ class Origins:
         if program.reshard:
             program.cause = program.kind = "reshard"
             program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
-        elif program.why == CUT and self._is_apart(program):
-            program.sources = ()
         self.counted[program.origin, program.kind or program.cause] += 1
-
-    def _is_apart(self, program: Program) -> bool:
-        """Return whether a graph that was cut comes from elsewhere than the FX graph before it.
-
-        Its lines are then of functions, none of them a method, other than the compiled one.
-        """
-        lowered = self._rank(program.rank).lowered
-        compiled = lowered.graph.where.function if lowered is not None else ""
-        functions = [place.function.replace(".<locals>", "") for place, _ in program.places]
-        return bool(functions) and not any(
-            "." in name or name == compiled.rpartition(".")[2] for name in functions
-        )
 
     def record(self) -> Record | None:
         """Return the xla layer if torch_xla reported its compilations, else None."""

@@ -169,7 +169,7 @@ class Gate:
 
     def choose_backend(self, config: pytest.Config) -> None:
         """Make ``torch.compile`` use another backend until the end of the session."""
-        from pytest_graphbreak.watching.backend import Backend
+        from pytest_graphbreak.watching.measure import Backend
 
         name, *instead_of = self.settings.backend
         backend = Backend(name, tuple(instead_of))

@@ -357,26 +357,6 @@ def test_a_record_without_end_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_graphs_and_their_causes_have_the_time_between_their_lines(
-    tmp_path: Path, version: str
-) -> None:
-    record = analyse(tmp_path, data(version)).record
-    assert all(graph.seconds is not None for graph in record.graph_list)
-    took = {graph.name: graph.seconds for graph in record.graph_list}
-    assert all(item.seconds == took[item.graph] for item in record.recompile_list)
-    followed = [graph for graph in record.graph_list if graph.cause in ("break", "callee")]
-    total = sum(item.seconds or 0 for item in record.breaks)
-    assert total == pytest.approx(sum(graph.seconds or 0 for graph in followed), abs=0.01)
-
-
-def test_a_log_without_times_that_can_be_read_has_none(tmp_path: Path) -> None:
-    text = re.sub(rb"\d{4} (?=\d\d:\d\d:\d\d\.)", b"9999 ", data("2.13"))
-    record = analyse(tmp_path, text).record
-    assert record.graphs == {"dynamo": 16}
-    assert {graph.seconds for graph in record.graph_list} == {None}
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_numbers_of_any_length(tmp_path: Path, version: str) -> None:
     """Python refuses to read one of more than 4300 digits; the rest of the log is read anyway."""
     lines = data(version).splitlines(keepends=True)

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.layers.dynamo.log import LoggedGraph
-from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import origin
-from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph
-from pytest_graphbreak.model.sources import Sources
 from tests.logs.tools import dress
 from tests.logs.writer import Style, Writer, broke, compilation, dynamo, join
 
@@ -113,30 +108,6 @@ def test_ranks_that_report_line_by_line(tmp_path: Path) -> None:
         ("rank 1,0", "sync"),
         ("rank 1,1", "pending"),
     }
-
-
-@pytest.mark.parametrize(
-    ("function", "sources"),
-    [
-        ("main", ()),
-        ("Decoder.attend", ("0/0",)),
-        ("forward", ("0/0",)),
-        ("Layer.forward", ("0/0",)),
-    ],
-)
-def test_a_graph_that_was_cut_elsewhere_is_of_no_fx_graph(
-    tmp_path: Path, function: str, sources: tuple[str, ...]
-) -> None:
-    origins = Origins(Sources(Places(tmp_path)))
-    graph = Graph("dynamo", "0/0", "entry", where=Frame("net.py", "Decoder.forward", 3))
-    origins.take(LoggedGraph("", graph, False))
-    origins.program(Program(1))
-    cut = Program(2)
-    origins.program(cut)
-    assert cut.sources == ("0/0",)
-    cut.places = ((Frame("net.py", function, 9), 1),)
-    origins.end_program(cut)
-    assert cut.sources == sources
 
 
 def test_reshards_are_torch_xlas(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
-from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, seconds
+from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
 from pytest_graphbreak.layers.dynamo.log_records import (
     Guards,
     LoggedAttempt,
@@ -174,7 +174,7 @@ class Dynamo:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
         attempt = LoggedAttempt.at_code(process.name(record.id), code, above)
-        attempt.traced, attempt.start = verb == "tracing", record.time
+        attempt.traced = verb == "tracing"
         attempt.parent = parent(process, code, above)
         attempt.export = any("/torch/export/" in frame.file for frame in above)
         process.add(record.id, attempt)
@@ -191,34 +191,17 @@ class Dynamo:
         if is_recompile(record.id) and attempt.guards is None:
             self._note_recompile(process, record.id, attempt, Guards((NO_GUARD,)))
         parts, attempt.buckets = attempt.buckets, 1
-        if attempt.start is not None and record.time is not None and record.time >= attempt.start:
-            attempt.seconds = record.time - attempt.start
         label = process.label if self.processes > 1 else None
         self.compiled += not attempt.graphs
         graphs = []
         for part in range(parts):
             event = Made(attempt, attempt.graphs, part=part, parts=parts)
-            self._add_seconds(process, event)
             graphs.append(replace(self._explain.graph(event), process=label))
             attempt.graphs += 1
         self.graphs += parts
         self._graphs += graphs[: KEPT - len(self._graphs)]
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
-
-    def _add_seconds(self, process: Process, event: Made) -> None:
-        """Add the time of a graph to the break that it follows, and to its recompile."""
-        took, parent = seconds(event), event.attempt.parent
-        if took is None:
-            return
-        again = self._recompiles.get(key := (process.label, event.attempt.id))
-        if again is not None:
-            self._recompiles[key] = replace(again, seconds=round((again.seconds or 0.0) + took, 3))
-        if isinstance(parent, LoggedAttempt) and self._explain.follows(event):
-            broke = self._breaks.get(parent.broke_at)
-            if broke is not None:
-                spent = round((broke.seconds or 0.0) + took, 3)
-                self._breaks[broke.key] = replace(broke, seconds=spent)
 
     # Breaks, and what was left to eager
 

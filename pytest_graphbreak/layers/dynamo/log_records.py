@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo.events import Attempt
@@ -33,14 +32,13 @@ class LoggedAttempt(Attempt):
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
     its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager;
-    ``broke_at`` is the place of the break that ended it, ``start`` when it began.
+    ``broke_at`` is the place of the break that ended it.
     """
 
     traced: bool = False
     buckets: int = 1
     left: bool = False
     broke_at: tuple[str, ...] = ()
-    start: float | None = None
 
     @classmethod
     def at_code(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
@@ -152,7 +150,7 @@ def torch_calls(above: tuple[Line, ...]) -> bool:
 
 
 _PREFIX: Final = re.compile(
-    r"[VDIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{1,6})\d* (?P<pid>\d+) "
+    r"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{1,9} (?P<pid>\d+) "
     r"(?P<file>[^\s:\]]+):\d+\]"
     r"(?P<tags>(?: \[[^\]\s]*\])*)",
     re.A,
@@ -192,8 +190,7 @@ class Torch(NamedTuple):
     """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
 
     ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
-    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records; ``time`` is in
-    seconds, and no year is known.
+    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records.
     """
 
     rank: str
@@ -203,7 +200,6 @@ class Torch(NamedTuple):
     attempt: int
     artifact: str
     text: str
-    time: float | None = None
 
 
 class _Open:
@@ -253,7 +249,6 @@ class _Open:
             attempt=int(attempt or 0),
             artifact=artifact[1] if artifact else "",
             text=prefixes.text("\n".join(self.lines)),
-            time=_time(self.prefix["time"]),
         )
 
 
@@ -336,11 +331,3 @@ class TorchLines:
 def _is_read(line: str, tag: int) -> bool:
     """Return whether the artifact at a ``tag`` of a line is one that is read."""
     return line.startswith(_ARTIFACTS, tag + len(_TAG))
-
-
-def _time(text: str) -> float | None:
-    """Return the seconds of ``1123 02:33:34.657000``: in a leap year, which has each day."""
-    try:
-        return datetime.strptime(f"2000{text} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()
-    except ValueError:
-        return None

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pytest_graphbreak.layers.jax import programs
+from pytest_graphbreak.layers.jax import kept
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from tests.layers.jax.tools import PLACES, THREE, isolated
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.jax
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SENSORS, "kept", programs.KeptExecutables())
+    monkeypatch.setattr(SENSORS, "kept", kept.KeptExecutables())
 
 
 def test_a_program_counts_where_xla_is_not_asked() -> None:
@@ -109,7 +109,7 @@ def test_a_function_that_forbids_compiling_still_does(monkeypatch: pytest.Monkey
 
 
 def test_no_more_are_kept_than_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST_KEPT", 2)
+    monkeypatch.setattr(kept, "MOST_KEPT", 2)
     for size in range(1, 6):
         isolated(lambda size=size: jax.jit(jnp.cos)(np.ones(size, np.float32)))  # type: ignore[misc]
     assert len(SENSORS.kept._found) == 2
