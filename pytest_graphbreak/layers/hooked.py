@@ -37,6 +37,10 @@ class Attachable(Protocol):
     def detach(self) -> None: ...
 
 
+def do_without(fault: Exception) -> None:
+    """Do without what a version of torch or Triton does not have: it only explains."""
+
+
 def is_machinery(frame: FrameType) -> bool:
     """Return whether a frame runs code of torch, Triton or this package, or of inductor's making.
 

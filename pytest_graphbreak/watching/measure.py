@@ -6,10 +6,8 @@ command line all measure through it.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,7 +18,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Window, load_errors, observers
 from pytest_graphbreak.layers.children.observer import Following, keep
-from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, compilers
 from pytest_graphbreak.model.merging import merge
@@ -211,40 +209,16 @@ _INDUCTORS_OWN = ("mode", "options")
 """The arguments of ``torch.compile`` for its default backend."""
 
 
-class Backend:
+class Backend(LatePatch):
     """Puts the backend ``name`` in place of none, and of those in ``instead_of``."""
 
     def __init__(self, name: str, instead_of: tuple[str, ...] = ()) -> None:
+        super().__init__("torch", "compile", self._compile, do_nothing)
         self.name = name
         self._instead_of = instead_of
-        self._original: Callable[..., Any] | None = None
-        self._imports = ImportWatch(["torch"], self._install)
 
-    def attach(self) -> None:
-        """Replace ``torch.compile`` now, or as soon as torch is imported."""
-        if "torch" in sys.modules:
-            self._install()
-        else:
-            self._imports.attach()
-
-    def detach(self) -> None:
-        """Put torch's own function back, unless somebody has replaced it since."""
-        self._imports.detach()
-        torch: Any = sys.modules.get("torch")
-        original, self._original = self._original, None
-        if original is not None and getattr(torch.compile, "__wrapped__", None) is original:
-            torch.compile = original
-
-    def _install(self) -> None:
-        self._imports.detach()
-        torch = sys.modules["torch"]
-        self._original = original = torch.compile
-
-        @functools.wraps(original)
-        def compile(*args: Any, **kwargs: Any) -> Any:
-            return original(*args, **self._with_backend(kwargs))
-
-        torch.compile = compile  # type: ignore[attr-defined]
+    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        return original(*args, **self._with_backend(kwargs))
 
     def _with_backend(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         asked = kwargs.get("backend")

@@ -19,7 +19,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, is_machinery, stack_here
+from pytest_graphbreak.layers.hooked import (
+    Attachable,
+    HookedObserver,
+    do_without,
+    is_machinery,
+    stack_here,
+)
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
@@ -71,13 +77,10 @@ class CudaGraphObserver(HookedObserver):
 
     def hooks(self) -> Sequence[Attachable]:
         return (
-            self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
-            self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
-            self._patch(*private.CUDAGRAPH_RECORD, self._record, _ignore),
+            LatePatch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
+            LatePatch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
+            LatePatch(*private.CUDAGRAPH_RECORD, self._record, do_without),
         )
-
-    def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:
-        return LatePatch(module, chain, hook, failed)
 
     def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -170,10 +173,6 @@ class CudaGraphObserver(HookedObserver):
             graph_list=graphs,
             recompile_list=repeats,
         )
-
-
-def _ignore(fault: Exception) -> None:
-    """Do without: this torch does not have it."""
 
 
 def _frames_of_torch() -> Iterator[tuple[str, str]]:

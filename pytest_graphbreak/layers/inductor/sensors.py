@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private
-from pytest_graphbreak.layers.hooked import Attachable, stack_here
+from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
 from pytest_graphbreak.layers.inductor.eager import Fallback, fallbacks
 from pytest_graphbreak.model.stacks import Line
@@ -80,15 +80,11 @@ class InductorSensors:
 
     def hooks(self) -> tuple[Attachable, ...]:
         return (
-            self._patch(private.INDUCTOR_INIT, self._init),
-            self._patch(private.INDUCTOR_POST_COMPILE, self._post_compile),
-            self._patch(private.INDUCTOR_HASH, self._hash, needed=False),
-            self._patch(private.INDUCTOR_SKIP, self._skip, needed=False),
+            LatePatch(*private.INDUCTOR_INIT, self._init, self._failed),
+            LatePatch(*private.INDUCTOR_POST_COMPILE, self._post_compile, self._failed),
+            LatePatch(*private.INDUCTOR_HASH, self._hash, do_without),
+            LatePatch(*private.INDUCTOR_SKIP, self._skip, do_without),
         )
-
-    def _patch(self, name: private.LateName, hook: Hook, *, needed: bool = True) -> LatePatch:
-        failed = self._failed if needed else _ignore
-        return LatePatch(*name, hook, failed)
 
     def forget(self) -> None:
         """Forget the keys that earlier code computed."""
@@ -198,10 +194,6 @@ class InductorSensors:
         except Exception as fault:
             self._failed(fault)
         return original(*args, **kwargs)
-
-
-def _ignore(fault: Exception) -> None:
-    """Do without: torch before or after does not have it."""
 
 
 def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:

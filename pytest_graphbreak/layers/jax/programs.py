@@ -43,7 +43,6 @@ class FunctionLedger:
         self._keys: dict[Identity, list[Key]] = {}
         self._alive: dict[Identity, weakref.ref[Any]] = {}
         self._made: dict[Identity, str] = {}
-        self._ahead: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def after_fork(self) -> None:
         """Replace the lock after a fork: another thread of the parent may have held it."""
@@ -72,18 +71,6 @@ class FunctionLedger:
             whys.append(self._difference(("parameters", *identity), made_with))
         why = next((why for why in whys if why != FORGOTTEN), "")
         return why.replace("the static argument ", "")
-
-    def note_ahead(self, name: str, call: JaxCall, module: Any) -> str:
-        """Return how the arguments of a program differ from the one compiled ahead before it."""
-        if call.caller is None:
-            return ""
-        now = arguments(module)
-        with self._lock:
-            before = self._ahead.get((name, call.caller.file))
-            self._ahead[name, call.caller.file] = now
-        pairs = zip(before or now, now, strict=False)
-        changed = ((at, *pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
-        return next((f"argument {at} is {was} before, {now} now" for at, was, now in changed), "")
 
     def _difference(self, identity: Identity, key: Key) -> str:
         """Return how a program differs from the closest before; empty for an identity's first."""
@@ -125,30 +112,6 @@ class FunctionLedger:
             f"{name} is a new function object at each call: "
             "jax.jit knows functions by identity, not by their code"
         )
-
-
-_SHARDED: Final = ("sdy.sharding", "mhlo.sharding")
-_SPEC: Final = re.compile(r"^#sdy\.sharding<@\w{1,100}, (.{1,200})>$")
-
-
-def arguments(module: Any) -> tuple[str, ...]:
-    """Return the type of each argument of a program, with its sharding if it has one."""
-    for operation in module.body.operations:
-        if str(operation.attributes["sym_name"]).strip('"') == "main":
-            attributes = [
-                {attribute.name: attribute.attr for attribute in argument}
-                for argument in operation.arg_attrs
-            ]
-            return tuple(map(_argument, operation.type.inputs, attributes))
-    return ()
-
-
-def _argument(kind: Any, attributes: dict[str, Any]) -> str:
-    text = str(kind).removeprefix("tensor<").removesuffix(">")
-    sharding = next((str(attributes[name]) for name in _SHARDED if name in attributes), "")
-    spec = _SPEC.match(sharding)
-    words = spec[1] if spec else sharding
-    return f"{text} sharded {words}" if words else f"{text} without a sharding"
 
 
 # How two keys of one function differ.

@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -299,9 +298,6 @@ class JaxSensors:
         # It is open: something is compiled for it.
         program.default = str(private.value(private.BRIDGE)().platform)
         program.cause, program.reason = self._cause(program.name, asked, is_on_device(program))
-        if program.cause == "aot":
-            with suppress(Exception):  # this only explains
-                program.reason = self.ledger.note_ahead(program.name, asked, module)
         program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
         program.defined = asked.defined
         return program

@@ -11,16 +11,15 @@ Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/kno
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, stack_here
-from pytest_graphbreak.layers.hooks import Hook, ImportWatch, LatePatch
+from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, do_without, stack_here
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -28,7 +27,6 @@ from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "triton"
-JIT: Final = "triton.runtime.jit"
 _OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion")
 _LONGEST: Final = 60
 
@@ -64,11 +62,14 @@ class TritonObserver(HookedObserver):
         self._alive: list[Any] = []
 
     def hooks(self) -> Sequence[Attachable]:
-        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore)
+        kernels = note_hook(self._note_kernel, self.note_fault)
+        loads = note_hook(self._note_load, do_without)
         return (
-            guard,
-            _Setting(self._compiled, "jit_post_compile_hook", self.note_fault),
-            _Setting(self._listened, "listener", _ignore),
+            LatePatch(
+                "triton.runtime.jit", "serialize_specialization_data", _serialize, do_without
+            ),
+            LatePatch("triton.knobs", "runtime.jit_post_compile_hook", kernels, self.note_fault),
+            LatePatch("triton.knobs", "compilation.listener", loads, do_without),
         )
 
     def isolate(self, key: str) -> None:
@@ -83,11 +84,11 @@ class TritonObserver(HookedObserver):
                 self._alive.append(dict(cache[0]))
                 cache[0].clear()
 
-    def _listened(self, *args: Any, **kwargs: Any) -> None:
+    def _note_load(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle the listener of ``triton.compile``, which says where the kernel came from."""
         self._local.loaded = bool(kwargs.get("cache_hit"))
 
-    def _compiled(self, *args: Any, **kwargs: Any) -> None:
+    def _note_kernel(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a call of the hook. Inductor calls it, too, with ``already_compiled``."""
         if kwargs.get("already_compiled"):
             return
@@ -128,72 +129,12 @@ class TritonObserver(HookedObserver):
         )
 
 
-def _ignore(fault: Exception) -> None:
-    """Do without: this Triton does not have it."""
-
-
 def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
     """Keep Triton from failing in what it does only because there is a hook."""
     try:
         return original(*args, **kwargs)
     except TypeError:  # a constant that is no JSON
         return "{}"
-
-
-_OWNERS: Final[Mapping[str, str]] = {"jit_post_compile_hook": "runtime", "listener": "compilation"}
-
-
-class _Setting:
-    """A hook of Triton that is one attribute: ours is put there, and calls the one before it."""
-
-    def __init__(
-        self, noted: Callable[..., None], name: str, failed: Callable[[Exception], None]
-    ) -> None:
-        self._noted = noted
-        self._name = name
-        self._failed = failed
-        self._owner: Any = None
-        self._before: Any = None
-        self._calling: Any = None
-        self._is_live = False
-        self._imports = ImportWatch([JIT], self._install)
-
-    def attach(self) -> None:
-        if JIT in sys.modules:
-            self._install()
-        else:
-            self._imports.attach()
-
-    def detach(self) -> None:
-        """Put back what was there, unless somebody else has set the hook since."""
-        self._imports.detach()
-        self._is_live = False
-        if self._owner is not None and getattr(self._owner, self._name, None) is self._calling:
-            setattr(self._owner, self._name, self._before)
-        self._owner = None
-
-    def _install(self) -> None:
-        self._imports.detach()
-        knobs = sys.modules.get("triton.knobs") or getattr(sys.modules.get("triton"), "knobs", None)
-        owner = getattr(knobs, _OWNERS[self._name], None)
-        if not hasattr(owner, self._name):
-            self._failed(AttributeError(f"triton.knobs has no hook {self._name}"))
-            return
-        self._owner, self._before, self._is_live = owner, getattr(owner, self._name), True
-        self._calling = self._hook(self._before)
-        setattr(owner, self._name, self._calling)
-
-    def _hook(self, before: Any) -> Callable[..., Any]:
-        def calling(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            if self._is_live:
-                try:
-                    self._noted(*args, **kwargs)
-                except Exception as fault:
-                    self._failed(fault)
-            return before(*args, **kwargs) if before is not None else None
-
-        return calling
 
 
 # What a kernel was specialized for, and what of it changed.

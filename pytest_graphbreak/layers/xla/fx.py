@@ -8,7 +8,6 @@ Everything here is read from live objects while the bridge works, and kept as te
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -31,12 +30,6 @@ _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
 
 Stack = tuple[Line, ...]
 """The frames of a node's code, outermost first, as Dynamo wrote them down."""
-
-_MAKERS = (
-    "tensor|as_tensor|asarray|from_numpy|scalar_tensor|full|zeros|ones|empty|arange|linspace|"
-    "logspace|eye|rand|randn|randint|randperm|full_like|zeros_like|ones_like|Tensor"
-)
-_CONSTRUCTOR = re.compile(rf"\b(?:torch\.|np\.|numpy\.)?(?:{_MAKERS})\(")
 
 
 @dataclass(slots=True, eq=False)
@@ -247,19 +240,6 @@ def tensors(value: Any) -> Iterator[Any]:
 
 def on_device(value: Any) -> bool:
     return getattr(getattr(value, "device", None), "type", None) == "xla"
-
-
-def constructor(line: str) -> str | None:
-    """Return the call in a source line that makes a tensor, such as ``torch.tensor(3.0)``."""
-    match = _CONSTRUCTOR.search(line)
-    if match is None:
-        return None
-    depth = 0
-    for end in range(match.end() - 1, len(line)):
-        depth += {"(": 1, ")": -1}.get(line[end], 0)
-        if depth == 0:
-            return line[match.start() : end + 1]
-    return None
 
 
 def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack, ...]]:
