@@ -12,7 +12,6 @@ killed so is the script.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -22,12 +21,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, Listener
 from pytest_graphbreak.layers.children import processes, spool
+from pytest_graphbreak.layers.hooks import Note, Patch, do_nothing, note_hook
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.files import put
@@ -95,22 +95,25 @@ class Reporter(Listener):
         self._began = time.monotonic()
         self._spent = 0.0
         self._over = False
-        self._before: list[tuple[str, Any]] = []
+        self._patches: list[Patch] = []
 
     def __enter__(self) -> Reporter:
         if NOTIFIER.listener is NOBODY:
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
             # The state is sent before the process ends, or becomes another program.
-            send = functools.partial(self._send, state)
-            self._before.append((name, processes.call_first(os, name, send)))
+            send = note_hook(self._sender(state), do_nothing)
+            self._patches.append(Patch(os, name, send, of_torch=False))
         return self
 
     def __exit__(self, *_: object) -> None:
         if NOTIFIER.listener is self:
             NOTIFIER.listener = NOBODY
-        for name, original in self._before:
-            setattr(os, name, original)
+        for patch in self._patches:
+            patch.remove()
+
+    def _sender(self, state: str) -> Note:
+        return lambda args, kwargs: self._send(state)
 
     def on_end(self) -> None:
         self.on_event()

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
@@ -290,6 +290,11 @@ def say(fault: BaseException) -> str:
     if not isinstance(text, str):
         text = str(fault)
     return text or type(fault).__name__
+
+
+def stack_lines(stack: Iterable[Any]) -> tuple[Line, ...]:
+    """Return the lines of a stack as Python's ``traceback`` summarises it."""
+    return tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
 
 
 # Code that Dynamo meets while torch itself is compiling: it belongs to nobody.

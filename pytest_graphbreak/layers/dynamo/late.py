@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
@@ -21,94 +21,78 @@ from pytest_graphbreak.layers.dynamo.events import (
     Stopped,
     say,
     shape_of,
+    stack_lines,
 )
-from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing, note_hook
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.stacks import Line, of_traceback
 
+_EXPORTS: Final = "exports that are stopped"
+_BUCKETS: Final = "the buckets of DDP"
+_STANCES: Final = "torch.compiler.set_stance"
 
-class LateSensor(LatePatch):
-    """Notes among ``events`` what a function does; ``above`` gives the stack that called it.
 
-    Where the sensor itself fails, ``sensor_failed`` is called with ``WHAT``, which names what
-    it is for.
+class LateSensors:
+    """Notes among ``events`` what the functions do; ``above`` gives the stack that called one.
+
+    Where a sensor itself fails, ``sensor_failed`` is called with what it is for.
     """
-
-    MODULE: ClassVar[str]
-    FUNCTION: ClassVar[str]
-    WHAT: ClassVar[str]
 
     def __init__(
         self,
         events: list[Event],
+        local: Local,
         above: Callable[[], tuple[Line, ...]],
         sensor_failed: Callable[[str, BaseException], None],
     ) -> None:
         self._events = events
-        self._above = above
-        self._sensor_failed = partial(sensor_failed, self.WHAT)
-        super().__init__(self.MODULE, self.FUNCTION, self._watch_call, self._on_missing)
-
-    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    def _on_missing(self, fault: Exception) -> None:
-        """Report that the function does not exist."""
-        self._sensor_failed(fault)
-
-
-# The sensor for DDP, which cuts one captured graph and calls the backend for each part.
-#
-# Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
-# ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
-# part to the user's backend by ``SubmodCompiler.compile_submod``
-# (torch/_dynamo/backends/distributed.py, 2.9 to 2.13). With one bucket nothing is cut.
-
-
-class BucketSensor(LateSensor):
-    """Notes in ``local.buckets`` what DDP hands to the backend."""
-
-    MODULE, FUNCTION = names.BUCKETS
-    """Dynamo imports the module when it first compiles inside DDP."""
-    WHAT = "the buckets of DDP"
-
-    def __init__(self, local: Local, *sensor: Any) -> None:
-        super().__init__(*sensor)
         self._local = local
+        self._above = above
+        self._sensor_failed = sensor_failed
+        self._depth = threading.local()
 
-    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def hooks(self) -> tuple[LatePatch, ...]:
+        exports, buckets, stances = (
+            partial(self._sensor_failed, what) for what in (_EXPORTS, _BUCKETS, _STANCES)
+        )
+        return (
+            LatePatch(*names.EXPORT, self._export, exports),
+            LatePatch(*names.BUCKETS, self._compile_bucket, buckets),
+            # Without the function stances are named without a place.
+            LatePatch(
+                *names.SET_STANCE, note_hook(self._note_stance, stances, after=True), do_nothing
+            ),
+        )
+
+    # DDP cuts one captured graph and calls the backend for each part.
+    #
+    # Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
+    # ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
+    # part to the user's backend by ``SubmodCompiler.compile_submod``
+    # (torch/_dynamo/backends/distributed.py, 2.9 to 2.13). With one bucket nothing is cut.
+    # Dynamo imports the module when it first compiles inside DDP.
+
+    def _compile_bucket(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``compile_submod(self, input_mod, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE
         try:
             shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
         except Exception as fault:
-            self._sensor_failed(fault)
+            self._sensor_failed(_BUCKETS, fault)
         result = original(*args, **kwargs)
         self._local.buckets.append(shape)
         return result
 
+    # An export cannot break, so it raises.
+    #
+    # From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and
+    # a non-strict export never goes through Dynamo at all. So the function that all
+    # exports go through is followed (the first one imports it, each looks it up; 2.9 to 2.15),
+    # and an exception that leaves it is noted with its reason and its place. It reaches the test
+    # as it would have.
 
-# The sensor for exports that are stopped. An export cannot break, so it raises.
-#
-# From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and
-# a non-strict export never goes through Dynamo at all. So the function that all
-# exports go through is followed, and an exception that leaves it is noted with
-# its reason and its place. It reaches the test as it would have.
-
-
-class ExportSensor(LateSensor):
-    """Notes what stopped an export."""
-
-    MODULE, FUNCTION = names.EXPORT
-    """The first export imports it; each ``torch.export.export`` looks it up (2.9 to 2.15)."""
-    WHAT = "exports that are stopped"
-
-    def __init__(self, *sensor: Any) -> None:
-        super().__init__(*sensor)
-        self._depth = threading.local()
-
-    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         depth = getattr(self._depth, "value", 0)
         self._depth.value = depth + 1
@@ -125,14 +109,15 @@ class ExportSensor(LateSensor):
         try:
             root = _root_cause(fault)
             stack = getattr(root, "real_stack", None)
-            traced = (
-                tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
-                if stack
-                else of_traceback(fault.__traceback__)
-            )
+            traced = stack_lines(stack) if stack else of_traceback(fault.__traceback__)
             self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
         except Exception as error:
-            self._sensor_failed(error)
+            self._sensor_failed(_EXPORTS, error)
+
+    def _note_stance(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Handle ``_set_stance(stance)``, which was called."""
+        if (stance := current_stance()) != _DEFAULT:
+            self._events.append(Stance(stance, self._above()))
 
 
 def _root_cause(fault: BaseException) -> BaseException:
@@ -143,7 +128,7 @@ def _root_cause(fault: BaseException) -> BaseException:
     return fault
 
 
-# The sensor for ``torch.compiler.set_stance``: a stance other than the default compiles less.
+# Stances of the compiler: one other than the default compiles less.
 #
 # A stance that was set while nobody watched is known, and its place is not.
 
@@ -155,27 +140,6 @@ _EFFECTS: Final = {
     "eager_then_compile": "a first call runs without the compiler",
 }
 """The stances of torch 2.9 to 2.15 by which less is compiled, and how."""
-
-
-class StanceSensor(LateSensor):
-    """Notes the stances that are set, with the stack that set them."""
-
-    MODULE, FUNCTION = names.SET_STANCE
-    WHAT = "torch.compiler.set_stance"
-
-    def _watch_call(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """Handle ``_set_stance(stance)``."""
-        __tracebackhide__ = True
-        result = original(*args, **kwargs)
-        try:
-            if (stance := current_stance()) != _DEFAULT:
-                self._events.append(Stance(stance, self._above()))
-        except Exception as fault:
-            self._sensor_failed(fault)
-        return result
-
-    def _on_missing(self, fault: Exception) -> None:
-        """Do nothing: then stances are named without a place."""
 
 
 def current_stance() -> str:

@@ -56,12 +56,7 @@ from pytest_graphbreak.layers.dynamo.frames import (
     owner_of_graph,
     written_forward,
 )
-from pytest_graphbreak.layers.dynamo.late import (
-    BucketSensor,
-    ExportSensor,
-    LateSensor,
-    StanceSensor,
-)
+from pytest_graphbreak.layers.dynamo.late import LateSensors
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
@@ -88,12 +83,8 @@ class DynamoSensors:
         self._ledger = Ledger()
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
-        sensor = self.events, self._above, self._sensor_failed
-        self._late: tuple[LateSensor, ...] = (
-            ExportSensor(*sensor),
-            BucketSensor(self._local, *sensor),
-            StanceSensor(*sensor),
-        )
+        late = LateSensors(self.events, self._local, self._above, self._sensor_failed)
+        self._late = late.hooks()
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
@@ -271,7 +262,7 @@ class DynamoSensors:
         NOTIFIER.listener.on_end()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
-    # 2.13), only those of DDP (``late.BucketSensor``) take another way.
+    # 2.13), only those of DDP (``late``) take another way.
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``call_user_compiler(output, gm, ...)``."""
