@@ -9,11 +9,14 @@ window and taken out with the last.
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -229,6 +232,36 @@ def _load() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
                 f"the {layer.name} layer cannot be loaded ({words}): reinstall pytest-graphbreak"
             )
     return tuple(loaded), tuple(faults)
+
+
+class SensorLock:
+    """A lock that a forked process finds free: a thread that it does not have may hold it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *failure: object) -> None:
+        with suppress(RuntimeError):  # this thread has forked inside
+            self._lock.release()
+
+    def renew(self) -> None:
+        self._lock = threading.RLock()
+
+
+_LOCKS: Final[WeakSet[SensorLock]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for lock in [*_LOCKS]:
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 # Notifies a listener when something was compiled: a child process reports it at once.

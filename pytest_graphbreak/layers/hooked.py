@@ -7,9 +7,7 @@ a test shows then does not depend on the modules that an earlier test imported.
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, Window
+from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -66,11 +64,9 @@ class HookedObserver(Observer):
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.faults: list[str] = []
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self._windows = 0
         self._attached: tuple[Attachable, ...] = ()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
 
     @abstractmethod
     def hooks(self) -> Sequence[Attachable]:
@@ -121,9 +117,6 @@ class HookedObserver(Observer):
         version = getattr(sys.modules.get("torch"), "__version__", "unknown")
         words = f"{type(fault).__name__}: {fault}"
         self.faults.append(f"{self.layer}: it cannot be observed in torch {version} ({words})")
-
-    def _after_fork(self) -> None:
-        self._lock = threading.RLock()
 
 
 class HookedWindow(EventWindow):

@@ -13,13 +13,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import EventWindow, Observer, Window
+from pytest_graphbreak.layers.base import EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
@@ -45,15 +44,13 @@ class DynamoObserver(Observer):
     layer = "dynamo"
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self._windows: list[DynamoWindow] = []
         self._holders = 0
         self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
         self._isolated: list[str] | None = None
         self._stuck = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
 
     def open(self, places: Places) -> Window:
         """Begin to watch. torch is not imported by this, but waited for if need be."""
@@ -124,12 +121,6 @@ class DynamoObserver(Observer):
         if self._sensors is not None:
             self._sensors.detach()
         self._sensors = None
-
-    def _after_fork(self) -> None:
-        """Replace the locks after a fork: another thread of the parent may have held them."""
-        self._lock = threading.RLock()
-        if self._sensors is not None:
-            self._sensors.after_fork()
 
     def _attach(self, sensors: DynamoSensors) -> None:
         with self._lock:

@@ -154,10 +154,6 @@ class DynamoSensors:
             patch.remove()
         self._patches.clear()
 
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._ledger.after_fork()
-
     def check(self) -> None:
         """Note graphs that Dynamo counted since the last check and no sensor saw."""
         try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from hashlib import sha256
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.base import MissingName, SensorLock
 from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import home
@@ -197,12 +196,8 @@ class KeptExecutables:
 
     def __init__(self) -> None:
         self.is_on = False
-        self.after_fork()
+        self._lock = SensorLock()
         self._found: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._lock = threading.Lock()
 
     def executable(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what ``backend_compile_and_load`` returns for these arguments."""

@@ -11,7 +11,6 @@ An executable that is held (``lower().compile()``) or loaded
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,9 +21,6 @@ from pytest_graphbreak.layers.jax.explain import Event, Executable, explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SENSORS.after_fork)
 
 
 class JaxObserver(Observer):

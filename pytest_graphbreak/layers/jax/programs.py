@@ -11,7 +11,6 @@ Nothing here imports jax: types are recognised by their attributes.
 from __future__ import annotations
 
 import re
-import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from itertools import product
 from types import MethodType
 from typing import Any, Final, get_args
 
+from pytest_graphbreak.layers.base import SensorLock
 from pytest_graphbreak.layers.jax.calls import (
     JaxCall,
     Key,
@@ -36,17 +36,13 @@ class FunctionLedger:
     """The functions compiled in this process since caches were last cleared, of all threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self.clear()
 
     def clear(self) -> None:
         self._keys: dict[Identity, list[Key]] = {}
         self._alive: dict[Identity, weakref.ref[Any]] = {}
         self._made: dict[Identity, str] = {}
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._lock = threading.RLock()
 
     def note(self, call: JaxCall, on_device: bool = True) -> str:
         """Return why a function is compiled again; empty if it is the first time.

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, note_hook
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
@@ -137,7 +137,7 @@ class JaxSensors:
         self.kept = KeptExecutables()
         self.traces = KeptTraces()
         self.attached = False
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self._local = _Local()
         self._windows = 0
         self._patches: list[Patch] = []
@@ -163,13 +163,6 @@ class JaxSensors:
             self._windows -= 1
             if not self._windows:
                 self._detach()
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._lock = threading.RLock()
-        self._local = _Local()
-        self.ledger.after_fork()
-        self.kept.after_fork()
 
     def _attach(self) -> None:
         with self._lock:
