@@ -281,11 +281,13 @@ class Capture:
         dims = sizes.varying(self._shapes.get(name, []))
         inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, dims)
         grad = entry.grad and not entry.inference
+        numbers = objects.numbers(entry.module)
         for kind in inputs.kinds(values_only=values_only, grad=grad):
             key = f"{number}: {kind}" if number else kind
             if key not in left_out:
                 # With a seed for each, a number that was baked into a graph shows.
                 seed(len(drawn) + 1)
+                objects.put_back(numbers)
                 drawn[key] = self._result(entry, functools.partial(inputs.draw, kind), eager)
 
     def _result(

@@ -88,13 +88,18 @@ class DrawnInputs:
         return lambda _, leaf: _vary(leaf, kind)
 
     def _lengths(self, tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
-        """Return the dimensions that vary in the program, else the second of equal sizes."""
+        """Return the dimensions that vary in the program, else those of the most common length.
+
+        A length is a second size, and changes wherever it stands, as in a mask of rows and columns;
+        a first size that is also that of the batch stays.
+        """
         if self.dims:
             return {name: tuple(dims) for name, dims in self.dims.items()}
         second = Counter(leaf.shape[1] for _, leaf in tensors if leaf.dim() > 1)
         length = second.most_common(1)[0][0] if second else 0
+        first = 1 if length == _batch(tensors) else 0
         at = {
-            name: [d for d in (1, 2) if leaf.shape[d : d + 1] == (length,)]
+            name: [dim for dim in range(first, leaf.dim()) if leaf.shape[dim] == length]
             for name, leaf in tensors
         }
         return {name: dims for name, dims in at.items() if dims} if length > 1 else {}

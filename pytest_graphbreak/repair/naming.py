@@ -57,11 +57,17 @@ class Names:
         return structs.replace(frame, line=text.index(code) + 1) if code in text else frame
 
     def source_record(self, record: Record) -> Record:
-        """Return a record whose failed guards have their lines in the user's unpatched files."""
-        frames = (self.source_frame(item.guard) for item in record.recompile_list)
-        pairs = zip(record.recompile_list, frames, strict=True)
-        guarded = tuple(structs.replace(item, guard=frame) for item, frame in pairs)
-        return structs.replace(record, recompile_list=guarded)
+        """Return a record whose recompiles have their places in the user's unpatched files."""
+        recompiles = tuple(
+            structs.replace(
+                recompile,
+                where=self.source_frame(recompile.where),
+                guard=self.source_frame(recompile.guard),
+                origin=self.source_frame(recompile.origin),
+            )
+            for recompile in record.recompile_list
+        )
+        return structs.replace(record, recompile_list=recompiles)
 
     def has(self, frame: Frame) -> bool:
         """Return whether the unpatched file of a place contains its line."""

@@ -16,6 +16,7 @@ import torch
 from pytest_graphbreak.repair.compare import Flat, flatten
 
 _KINDS: Final = (bool, int, float, str, torch.Tensor, list, dict, tuple, deque, set)
+_NUMBERS: Final = (bool, int, float, str)
 _MOST: Final = 2_000
 """The number of values that are noted of one object."""
 
@@ -35,6 +36,25 @@ def attributes_of(original: Any, name: str) -> dict[str, Any]:
         with suppress(ValueError):  # a variable that is not set
             names[variable] = cell.cell_contents
     return names
+
+
+def numbers(module: torch.nn.Module | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the attributes of each part of a module, and those of them that are numbers or text.
+
+    ``put_back`` sets them again: a call that raises has counted itself where nothing is compiled,
+    and not where Dynamo refused it.
+    """
+    parts = [vars(part) for part in module.modules()] if module is not None else []
+    return [
+        (attributes, {key: value for key, value in attributes.items() if type(value) in _NUMBERS})
+        for attributes in parts
+    ]
+
+
+def put_back(numbers: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Set the attributes that ``numbers`` has returned."""
+    for attributes, before in numbers:
+        attributes.update(before)
 
 
 def values(names: Mapping[str, Any]) -> dict[str, Flat]:

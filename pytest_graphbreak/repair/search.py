@@ -102,8 +102,7 @@ class Search:
             self._settings()
         self._breaks()
         if has_recompiles(out.last.record):
-            problem = Problem(None, out.after)
-            out.problems.append(problem)
+            problem = self._problem(None)
             self._solve(problem, remedies.for_recompiles(self._source_run(out.last)))
         if device:
             self._settings()
@@ -141,8 +140,9 @@ class Search:
         out, count = self.outcome, graphs(trial.record)
         items: list[Break | None] = [*map(self._source_break, places(out.last.record))]
         items += [None] if has_recompiles(out.last.record) else []
-        problems = [Problem(item, out.after, count) for item in items]
-        problems = [problem for problem in problems if self._gone(problem, trial.record)]
+        all_problems = [Problem(item, out.after, count) for item in items]
+        gone = [problem for problem in all_problems if self._gone(problem, trial.record)]
+        problems = gone or all_problems[-1:]  # recompiles, if there are: the graphs got fewer
         for patch, record in without.items():
             needs = [x for x in problems if not self._gone(x, record)] or problems[:1]
             for problem in needs:
@@ -163,10 +163,19 @@ class Search:
             seen.add(self._names.key(item))
             if self._is_patched(item):
                 continue
-            problem = Problem(self._source_break(item), out.after)
-            assert problem.item is not None
-            out.problems.append(problem)
-            self._solve(problem, remedies.for_break(problem.item, self._source_run(out.last)))
+            source_item = self._source_break(item)
+            offered = remedies.for_break(source_item, self._source_run(out.last))
+            self._solve(self._problem(source_item), offered)
+
+    def _problem(self, item: Break | None) -> Problem:
+        """Return the problem of a break, or of the recompiles: settings may have begun it."""
+        problems = self.outcome.problems
+        keys = [problem.item and self._names.key(problem.item) for problem in problems]
+        key = item and self._names.key(item)
+        if key not in keys:
+            problems.append(Problem(item, self.outcome.after))
+            return problems[-1]
+        return problems[keys.index(key)]
 
     def _solve(self, problem: Problem, patches: Iterable[SourcePatch]) -> None:
         """Try remedies in turn, until one holds."""
@@ -196,6 +205,9 @@ class Search:
                 problem.tried.append(RejectedPatch(patch, words))
         if doubtful is not None and not problem.patches:
             self._keep(problem, *doubtful, certain=False)
+        elif doubtful is not None:
+            why = no_gain(doubtful[1].record, doubtful[1].record)
+            problem.tried.append(RejectedPatch(doubtful[0], why))
 
     def _gains(self, patch: SourcePatch, before: Record, after: Record) -> bool:
         clean = not patch.drops and cleaner(before, after, may_leave=patch.leaves)
@@ -315,6 +327,7 @@ class Search:
             self._blame(self._names.file_frame(item.where).function)
         if out.patches:
             out.source = self._built(out.patches, self._header)
+        out.last = self._source_run(out.last)
 
 
 def _as_good(before: Record, after: Record) -> bool:

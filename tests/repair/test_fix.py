@@ -125,6 +125,38 @@ def test_a_float_that_varies_becomes_an_input(shop: Shop, shared: Bench) -> None
     assert (out.before, out.after) == (4, 2)  # one for each dtype of x
 
 
+COUNTS = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.calls, self.scale = 0, 1.0
+
+        def forward(self, x):
+            self.calls += 1
+            self.scale *= 0.5
+            return self.linear(x) * self.scale
+
+    model = torch.compile(Net(), backend="eager")
+    for _ in range(4):
+        model(torch.ones(2, 4))
+"""
+
+
+def test_numbers_of_a_module_count_no_drawn_input(shop: Shop) -> None:
+    """A drawn input that raises counts where nothing is compiled, and not where Dynamo refuses it.
+
+    The setting leaves one recompile: it is named all the same.
+    """
+    shop.write("counts.py", COUNTS)
+    said = shop.run("fix", "counts.py")
+    setting = "allow_unspec_int_on_nn_module: numbers on modules are inputs of the graph"
+    assert f"kept  {setting} (4 -> 1)" in said.out, said.out
+    assert "graphs 4 -> 1\n" in said.out
+
+
 WRONG = """
     import torch
 

@@ -56,6 +56,13 @@ def test_sizes_that_belong_together_are_changed_together(
     assert [tuple(one.shape) for one in args] == shapes
 
 
+def test_a_length_changes_in_both_dimensions_of_a_mask() -> None:
+    """A mask of another length than the rest is no input of the program."""
+    q, mask = torch.ones(2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
+    args, _ = inputs(q, mask, torch.ones(2, 1, 5, 5)).draw("a shorter length")
+    assert [tuple(tensor.shape) for tensor in args] == [(2, 4, 8), (4, 4), (2, 1, 4, 4)]
+
+
 def test_values() -> None:
     x = torch.tensor([1.0, -2.0, 3.0, 4.0])
     drawn = {kind: inputs(x).draw(kind)[0][0] for kind in VALUES}

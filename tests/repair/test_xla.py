@@ -165,6 +165,33 @@ def test_numbers_become_tensors_of_the_device(shop: Shop) -> None:
     assert re.search(r"^graphs \d -> 1$", said.out, re.M)
 
 
+OFFSET = """
+    import torch
+    import torch_xla
+
+    python_offset = 0
+
+
+    @torch.compile(backend="openxla")
+    def score(q_idx):
+        return (q_idx + python_offset) * 2
+
+
+    x = torch.arange(8, device="xla")
+    for python_offset in range(4):
+        print(score(x).sum().item())
+"""
+
+
+def test_a_number_of_the_module_becomes_a_tensor_of_the_device(shop: Shop) -> None:
+    """A tensor on the CPU would split the graph as often as the number compiled it again."""
+    shop.write("a.py", OFFSET)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  the number python_offset of the module became a tensor (6 -> 4)" in said.out
+    assert 'torch.tensor(python_offset, device="xla")' in (shop.path / "a_fixed.py").read_text()
+
+
 BREAKS = """
     import torch
     import torch_xla

@@ -25,7 +25,7 @@ like the number with the tensors of a call (bfloat16 without dimensions), it sta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -48,7 +48,8 @@ _OTHERS: Final = frozenset({"size", "zero-one", "shape-branch", "stride"})
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     for name, frame in _globals(trial).items():
         title = f"the number {name} of the module became a tensor"
-        yield SourcePatch(title, (Rewrite(of_module, frame),))
+        on_device = bool(trial.record.graphs.get("xla"))
+        yield SourcePatch(title, (Rewrite(partial(of_module, on_device=on_device), frame),))
     numbers = arguments(trial)
     families = {advice.name(item) for item in trial.record.recompile_list} - {""}
     if numbers and families - _OTHERS:
@@ -76,13 +77,15 @@ def _globals(trial: Trial) -> dict[str, Frame]:
 
 
 @lru_cache(maxsize=64)
-def of_module(source: str, where: Frame) -> str | None:
+def of_module(source: str, where: Frame, on_device: bool = False) -> str | None:
     """Return a file in which functions read a tensor in place of a number of the module.
 
-    The code of the place is the name of the number.
+    The code of the place is the name of the number. torch_xla splits a graph at a tensor on the CPU
+    (``torch_xla/_dynamo/dynamo_bridge.py``): ``on_device`` makes it there.
     """
     tree, name = parse(source), where.code
-    conversion = statements(f"{name}_tensor = torch.tensor({name})")
+    arguments = f'{name}, device="xla"' if on_device else name
+    conversion = statements(f"{name}_tensor = torch.tensor({arguments})")
     changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
     for node in _set_at(tree, name):
         if isinstance(node, cst.For) and isinstance(node.body, cst.IndentedBlock):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def soon(there: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120  # of a busy machine; what is so is seen at once
     while not there():
         assert time.monotonic() < until
         time.sleep(0.01)
