@@ -171,9 +171,9 @@ class Observer(ABC):
         """Leave sensors in between windows that open inside, where putting them in costs time."""
         return nullcontext()
 
-    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, record: Record, others: Mapping[str, Record]) -> Record:
         """Return this layer's record, with what ``others``, by layer, saw of the same graphs."""
-        return own
+        return record
 
     def complete(self, record: Record) -> Record:
         """Return a record of all layers and child processes, with what follows for this layer."""

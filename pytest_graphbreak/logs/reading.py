@@ -101,15 +101,18 @@ class Reading:
 
 
 def read(
-    path: str, places: Places, on_progress: OnProgress | None = None, more: Iterable[Path] = ()
+    path: str,
+    places: Places,
+    on_progress: OnProgress | None = None,
+    directories: Iterable[Path] = (),
 ) -> Reading:
     """Analyse one log. Raises the errors of ``Source``.
 
-    Source lines are quoted from below the root of ``places`` and from ``more``. ``on_progress`` is
-    called from time to time with the number of bytes that were read and the size of the file, which
-    is None if unknown.
+    Source lines are quoted from below the root of ``places`` and from ``directories``.
+    ``on_progress`` is called from time to time with the number of bytes that were read and the size
+    of the file, which is None if unknown.
     """
-    reader = _Reader(path, Sources(places, more))
+    reader = _Reader(path, Sources(places, directories))
     with Source(path) as source:
         for number, line in enumerate(source):
             if on_progress is not None and number % OFTEN == 0:
@@ -251,7 +254,7 @@ def _guessed_graphs(guesses: dict[str, Guess]) -> list[Graph]:
     """Return the graphs of a log without headers, each with a name and its progress."""
     graphs = []
     for rank, guess in guesses.items():
-        for number, item in enumerate(guess.found, 1):
+        for number, item in enumerate(guess.listed, 1):
             graphs.append(
                 Graph(
                     "tt",

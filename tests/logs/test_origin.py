@@ -155,7 +155,7 @@ def test_ranks_do_not_mix(tmp_path: Path) -> None:
         two.graph(),
         two.graph(),
     )
-    assert tt(reading) == [("fx", ("0/0",)), ("fx", ("0/0",)), ("other", ("0/0",))]
+    assert tt(reading) == [("fx", ("0/0",)), ("fx", ("0/0",)), ("other", ())]
     assert [item.process for item in reading.record.graph_list if item.layer == "tt"] == [
         "rank 1,0 thread 421D1300",
         "rank 1,1 thread 421D1300",

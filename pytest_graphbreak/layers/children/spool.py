@@ -79,7 +79,7 @@ class ProcessRecord:
     """The state that one process left in the spool.
 
     ``compiling`` says that it was in the middle of a compilation at its last
-    report, ``alive`` whether it still runs, ``rest`` whether more may have been
+    report, ``alive`` whether it still runs, ``is_incomplete`` whether more may have been
     compiled than it reported: it has a device open, and its last report did not come.
     """
 
@@ -88,7 +88,7 @@ class ProcessRecord:
     record: Record
     compiling: bool
     alive: bool
-    rest: bool
+    is_incomplete: bool
     unseen: str = ""
 
 
@@ -194,7 +194,7 @@ def _read(spool: str) -> Iterator[ProcessRecord]:
             record=report.record,
             compiling=compiling,
             alive=alive,
-            rest=report.device and not report.final,
+            is_incomplete=report.device and not report.final,
             unseen=unseen,
         )
 

@@ -43,12 +43,12 @@ from pytest_graphbreak.model.stacks import Line, first_line
 class BreakSensors:
     """The hooks that note breaks among the events.
 
-    ``_found`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.
+    ``_resolved`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.
     """
 
     _events: list[Event]
     _local: Local
-    _found: Mapping[Name, Any]
+    _resolved: Mapping[Name, Any]
     _sensor_failed: Callable[[str, BaseException], None]
 
     def hooks(self) -> dict[Name, Hook]:
@@ -104,7 +104,7 @@ class BreakSensors:
         """Note a break once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
-        lines = stack_lines(stack or self._found[names.STACK]())
+        lines = stack_lines(stack or self._resolved[names.STACK]())
         event = Broke(attempt, message, lines, raised=raised, disabled=disabled)
         if attempt is not None:
             key = (message, event.stack[-1:])
@@ -132,7 +132,7 @@ class BreakSensors:
         """Return an ``Unsupported``: the exception itself, or the cause of a ``SkipFrame``."""
         if type(fault).__name__ == "SkipFrame":
             fault = fault.__cause__
-        return fault if isinstance(fault, self._found[names.UNSUPPORTED]) else None
+        return fault if isinstance(fault, self._resolved[names.UNSUPPORTED]) else None
 
     def _format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""

@@ -136,7 +136,7 @@ class Made:
 class Broke:
     """A graph break, with the text and the stack of its root exception, outermost first.
 
-    ``whole``: the stack begins where that of the attempt does, and not in its frame.
+    ``full_stack``: the stack begins where that of the attempt does, and not in its frame.
     ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
     that is disabled, if that is why.
     """
@@ -144,7 +144,7 @@ class Broke:
     attempt: Attempt | None
     message: str
     stack: tuple[Line, ...]
-    whole: bool = False
+    full_stack: bool = False
     read: Reason | None = None
     raised: Line = NO_CODE
     disabled: Line = NO_CODE
@@ -207,7 +207,7 @@ class Local(threading.local):
         self.unsupported: Said = ("", None, NO_CODE, NO_CODE)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
-        self.made: Made | None = None
+        self.latest_graph: Made | None = None
         """The graph that the backend returned last."""
 
     def current(self) -> Attempt | None:

@@ -169,7 +169,7 @@ class Dynamo:
         above = stacks.read(record.text[match.end() :])
         code = Line(file, int(line), name)
         if not process.attempts:
-            process.whole = torch_calls(above)
+            process.full_stacks = torch_calls(above)
         if not self.script:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
@@ -237,10 +237,10 @@ class Dynamo:
         """Note that a frame was left to eager, once for each attempt."""
         if attempt is None:
             item = Eager(LAYER, why, where)
-        elif attempt.left:
+        elif attempt.in_eager:
             return
         else:
-            attempt.left = True
+            attempt.in_eager = True
             item = self._explain.left_to_eager(attempt, why or attempt.why_broke)
         earlier = self._eager.get(item.key)
         if earlier is not None:

@@ -31,13 +31,13 @@ class LoggedAttempt(Attempt):
     """An attempt in a log. ``id`` has the number of the round too, ``0/0#2``.
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
-    its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager;
+    its next graph goes to the backend, since DDP cuts it; ``in_eager``: it was left to eager;
     ``broke_at`` is the place of the break that ended it.
     """
 
     traced: bool = False
     buckets: int = 1
-    left: bool = False
+    in_eager: bool = False
     broke_at: tuple[str, ...] = ()
 
     @classmethod
@@ -60,13 +60,13 @@ Function = tuple[str, str]
 class Process:
     """The state of one process since compile ids last began again.
 
-    ``whole`` says that its stacks have their last frame (see ``torch_calls``), ``broken`` is the
-    last attempt that ended in a graph break. Attempts are also kept by the function that stacks
+    ``full_stacks`` says that its stacks have their last frame (see ``torch_calls``), ``broken`` is
+    the last attempt that ended in a graph break. Attempts are also kept by the function that stacks
     name, the latest for each first line.
     """
 
     label: str
-    whole: bool = False
+    full_stacks: bool = False
     attempts: dict[str, LoggedAttempt] = field(default_factory=dict)
     guards: dict[str, Guards] = field(default_factory=dict)
     broken: LoggedAttempt | None = None
@@ -128,7 +128,7 @@ def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttem
             break
         if caller := process.latest(frame):
             return caller
-    if process.whole or not torch_calls(above):
+    if process.full_stacks or not torch_calls(above):
         return None
     return process.broken
 

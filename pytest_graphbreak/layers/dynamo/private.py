@@ -81,7 +81,7 @@ NEVER_COMPILED = Name("torch._dynamo.decorators", "skip_code", _NOT_APART)
 FRAME_HOOK = Name("torch._C._dynamo.eval_frame", "set_eval_frame", _NOT_APART)
 CLEANUP = Name("torch._dynamo.utils", "CleanupManager", _NO_RUNS)
 
-NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
+NAMES = tuple(name for name in [*vars().values()] if isinstance(name, Name))
 """All names above: if one that a version of torch should have is missing, nothing is observed."""
 
 # Functions that are followed from the moment on at which torch imports their modules.

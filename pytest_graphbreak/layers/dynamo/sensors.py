@@ -81,8 +81,8 @@ class DynamoSensors:
         self._patches: list[Patch] = []
         self._local = Local()
         self._ledger = Ledger()
-        self._found: dict[Name, Any] = {}
-        self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
+        self._resolved: dict[Name, Any] = {}
+        self._breaks = BreakSensors(self.events, self._local, self._resolved, self._sensor_failed)
         late = LateSensors(self.events, self._local, self._above, self._sensor_failed)
         self._late = late.hooks()
         self.executions = GraphRuns() if runs else None
@@ -118,7 +118,7 @@ class DynamoSensors:
             if name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
         self.events.extend(NotObserved(error) for error in self._blind)
-        self._ledger.begin(self._found.get(names.COUNTERS))
+        self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
             self._guard_runs(self.executions.attach)
         for sensor in self._late:
@@ -127,7 +127,7 @@ class DynamoSensors:
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
         target = getattr(owner, attribute)
-        self._found[name] = target
+        self._resolved[name] = target
         if name is names.COMPILE:
             self._where = _positions(target, ("code", "locals", "one_graph", "export"))
         if isinstance(target, type):
@@ -142,7 +142,7 @@ class DynamoSensors:
     @property
     def counters(self) -> Any:
         """Dynamo's own counters, or None while it is not watched. They are only read."""
-        return self._found.get(names.COUNTERS)
+        return self._resolved.get(names.COUNTERS)
 
     def detach(self) -> None:
         """Take the sensors out."""
@@ -315,7 +315,7 @@ class DynamoSensors:
             place = number + part
             event = Made(attempt, place, *shape, after, part, len(shapes), cached, ops, late)
             self.events.append(event)
-            self._local.made = event
+            self._local.latest_graph = event
         attempt.graphs += len(shapes)
         attempt.calls += 1
 
@@ -325,7 +325,9 @@ class DynamoSensors:
         result = original(*args, **kwargs)
         if self.executions is not None:
             name = kwargs["name"] if "name" in kwargs else args[1]
-            self._guard_runs(self.executions.add, args[0].global_scope, name, self._local.made)
+            self._guard_runs(
+                self.executions.add, args[0].global_scope, name, self._local.latest_graph
+            )
         return result
 
     def ran(self) -> Counted:

@@ -197,22 +197,22 @@ class KeptExecutables:
     def __init__(self) -> None:
         self.is_on = False
         self._lock = SensorLock()
-        self._found: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
+        self._executables: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
 
     def executable(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what ``backend_compile_and_load`` returns for these arguments."""
         __tracebackhide__ = True
         key = self._key(original, args, kwargs)
         with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-                return self._found[key][1]
+            if key in self._executables:
+                self._executables.move_to_end(key)
+                return self._executables[key][1]
         executable = original(*args, **kwargs)
         if key is not None:
             with self._lock:  # the backend is kept alive, since its id is in the key
-                self._found[key] = args[0], executable
-                if len(self._found) > MOST_KEPT:
-                    self._found.popitem(last=False)
+                self._executables[key] = args[0], executable
+                if len(self._executables) > MOST_KEPT:
+                    self._executables.popitem(last=False)
         return executable
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:

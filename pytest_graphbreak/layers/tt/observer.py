@@ -183,9 +183,9 @@ class TTObserver(Observer):
     def isolate(self, key: str) -> None:
         """Do nothing: nothing is kept between windows; the plugin's caches are below torch_xla."""
 
-    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, record: Record, others: Mapping[str, Record]) -> Record:
         """Return the record with the causes and places of the xla graphs, which are the same."""
-        return reconcile(own, others["xla"]) if "xla" in others else own
+        return reconcile(record, others["xla"]) if "xla" in others else record
 
     def complete(self, record: Record) -> Record:
         """Return the record, counted through xla if the plugin's log is not on."""

@@ -125,10 +125,10 @@ def _why(event: Event, places: Places) -> _Why:
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _backward_words(event), event.backward)
     for words, cause, reason in _SAID:
-        if words in event.report.said:
+        if words in event.report.stated_cause:
             return _Why(cause, reason, candidates)
-    if event.report.said and "access tensor value" not in event.report.said:
-        return _Why("other", event.report.said, candidates)
+    if event.report.stated_cause and "access tensor value" not in event.report.stated_cause:
+        return _Why("other", event.report.stated_cause, candidates)
     return _Why("access", _read(event, frames, places), candidates)
 
 
@@ -145,14 +145,20 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
         return LoweringContext("piece", graph, Piece(graph))
     if _is_call_of("extract_compiled_graph_helper", report.frames):
         return LoweringContext("run", graph)
-    if _is_call_of("optimized_mod", report.frames) or "processing input graphs" in report.said:
+    if (
+        _is_call_of("optimized_mod", report.frames)
+        or "processing input graphs" in report.stated_cause
+    ):
         return LoweringContext("run")
     return None
 
 
 def lowers(report: CompileReport) -> bool:
     """Return whether the bridge lowered an FX graph, or a part of it, by this compilation."""
-    of_fx_graph = "compiling a FX graph" in report.said or "executing a compiled" in report.said
+    of_fx_graph = (
+        "compiling a FX graph" in report.stated_cause
+        or "executing a compiled" in report.stated_cause
+    )
     return of_fx_graph or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
 
 
@@ -244,7 +250,7 @@ def _split(
 
 def _because(cut: Cut, places: Places) -> str:
     """Return the reason of a cut, with the line that made what could not be taken."""
-    for stack in cut.made:
+    for stack in cut.makers:
         codes = (frame.code for frame in _users(reversed(stack), places))
         if code := next(filter(None, codes), ""):
             return f"{cut.reason} from `{code}`"

@@ -36,7 +36,7 @@ Stack = tuple[Line, ...]
 class Cut:
     """A node that XLA could not take. ``position`` is its place in the order of the graph.
 
-    ``made`` has the stacks of the code that made what XLA could not take, the nearest first: the
+    ``makers`` has the stacks of the code that made what XLA could not take, the nearest first: the
     line that somebody wrote belongs to the reason.
     """
 
@@ -44,7 +44,7 @@ class Cut:
     reason: str
     stack: Stack = ()
     module: str | None = None
-    made: tuple[Stack, ...] = ()
+    makers: tuple[Stack, ...] = ()
 
 
 _position = attrgetter("position")
@@ -196,7 +196,7 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
         name = op_name(node)
         moved = name in _MOVES
         reason = MOVED if moved else f"the result of {name} is a CPU tensor"
-    return replace(_cut(node, reason, fx), made=makers)
+    return replace(_cut(node, reason, fx), makers=makers)
 
 
 def _cut(node: Any, reason: str, fx: FxGraph) -> Cut:
