@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, Protocol
@@ -20,7 +20,7 @@ from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, Senso
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400
@@ -152,3 +152,16 @@ class HookedWindow(EventWindow):
 
     def _errors_of(self, events: Sequence[Any]) -> Sequence[str]:
         return self._observer.faults
+
+
+def record_of_graphs(layer: str, explained: Iterable[tuple[Graph, Recompile | None]]) -> Record:
+    """Return the record of graphs, each with its recompile if it is the same code again."""
+    pairs = [*explained]
+    repeats = [repeat for _, repeat in pairs if repeat is not None]
+    return record_of(
+        layer,
+        graphs=len(pairs),
+        recompiles=len(repeats),
+        graph_list=[graph for graph, _ in pairs],
+        recompile_list=repeats,
+    )

@@ -24,6 +24,7 @@ from pytest_graphbreak.layers.hooked import (
     HookedObserver,
     do_without,
     is_machinery,
+    record_of_graphs,
     stack_here,
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
@@ -162,17 +163,7 @@ class CudaGraphObserver(HookedObserver):
         return merge([replace(record, executions={LAYER: total}, execution_list=tuple(runs))])
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
-        graphs, repeats = [], []
-        for graph, repeat in (_explain(event, places) for event in events):
-            graphs.append(graph)
-            repeats += [repeat] if repeat is not None else []
-        return record_of(
-            LAYER,
-            graphs=len(graphs),
-            recompiles=len(repeats),
-            graph_list=graphs,
-            recompile_list=repeats,
-        )
+        return record_of_graphs(LAYER, (_explain(event, places) for event in events))
 
 
 def _frames_of_torch() -> Iterator[tuple[str, str]]:

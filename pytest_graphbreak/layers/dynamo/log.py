@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -225,11 +225,7 @@ class Dynamo:
             self._leave(attempt, why.text, item.where)
 
     def _add_break(self, item: Break, place: tuple[str, int] | None) -> None:
-        earlier = self._breaks.get(item.key)
-        if earlier is not None:
-            self._breaks[item.key] = replace(earlier, count=earlier.count + 1)
-        elif len(self._breaks) < KEPT:
-            self._breaks[item.key] = replace(item, count=1)
+        _count(self._breaks, replace(item, count=1))
         if place and len(self._places) < KEPT:
             self._places.setdefault(place, item)
 
@@ -242,11 +238,7 @@ class Dynamo:
         else:
             attempt.in_eager = True
             item = self._explain.left_to_eager(attempt, why or attempt.why_broke)
-        earlier = self._eager.get(item.key)
-        if earlier is not None:
-            self._eager[item.key] = replace(earlier, count=earlier.count + 1)
-        elif len(self._eager) < KEPT:
-            self._eager[item.key] = item
+        _count(self._eager, item)
 
     def _read_refusal(self, process: Process, record: Torch, match: re.Match[str]) -> None:
         """Handle an error that Dynamo kept to itself, leaving the function to eager.
@@ -306,6 +298,18 @@ class Dynamo:
             process.add(id, attempt)
             self.attempted += "tracing" in self.seen
         self._leave(attempt, messages.limit_reached(what, limit))
+
+
+_Placed = TypeVar("_Placed", Break, Eager)
+
+
+def _count(places: dict[tuple[str, ...], _Placed], item: _Placed) -> None:
+    """Count what happened at a place; of the first places it is also kept."""
+    earlier = places.get(item.key)
+    if earlier is not None:
+        places[item.key] = replace(earlier, count=earlier.count + 1)
+    elif len(places) < KEPT:
+        places[item.key] = item
 
 
 def _script(above: Sequence[Line]) -> str:

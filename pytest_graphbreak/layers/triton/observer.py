@@ -18,10 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, do_without, stack_here
+from pytest_graphbreak.layers.hooked import (
+    Attachable,
+    HookedObserver,
+    do_without,
+    record_of_graphs,
+    stack_here,
+)
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
@@ -105,28 +110,27 @@ class TritonObserver(HookedObserver):
         self.note(Kernel(name, now, again, loaded, stack_here()))
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
-        graphs, repeats = [], []
         numbers: Counter[str] = Counter()
+        explained = []
         for event in events:
             numbers[event.name] += 1
-            name = f"{event.name}#{numbers[event.name]}" if numbers[event.name] > 1 else event.name
-            stack = stacks.users(event.stack, places)
-            where = stack[-1] if stack else NOWHERE
-            cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
-            words = event.now.text if event.again is None else f"{event.name}: {event.again}"
-            cause = "kernel" if event.again is None else "recompile"
-            graphs.append(
-                Graph(LAYER, name, cause, where=where, reason=words, stack=stack, cached=cached)
-            )
-            if event.again is not None:
-                repeats.append(Recompile(LAYER, name, words, where, stack))
-        return record_of(
-            LAYER,
-            graphs=len(graphs),
-            recompiles=len(repeats),
-            graph_list=graphs,
-            recompile_list=repeats,
-        )
+            explained.append(_explain(event, numbers[event.name], places))
+        return record_of_graphs(LAYER, explained)
+
+
+def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompile | None]:
+    """Return a kernel's graph; ``number`` counts those of one name, from 1."""
+    name = f"{event.name}#{number}" if number > 1 else event.name
+    stack = stacks.users(event.stack, places)
+    where = stack[-1] if stack else NOWHERE
+    cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
+    words, cause = event.now.text, "kernel"
+    repeat: Recompile | None = None
+    if event.again is not None:
+        words, cause = f"{event.name}: {event.again}", "recompile"
+        repeat = Recompile(LAYER, name, words, where, stack)
+    graph = Graph(LAYER, name, cause, where=where, reason=words, stack=stack, cached=cached)
+    return graph, repeat
 
 
 def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
