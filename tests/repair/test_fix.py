@@ -157,6 +157,28 @@ def test_numbers_of_a_module_count_no_drawn_input(shop: Shop) -> None:
     assert "graphs 4 -> 1\n" in said.out
 
 
+GROWS = """
+    import torch
+
+    history = []
+
+    @torch.compile(backend="eager")
+    def step(x):
+        history.append(x.sum())
+        return x * 2
+
+    for _ in range(4):
+        step(torch.ones(3))
+    print(len(history))
+"""
+
+
+def test_a_list_that_grows_is_no_reason_to_compile_again(shop: Shop) -> None:
+    shop.write("grows.py", GROWS)
+    said = shop.run("fix", "grows.py")
+    assert "kept  the line is written after the graph (4 -> 1)" in said.out, said.out
+
+
 WRONG = """
     import torch
 

@@ -39,7 +39,12 @@ _FOR_BREAKS: Final = (
     constants.propose,
     enable.propose_uncompiled,
 )
-_FOR_RECOMPILES: Final = (sizes.recompiles, numbers.recompiles, sizes.marked)
+_FOR_RECOMPILES: Final = (
+    later.recompiles,
+    sizes.recompiles,
+    numbers.recompiles,
+    sizes.marked,
+)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:

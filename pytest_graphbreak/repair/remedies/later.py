@@ -71,6 +71,14 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     yield from _patches("when the compiled call ends", edits, NOTED, here, moves)
 
 
+def recompiles(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose the same for lines whose list is longer in each call, which compiles them again."""
+    guards = {recompile.guard.key: recompile for recompile in trial.record.recompile_list}
+    for recompile in guards.values():
+        if not recompile.guard.code.startswith("if "):
+            yield from propose(Break(recompile.layer, recompile.reason, recompile.guard), trial)
+
+
 def _patches(
     when: str, edits: tuple[Edit, ...], change: Change, place: Frame, moves: str
 ) -> Iterator[SourcePatch]:

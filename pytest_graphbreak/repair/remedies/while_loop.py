@@ -29,7 +29,8 @@ After::
 ``break``, ``continue`` and ``return`` at the end of an ``if`` become a flag that the loop carries.
 The helper makes numbers tensors for the loop, and gives a value that begins in another shape
 (``diff`` has none) that of the loop: the test is worked out at the end of each round, so nothing in
-the loop ever reads such a value. What it carries otherwise keeps its shape.
+the loop ever reads such a value. What it carries otherwise keeps its shape, and begins in the dtype
+that it has at the end of a round if that is a wider one (``torch.zeros(3)`` beside float64).
 
 When not: where something grows, is changed in place, printed or drawn in it; in training; and on an
 xla device, which runs such a loop on the host.
@@ -185,6 +186,11 @@ def _graphbreak_while(
                 torch._assert_async(go, f"{name} is not set: the loop does not run")
             start[name] = torch.zeros_like(new)
             scalars = [scalar for scalar in scalars if scalar != name]
+    for name in [name for name in start if name not in (*loose, *scalars)]:
+        old, new = start[name].dtype, first[name].dtype
+        if old != new == torch.promote_types(old, new):
+            torch._assert_async(go, f"{name} is {old}: the loop does not run")
+            start[name] = start[name].to(new)
     if any(name not in scalars for name in numbers) or any(name in scalars for name in tensors):
         raise TypeError(f"numbers are to be {numbers}, but not {tensors}")
     every = [*start.values(), *first.values()]

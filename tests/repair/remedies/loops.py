@@ -702,6 +702,20 @@ def f(x):
 """,
         ("torch.ones(3)", "torch.full((2,), 0.1)", "torch.full((2,), 0.5)"),
     ),
+    "a state of a wider dtype": (
+        "while error > 1e-3:",
+        """
+def f(cost):
+    u = torch.zeros(2)
+    error = torch.tensor(float("inf"))
+    while error > 1e-3:
+        previous = u
+        u = (u - cost) / 2
+        error = (u - previous).abs().max()
+    return u
+""",
+        ("torch.ones(2)", "torch.tensor([3.0, 4.0], dtype=torch.float64)"),
+    ),
     "a step in bounds": (
         "while y.abs().max() > 1e-3:",
         """
