@@ -84,7 +84,7 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
             stderr=errors,
             check=True,
         )
-    return read(str(log), Places(HERE), more=[tmp_path, ROOT]), json.loads(said.read_text())
+    return read(str(log), Places(HERE), directories=[tmp_path, ROOT]), json.loads(said.read_text())
 
 
 def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> None:
