@@ -717,10 +717,10 @@ def with_literal(x: torch.Tensor) -> torch.Tensor:
 
 
 @case(
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "`torch.tensor(3.0)`"),
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "`torch.tensor(3.0)`"),
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "`torch.tensor(3.0)`"),
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "`torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
     dynamo=1,
 )
 def compiled_literal() -> None:
@@ -1662,10 +1662,10 @@ class Overrides(TorchFunctionMode):
 
 
 @case(
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
-    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "* torch.tensor(3.0)`"),
     dynamo=1,
 )
 def compiled_literal_under_a_function_mode() -> None:

@@ -25,7 +25,7 @@ from pytest_graphbreak.advice import triage
 from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.advice.match import families
 from pytest_graphbreak.baseline import form
-from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.inductor import eager
 from pytest_graphbreak.layers.xla import explain
 
 if sys.version_info >= (3, 11):
@@ -374,10 +374,10 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
     "layers/children/process.py:f'{re.escape(default)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
-    'layers/dynamo/guard_values.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
+    'layers/dynamo/frames.py:f"\\\\b{re.escape(name)}\\\\b\'?\\\\]?[.)]"': lambda: [
         r"\bblock\b'?\]?[.)]"
     ],
-    "layers/inductor/skips.py:pattern": lambda: [pattern for pattern, _ in skips.WORDS],
+    "layers/inductor/eager.py:pattern": lambda: [pattern for pattern, _ in eager.WORDS],
     "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),

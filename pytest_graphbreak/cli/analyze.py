@@ -14,8 +14,7 @@ from typing import Final
 
 from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
-from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
-from pytest_graphbreak.logs.dump import models
+from pytest_graphbreak.logs.completeness import Completeness, assess
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.forms import Plain
@@ -32,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         nargs="+",
         metavar="LOG",
-        help="a log, plain or gzip; - is standard input; a directory is a dump of MLIR "
-        "modules (--dump-irs), one entry for each model in it",
+        help="a log, plain or gzip; - is standard input",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
     parser.add_argument("--markdown", metavar="F", help="write a report, most important first")
@@ -43,31 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the checkout that the log comes from: source lines are quoted only from there, from "
         "the working directory and from installed packages",
     )
-    parser.add_argument(
-        "--build",
-        metavar="DIR",
-        help="the build directory of tt-xla, which shows whether it is a debug or a release build "
-        "(default: build, if it has a CMakeCache.txt of tt-xla)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Analyse all logs. Returns 0 if all could be read, else 2."""
     if args.root and not Path(args.root).is_dir():
         raise UserError(f"--root {args.root}: is no directory")
-    with _user_errors(args.build):
-        build = _build(args.build)
-    logs: list[str] = []
     for path in args.logs:
         with _user_errors(path):
-            logs += _logs_in(path)
+            _check(path)
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
     analyses: list[tuple[Reading, Completeness]] = []
-    for path in logs:
+    for path in args.logs:
         with _user_errors(path), Bar(path) as bar:
             reading = read(path, places, bar.move, [here])
-        completeness = assess(reading, build)
+        completeness = assess(reading)
         analyses.append((reading, completeness))
         say_all(log_report.lines(reading, completeness))
         say()
@@ -75,33 +64,18 @@ def run(args: argparse.Namespace) -> int:
     return 0 if written and not any(reading.is_unreadable for reading, _ in analyses) else 2
 
 
-def _logs_in(path: str) -> list[str]:
-    """Return the logs that a path names: itself, or the models in a directory of dumps.
+def _check(path: str) -> None:
+    """Raise ``OSError`` if a log does not exist, is a directory, or may not be read.
 
-    Raises ``OSError`` if it does not exist, so that a missing log is reported before the others are
-    read, which may take hours. Nothing is opened: data that was read from a pipe is gone from it.
+    So it is reported before the others are read, which may take hours. Nothing is opened: data that
+    was read from a pipe is gone from it.
     """
     if path == "-":
-        return [path]
-    mode = os.stat(path).st_mode
+        return
+    if stat.S_ISDIR(os.stat(path).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not os.access(path, os.R_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    if not stat.S_ISDIR(mode):
-        return [path]
-    return [str(model) for model in models(Path(path))]
-
-
-def _build(directory: str | None) -> str | None:
-    """Return the build type of the plugin, or None if it is not known."""
-    if directory is not None:
-        build = build_type(Path(directory))
-        if build is None:
-            raise FileNotFoundError(2, "has no CMakeCache.txt", directory)
-        return build
-    cache = Path("build/CMakeCache.txt")
-    if cache.is_file() and "TTMLIR" in cache.read_text(encoding="utf-8", errors="replace"):
-        return build_type(cache)
-    return None
 
 
 @contextmanager
@@ -118,7 +92,7 @@ def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]
     readings = [reading for reading, _ in analyses]
     written = True
     if args.json:
-        tests = starmap(entry, analyses)
+        tests = [entry(reading, completeness) for reading, completeness in analyses]
         report = document(environment(readings), json.session(0, len(readings)), tests)
         written = write_report(args.json, report)
     if args.markdown:
@@ -164,7 +138,6 @@ def _log(reading: Reading) -> Plain:
         "headers": reading.headers,
         "ends": reading.ends,
         "processes": reading.processes,
-        "debug_build": reading.signs.debug,
         "stages": [
             {"stages": list(stages), "graphs": count}
             for stages, count in programs.shapes.most_common()

@@ -108,7 +108,10 @@ def _apart(program: UserProgram, root: Path, log: str | None) -> tuple[int, watc
     pid, mask = watched.fork()
     if pid == 0:
         return _here(program, root, log, channel)
-    return watched.watch(pid, mask), channel.last()
+    try:
+        return watched.watch(pid, mask), channel.last()
+    finally:
+        channel.close()
 
 
 def _here(

@@ -9,14 +9,18 @@ window and taken out with the last.
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -46,19 +50,6 @@ class Window(Protocol):
         """
 
 
-T = TypeVar("T")
-
-
-def included_events(
-    events: Sequence[T], first: int, excluded: Iterable[tuple[int, int]], until: int
-) -> Iterator[T]:
-    """Yield the events from ``first`` on, without those in the ``excluded`` stretches."""
-    for start, end in excluded:
-        yield from events[first:start]
-        first = end
-    yield from events[first:until]
-
-
 class OneWindow(ABC):
     """A window that looks at what was observed, and remembers the last look once it is closed."""
 
@@ -81,6 +72,58 @@ class OneWindow(ABC):
             self._is_open = False
             self._leave()
         return self._last
+
+
+class EventWindow(OneWindow):
+    """A window of a layer whose sensors note events: two positions in a list that only grows.
+
+    Events are read once: a look is cheap while nothing new happened. ``graph_event`` is the type of
+    the events that are graphs.
+    """
+
+    graph_event: type = object
+
+    def __init__(self, layer: str, noted: list[Any]) -> None:
+        self._layer = layer
+        self._noted = noted
+        self._first = len(noted)
+        self._excluded: list[tuple[int, int]] = []
+        self._last_read: tuple[tuple[int, int], Record | None] | None = None
+
+    @abstractmethod
+    def _explain(self, events: Sequence[Any]) -> Record | None:
+        """Return the record of the events of this window."""
+
+    def _errors_of(self, events: Sequence[Any]) -> Sequence[str]:
+        """Return what could not be observed in this window."""
+        return ()
+
+    def _exclude_since(self, start: int) -> None:
+        self._excluded.append((start, len(self._noted)))
+
+    def _read_events(self, faults: int = 0) -> Record | None:
+        """Return the record; it is read again if there are more events, or more ``faults``."""
+        state = len(self._noted), faults
+        if self._last_read is None or self._last_read[0] != state:
+            self._last_read = (state, self._read([*self._included(state[0])]))
+        return self._last_read[1]
+
+    def _included(self, until: int) -> Iterator[Any]:
+        first = self._first
+        for start, end in self._excluded:
+            yield from self._noted[first:start]
+            first = end
+        yield from self._noted[first:until]
+
+    def _read(self, events: Sequence[Any]) -> Record | None:
+        try:
+            return self._explain(events)
+        except Exception as fault:
+            graphs = sum(isinstance(event, self.graph_event) for event in events)
+            words = f"{type(fault).__name__}: {fault}"
+            error = f"{self._layer}: what was seen could not be read: {words}"
+            errors = (*self._errors_of(events), error)
+            return record_of(self._layer, graphs=graphs, errors=errors)
 
 
 class Observer(ABC):
@@ -128,9 +171,9 @@ class Observer(ABC):
         """Leave sensors in between windows that open inside, where putting them in costs time."""
         return nullcontext()
 
-    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, record: Record, others: Mapping[str, Record]) -> Record:
         """Return this layer's record, with what ``others``, by layer, saw of the same graphs."""
-        return own
+        return record
 
     def complete(self, record: Record) -> Record:
         """Return a record of all layers and child processes, with what follows for this layer."""
@@ -189,6 +232,36 @@ def _load() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
                 f"the {layer.name} layer cannot be loaded ({words}): reinstall pytest-graphbreak"
             )
     return tuple(loaded), tuple(faults)
+
+
+class SensorLock:
+    """A lock that a forked process finds free: a thread that it does not have may hold it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *failure: object) -> None:
+        with suppress(RuntimeError):  # this thread has forked inside
+            self._lock.release()
+
+    def renew(self) -> None:
+        self._lock = threading.RLock()
+
+
+_LOCKS: Final[WeakSet[SensorLock]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for lock in [*_LOCKS]:
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 # Notifies a listener when something was compiled: a child process reports it at once.

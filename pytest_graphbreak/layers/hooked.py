@@ -7,20 +7,20 @@ a test shows then does not depend on the modules that an earlier test imported.
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from pytest_graphbreak.layers.base import NOTIFIER, Observer, OneWindow, Window
+from msgspec.structs import replace
+
+from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400
@@ -33,6 +33,10 @@ class Attachable(Protocol):
     def attach(self) -> None: ...
 
     def detach(self) -> None: ...
+
+
+def do_without(fault: Exception) -> None:
+    """Do without what a version of torch or Triton does not have: it only explains."""
 
 
 def is_machinery(frame: FrameType) -> bool:
@@ -60,11 +64,9 @@ class HookedObserver(Observer):
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.faults: list[str] = []
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self._windows = 0
         self._attached: tuple[Attachable, ...] = ()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
 
     @abstractmethod
     def hooks(self) -> Sequence[Attachable]:
@@ -116,59 +118,50 @@ class HookedObserver(Observer):
         words = f"{type(fault).__name__}: {fault}"
         self.faults.append(f"{self.layer}: it cannot be observed in torch {version} ({words})")
 
-    def _after_fork(self) -> None:
-        self._lock = threading.RLock()
 
-
-class HookedWindow(OneWindow):
+class HookedWindow(EventWindow):
     """What was noted on one layer between ``open`` and ``close``."""
 
     def __init__(self, observer: HookedObserver, places: Places) -> None:
+        super().__init__(observer.layer, observer.events)
         self._observer = observer
         self._places = places
-        self._first = len(observer.events)
-        self._excluded: list[tuple[int, int]] = []
         self._mark = observer.mark_runs()
-        self._last_read: tuple[int, Record] | None = None
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        begin = len(self._observer.events)
+        start = len(self._noted)
         try:
             yield
         finally:
-            self._excluded.append((begin, len(self._observer.events)))
+            self._exclude_since(start)
 
     def _leave(self) -> None:
         self._observer.leave()
 
     def _look(self) -> Record | None:
-        observer = self._observer
-        until = len(observer.events)
-        record = None if self._last_read is None else self._last_read[1]
-        if self._last_read is None or self._last_read[0] != until:
-            numbers = range(self._first, until)
-            events = [
-                observer.events[number]
-                for number in numbers
-                if not any(begin <= number < end for begin, end in self._excluded)
-            ]
-            record = self._read(events) if events or observer.faults else None
-            self._last_read = None if record is None else (until, record)
-        return observer.with_runs(record, self._mark, self._places)
+        record = self._read_events(len(self._observer.faults))
+        return self._observer.with_runs(record, self._mark, self._places)
 
-    def _read(self, events: Sequence[Any]) -> Record:
-        layer, faults = self._observer.layer, tuple(self._observer.faults)
-        try:
-            record = self._observer.explain(events, self._places)
-        except Exception as fault:
-            words = f"{type(fault).__name__}: {fault}"
-            error = f"{layer}: what was seen could not be read: {words}"
-            return record_of(layer, graphs=len(events), errors=(*faults, error))
-        return record_of(layer, errors=faults) if not events else _add_errors(record, faults)
+    def _explain(self, events: Sequence[Any]) -> Record | None:
+        faults = self._errors_of(events)
+        if not events:
+            return record_of(self._layer, errors=faults) if faults else None
+        record = self._observer.explain(events, self._places)
+        return replace(record, errors=(*faults, *record.errors))
+
+    def _errors_of(self, events: Sequence[Any]) -> Sequence[str]:
+        return self._observer.faults
 
 
-def _add_errors(record: Record, errors: tuple[str, ...]) -> Record:
-    from msgspec.structs import replace
-
-    return replace(record, errors=(*errors, *record.errors)) if errors else record
+def record_of_graphs(layer: str, explained: Iterable[tuple[Graph, Recompile | None]]) -> Record:
+    """Return the record of graphs, each with its recompile if it is the same code again."""
+    pairs = [*explained]
+    repeats = [repeat for _, repeat in pairs if repeat is not None]
+    return record_of(
+        layer,
+        graphs=len(pairs),
+        recompiles=len(repeats),
+        graph_list=[graph for graph, _ in pairs],
+        recompile_list=repeats,
+    )

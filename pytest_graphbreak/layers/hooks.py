@@ -49,7 +49,9 @@ class Patch:
         """
         self.owner = owner
         self.attribute = attribute
-        self.original = original = getattr(owner, attribute)
+        self.original = getattr(owner, attribute)
+        # A hook of another tool's that nobody has set is None.
+        original: Hook = do_nothing if self.original is None else self.original
         self._inherited = isinstance(owner, type) and attribute not in vars(owner)
         self._live = True
 
@@ -100,8 +102,8 @@ def note_hook(note: Note, failed: Callable[[Exception], None], *, after: bool = 
     return hook
 
 
-def do_nothing(token: Any, result: Any) -> None:
-    """Do nothing, as an ``After``."""
+def do_nothing(*args: Any, **kwargs: Any) -> None:
+    """Do nothing."""
 
 
 def runtime_hook(before: Before, after: After = do_nothing) -> Hook:

@@ -4,13 +4,12 @@ Each gap is one sentence that says what cannot be known from this log. A log wit
 counted as far as possible.
 
 The output of the TT plugin, and the variables for it, are taken from tt-xla's source
-(pjrt_implementation/src/utils/logging.cc, module_builder.cc); how to enter its environment and make
-a debug build, from its docs.
+(pjrt_implementation/src/utils/logging.cc, module_builder.cc); how to enter its environment, from
+its docs.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +19,6 @@ from typing import Final
 from pytest_graphbreak.layers.tt.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.text.output import plural
-
-_BUILD_TYPE: Final = re.compile(r"^CMAKE_BUILD_TYPE(?::\w+)?=(.*)$", re.M)
-_DEBUG_BUILDS: Final = ("debug", "relwithdebinfo")
 
 TT_VARIABLES: Final = {
     "TTXLA_LOGGER_LEVEL": "DEBUG",
@@ -46,23 +42,10 @@ class Completeness:
         return not self.gaps
 
 
-def assess(reading: Reading, build: str | None = None) -> Completeness:
-    """Return what a log leaves unknown. ``build`` is CMAKE_BUILD_TYPE if it is known."""
-    gaps = (*_gaps(reading), *_build(build))
-    return Completeness(gaps, tuple(_commands(reading, build)) if gaps else ())
-
-
-def build_type(path: Path) -> str | None:
-    """Return ``CMAKE_BUILD_TYPE`` of a build directory or its ``CMakeCache.txt``.
-
-    Returns None if there is no such file, and an empty string if the type was never set. Raises
-    ``OSError`` if the file cannot be read.
-    """
-    cache = path / "CMakeCache.txt" if path.is_dir() else path
-    if not cache.is_file():
-        return None
-    match = _BUILD_TYPE.search(cache.read_text(encoding="utf-8", errors="replace"))
-    return match[1].strip() if match else ""
+def assess(reading: Reading) -> Completeness:
+    """Return what a log leaves unknown."""
+    gaps = tuple(_gaps(reading))
+    return Completeness(gaps, tuple(_commands(reading)) if gaps else ())
 
 
 def _gaps(reading: Reading) -> Iterator[str]:
@@ -174,22 +157,12 @@ def _dynamo_gaps(reading: Reading) -> Iterator[str]:
         yield 'which guards failed is not known: TORCH_LOGS had no "recompiles"'
 
 
-def _build(build: str | None) -> Iterator[str]:
-    if build is not None and build.lower() not in _DEBUG_BUILDS:
-        yield (
-            f"the plugin was built as {build or 'no type at all'} (CMAKE_BUILD_TYPE): graphs are "
-            "counted, executions are not in the log"
-        )
-
-
-def _commands(reading: Reading, build: str | None) -> Iterator[str]:
+def _commands(reading: Reading) -> Iterator[str]:
     """Yield all commands that lead to a log without gaps."""
     variables = {"TORCH_LOGS": TORCH_LOGS, **XLA_VARIABLES}
     elsewhere = not reading.signs.tt and (reading.signs.dynamo or reading.signs.xla)
     if not elsewhere:
         yield "source venv/activate    # in the tt-xla checkout; not venv/bin/activate"
-        if build is not None and build.lower() not in _DEBUG_BUILDS:
-            yield "cmake --preset debug && cmake --build build"
         variables = {**TT_VARIABLES, **variables}
     settings = " ".join(f"{name}={_quote(value)}" for name, value in variables.items())
     yield f"{settings} {_program(reading.script)} > run.log 2>&1"

@@ -38,13 +38,13 @@ CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVE
 class _Rank:
     """What is known about the next device graph of one rank.
 
-    ``made`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the last
-    one that was lowered, and ``fx`` is the FX graph in the form that explains compilations.
+    ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the
+    last one that was lowered, and ``fx`` is the FX graph in the form that explains compilations.
     ``compiled`` was reported by torch_xla; it has this ``origin``, and ``kind`` is the cause to
     count it by.
     """
 
-    made: LoggedGraph | None = None
+    pending: LoggedGraph | None = None
     lowered: LoggedGraph | None = None
     fx: FxGraph = field(default_factory=FxGraph)
     exported: bool = False
@@ -70,7 +70,7 @@ class Origins:
         self.dynamo = True
         state = self._rank(logged.rank)
         change = logged.graph.reason if logged.graph.cause == "recompile" else ""
-        state.made = logged
+        state.pending = logged
         state.fx = FxGraph(logged.graph.name, where=logged.graph.where, change=change)
 
     def add_export(self, rank: str) -> None:
@@ -80,9 +80,9 @@ class Origins:
     def compilation(self, rank: str, report: CompileReport) -> None:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._rank(rank)
-        logged = state.made or state.lowered
+        logged = state.pending or state.lowered
         lowers = explain.lowers(report)
-        relowered = lowers and logged is not None and state.made is None
+        relowered = lowers and logged is not None and state.pending is None
         if relowered and not explain.in_backward(report):
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
         event = xlalog.event(report, state.fx)
@@ -97,7 +97,7 @@ class Origins:
             state.origin = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
                 state.kind = logged.graph.cause if logged is not None else "entry"
-            state.lowered, state.made = logged, None
+            state.lowered, state.pending = logged, None
         self._counts_xla[state.origin, state.kind] += 1
         if len(self._graphs) < KEPT:
             self._graphs.append(graph)
@@ -111,8 +111,8 @@ class Origins:
             program.cause, program.why = graph.cause, graph.reason
             program.origin, program.kind = state.origin, state.kind
             program.sources, program.where = graph.sources, graph.where
-        elif state.made is not None:
-            logged, state.made, state.lowered = state.made, None, state.made
+        elif state.pending is not None:
+            logged, state.pending, state.lowered = state.pending, None, state.pending
             program.cause, program.why = "fx", _why_again(logged.graph)
             program.origin, program.kind = EXPORT if logged.export else DYNAMO, logged.graph.cause
             program.sources, program.where = (logged.graph.name,), logged.graph.where
@@ -120,8 +120,6 @@ class Origins:
             program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
         elif self.dynamo:
             program.origin, program.why = TORCH_XLA, CUT
-            if state.lowered is not None:
-                program.sources = (state.lowered.graph.name,)
         else:
             program.origin = UNKNOWN
         state.exported = False
@@ -131,25 +129,7 @@ class Origins:
         if program.reshard:
             program.cause = program.kind = "reshard"
             program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
-        elif program.why == CUT and self._is_apart(program):
-            program.sources = ()
         self.counted[program.origin, program.kind or program.cause] += 1
-
-    def _is_apart(self, program: Program) -> bool:
-        """Return whether a graph that was cut comes from elsewhere than the FX graph before it.
-
-        Its lines are then of functions, none of them a method, other than the compiled one.
-        """
-        lowered = self._rank(program.rank).lowered
-        compiled = lowered.graph.where.function if lowered is not None else ""
-        functions = [place.function.replace(".<locals>", "") for place, _ in program.places]
-        return bool(functions) and not any(
-            "." in name or name == compiled.rpartition(".")[2] for name in functions
-        )
-
-    def uncount(self, program: Program) -> None:
-        """Remove a program from the counts that has ended and is read once more."""
-        self.counted -= Counter([(program.origin, program.kind or program.cause)])
 
     def record(self) -> Record | None:
         """Return the xla layer if torch_xla reported its compilations, else None."""

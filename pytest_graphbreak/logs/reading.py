@@ -17,7 +17,6 @@ from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.log import Locations, XlaLines
 from pytest_graphbreak.logs import origin
-from pytest_graphbreak.logs.dump import Dump
 from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
@@ -39,14 +38,12 @@ class Signs:
     """What a log shows about how it was made.
 
     ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether modules name source
-    files, ``debug`` whether lines of a debug build were seen, and ``tt`` whether anything from the
-    TT plugin was.
+    files, and ``tt`` whether anything from the TT plugin was seen.
     """
 
     dynamo: frozenset[str]
     xla: bool
     locations: bool
-    debug: bool
     tt: bool
 
 
@@ -104,17 +101,19 @@ class Reading:
 
 
 def read(
-    path: str, places: Places, on_progress: OnProgress | None = None, more: Iterable[Path] = ()
+    path: str,
+    places: Places,
+    on_progress: OnProgress | None = None,
+    directories: Iterable[Path] = (),
 ) -> Reading:
-    """Analyse one log, or the dump of one model. Raises the errors of ``Source`` and ``Dump``.
+    """Analyse one log. Raises the errors of ``Source``.
 
-    Source lines are quoted from below the root of ``places`` and from ``more``. ``on_progress`` is
-    called from time to time with the number of bytes that were read and the size of the file, which
-    is None if unknown.
+    Source lines are quoted from below the root of ``places`` and from ``directories``.
+    ``on_progress`` is called from time to time with the number of bytes that were read and the size
+    of the file, which is None if unknown.
     """
-    reader = _Reader(path, Sources(places, more))
-    is_dump = path != "-" and Path(path).is_dir()
-    with Dump(Path(path)) if is_dump else Source(path) as source:
+    reader = _Reader(path, Sources(places, directories))
+    with Source(path) as source:
         for number, line in enumerate(source):
             if on_progress is not None and number % OFTEN == 0:
                 on_progress(source.taken, source.size)
@@ -154,7 +153,6 @@ class _Reader(Watcher):
             dynamo=frozenset(self._dynamo.seen),
             xla=bool(self._origins.compilations),
             locations=self._located,
-            debug=self._tt.debug,
             tt=bool(self._tt.headers or self._tt.ends or self._tt.levels),
         )
         programs = self._tt.programs
@@ -182,10 +180,6 @@ class _Reader(Watcher):
     def on_begin(self, program: Program) -> None:
         self._origins.program(program)
         self._locations[program.number] = Locations()
-
-    def on_again(self, program: Program) -> None:
-        self._origins.uncount(program)
-        self.on_begin(program)
 
     def on_text(self, program: Program, text: str) -> None:
         locations = self._locations.get(program.number)
@@ -260,7 +254,7 @@ def _guessed_graphs(guesses: dict[str, Guess]) -> list[Graph]:
     """Return the graphs of a log without headers, each with a name and its progress."""
     graphs = []
     for rank, guess in guesses.items():
-        for number, item in enumerate(guess.found, 1):
+        for number, item in enumerate(guess.listed, 1):
             graphs.append(
                 Graph(
                     "tt",

@@ -154,10 +154,6 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
         if layer in layers:
             logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
             yield layer, layer_counts(layer, [reading.record], logged=logged)
-    if reading.signs.debug:
-        yield "build", "debug: ModuleBuilder::buildModule is in the log"
-    elif reading.headers:
-        yield "build", "no line of a debug build is in the log; counting needs none"
     if reading.processes > 1:
         yield "from", f"{reading.processes} processes"
 

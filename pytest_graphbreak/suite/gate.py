@@ -160,7 +160,7 @@ class Gate:
 
         Raises ``pytest.UsageError`` for a name that is no device.
         """
-        from pytest_graphbreak.layers.jax.events import name_device
+        from pytest_graphbreak.layers.jax.explain import name_device
 
         try:
             config.add_cleanup(name_device(self.settings.jax_device))
@@ -169,7 +169,7 @@ class Gate:
 
     def choose_backend(self, config: pytest.Config) -> None:
         """Make ``torch.compile`` use another backend until the end of the session."""
-        from pytest_graphbreak.watching.backend import Backend
+        from pytest_graphbreak.watching.measure import Backend
 
         name, *instead_of = self.settings.backend
         backend = Backend(name, tuple(instead_of))

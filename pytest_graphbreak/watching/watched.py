@@ -12,23 +12,25 @@ killed so is the script.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
+import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, Listener
-from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.layers.children import processes, spool
+from pytest_graphbreak.layers.hooks import Note, Patch, do_nothing, note_hook
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.text.files import put
 
 _PASSED: Final = frozenset(
     getattr(signal, name)
@@ -58,57 +60,25 @@ class Status(Data, frozen=True):
 
 
 class Channel:
-    """The last status of a process, in memory that it shares with the process that watches it.
-
-    It is two files without a name, written in turn: one is complete whenever the writer is killed.
-    """
+    """The last status of a process, in a file that is replaced in one step."""
 
     def __init__(self) -> None:
-        self._files = [_nameless(), _nameless()]
-        self._identities = [_identity(file) for file in self._files]
-        self._number = 0
+        self._directory = Path(spool.fresh())
+        self._directory.mkdir(0o700)
+        self._file = self._directory / "status"
 
     def send(self, status: Status) -> None:
         """Send a status. Raises ``OSError`` if it cannot be written."""
-        self._number += 1
-        turn = self._number % 2
-        file = self._files[turn]
-        # The script may have closed it, and the number is another file's now.
-        if _identity(file) != self._identities[turn]:
-            raise OSError("the channel was closed")
-        data = {"number": self._number, "status": status.to_dict()}
-        text = memoryview(json.dumps(data).encode())
-        os.ftruncate(file, 0)
-        at = 0
-        while at < len(text):
-            at += os.pwrite(file, text[at:], at)
+        put(self._file, json.dumps(status.to_dict()).encode())
 
     def last(self) -> Status | None:
         """Return what was sent last; None if nothing was."""
-        messages: list[dict[str, Any]] = []
-        for file in self._files:
-            with contextlib.suppress(OSError, ValueError):
-                messages.append(json.loads(os.pread(file, os.fstat(file).st_size, 0)))
-        if not messages:
-            return None
-        data = max(messages, key=lambda message: int(message["number"]))
-        return Status.from_dict(data["status"])
+        with contextlib.suppress(OSError, ValueError):
+            return Status.from_dict(json.loads(self._file.read_bytes()))
+        return None
 
     def close(self) -> None:
-        for file in self._files:
-            os.close(file)
-
-
-def _nameless() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("graphbreak")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def _identity(file: int) -> tuple[int, int]:
-    about = os.fstat(file)
-    return about.st_dev, about.st_ino
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class Reporter(Listener):
@@ -125,22 +95,25 @@ class Reporter(Listener):
         self._began = time.monotonic()
         self._spent = 0.0
         self._over = False
-        self._before: list[tuple[str, Any]] = []
+        self._patches: list[Patch] = []
 
     def __enter__(self) -> Reporter:
         if NOTIFIER.listener is NOBODY:
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
             # The state is sent before the process ends, or becomes another program.
-            send = functools.partial(self._send, state)
-            self._before.append((name, processes.call_first(os, name, send)))
+            send = note_hook(self._sender(state), do_nothing)
+            self._patches.append(Patch(os, name, send, of_torch=False))
         return self
 
     def __exit__(self, *_: object) -> None:
         if NOTIFIER.listener is self:
             NOTIFIER.listener = NOBODY
-        for name, original in self._before:
-            setattr(os, name, original)
+        for patch in self._patches:
+            patch.remove()
+
+    def _sender(self, state: str) -> Note:
+        return lambda args, kwargs: self._send(state)
 
     def on_end(self) -> None:
         self.on_event()

@@ -6,8 +6,7 @@ import pytest
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.match import SHORT_LIMIT
-from pytest_graphbreak.layers.inductor import skips
-from pytest_graphbreak.layers.inductor.fallbacks import Fallback
+from pytest_graphbreak.layers.inductor.eager import Fallback, skip_words
 from pytest_graphbreak.model.record import Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.once
@@ -170,7 +169,7 @@ def test_layers_below_dynamo_have_their_own_advice(layer: str, reason: str, said
     ("reason", "name"),
     [
         (Fallback("aten.nonzero", None).words, "fallback"),
-        (skips.words("skipping cudagraphs due to multiple devices: cpu"), "cudagraph-skip"),
+        (skip_words("skipping cudagraphs due to multiple devices: cpu"), "cudagraph-skip"),
     ],
 )
 def test_what_left_a_graph_of_inductor_is_no_break_of_dynamo(reason: str, name: str) -> None:

@@ -254,20 +254,9 @@ def test_what_cannot_be_written_is_one_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_build_type_is_asked_of_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    build = tmp_path / "build"
-    build.mkdir()
-    (build / "CMakeCache.txt").write_text("CMAKE_BUILD_TYPE:STRING=Release\nTTMLIR_X:BOOL=ON\n")
-    name = log(tmp_path)
-    assert run(name, "--build", str(build)) == 0
-    assert "built as Release" in capsys.readouterr().out
-    monkeypatch.chdir(tmp_path)
-    assert run(name) == 0
-    assert "built as Release" in capsys.readouterr().out
-    assert run(name, "--build", str(tmp_path)) == 2
-    assert "CMakeCache.txt" in capsys.readouterr().err
+def test_a_directory_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(tmp_path)) == 2
+    assert capsys.readouterr().err.endswith(f"{tmp_path}: cannot be read: Is a directory\n")
 
 
 def test_many_entries_are_counted_not_printed(
@@ -508,17 +497,15 @@ def test_no_log_takes_much_more_memory_than_its_size(kind: str, tmp_path: Path) 
 def test_what_a_run_did_besides_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A debug build, several processes, a log that ends too soon, graphs that only gather."""
+    """Several processes, a log that ends too soon, graphs that only gather."""
     first, second = (Writer(Style(rank=f"[rank{number}]: ")) for number in (0, 1))
     gather = first.graph(2, name="ReplicateShardedData.4")
     writes = [
-        first.note(1, "ModuleBuilder::buildModule"),
         *(*first.graph(1), *gather, *second.graph(3)),
         *second.graph(4)[:8],
     ]
     assert run(log(tmp_path, text=join(writes))) == 0
     out = capsys.readouterr().out
-    assert "debug: ModuleBuilder::buildModule is in the log\n" in out
     assert "2 processes\n" in out
     said = graphs_said(out)
     assert "4 graphs (certain: headers): 3 lowered" in said

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.layers.dynamo import log as dynamo
-from pytest_graphbreak.layers.dynamo import log_text
+from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import forms, report, sources
 from pytest_graphbreak.report import html, markdown, rows
@@ -42,7 +42,7 @@ MIB = 2**20
         ("read once, in parts of at most {} MiB", lines.LONGEST // MIB),
         ("recompiles of a log | {} of each", dynamo.KEPT),
         ("recompiles of a log | {} of each", programs.KEPT),
-        ("a reason in a log | {} characters kept", log_text.LONGEST),
+        ("a reason in a log | {} characters kept", messages.LONGEST),
         ("kept, {} printed", safe.SHOWN),
         ("graphs of one test on a page | {} of a layer", html.MOST_GRAPHS),
         ("a comment on a pull request | {} characters", markdown.COMMENT),

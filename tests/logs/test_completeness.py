@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
+from pytest_graphbreak.logs.completeness import Completeness, assess
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from tests.logs.tools import STACKS, whole
@@ -20,15 +20,14 @@ pytestmark = pytest.mark.pure
 HERE = Path(__file__).parent
 
 
-def completeness(tmp_path: Path, text: bytes, build: str | None = None) -> Completeness:
+def completeness(tmp_path: Path, text: bytes) -> Completeness:
     path = tmp_path / "run.log"
     path.write_bytes(text)
-    return assess(read(str(path), Places(tmp_path)), build)
+    return assess(read(str(path), Places(tmp_path)))
 
 
 def test_a_log_that_bears_everything(tmp_path: Path) -> None:
     assert completeness(tmp_path, whole()) == Completeness((), ())
-    assert completeness(tmp_path, whole(), "Debug").is_complete
 
 
 @pytest.mark.parametrize(
@@ -83,15 +82,13 @@ def test_each_doubt_has_its_remedy(tmp_path: Path, text: bytes, said: str, run: 
 
 
 def test_the_whole_way_for_tt_xla(tmp_path: Path) -> None:
-    found = completeness(tmp_path, join(Writer().graph(1)), "Release")
+    found = completeness(tmp_path, join(Writer().graph(1)))
     assert found.commands[0].startswith("source venv/activate ")
-    assert found.commands[1] == "cmake --preset debug && cmake --build build"
-    assert found.commands[2] == (
+    assert found.commands[1] == (
         "TTXLA_LOGGER_LEVEL=DEBUG TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG XLA_HLO_DEBUG=1 "
         'TORCH_LOGS="+dynamo,recompiles" PT_XLA_DEBUG_LEVEL=1 PT_XLA_DEBUG_MAX_FRAME=200 '
         "python YOUR_SCRIPT.py > run.log 2>&1"
     )
-    assert any("built as Release" in doubt for doubt in found.gaps)
 
 
 def test_the_script_is_named_where_a_stack_names_it(tmp_path: Path) -> None:
@@ -148,25 +145,6 @@ def test_a_packed_log_of_which_nothing_can_be_read(tmp_path: Path, data: bytes, 
     begins = f"the .gz is cut off or damaged within its first {len(data)} bytes ({why}"
     assert said.startswith(begins)
     assert said.endswith("); nothing of it can be read, so copy it again")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("CMAKE_BUILD_TYPE:STRING=Debug\n", "Debug"),
-        ("A=1\nCMAKE_BUILD_TYPE=Release\n", "Release"),
-        ("CMAKE_BUILD_TYPE:STRING=\n", ""),
-        ("nothing\n", ""),
-    ],
-)
-def test_build_type(tmp_path: Path, text: str, expected: str) -> None:
-    (tmp_path / "CMakeCache.txt").write_text(text)
-    assert build_type(tmp_path) == expected
-    assert build_type(tmp_path / "CMakeCache.txt") == expected
-
-
-def test_no_cache_no_build_type(tmp_path: Path) -> None:
-    assert build_type(tmp_path) is None
 
 
 def test_processes_without_ranks_are_a_doubt(tmp_path: Path) -> None:

@@ -103,38 +103,6 @@ def test_graphs_know_where_they_were_cut_from(tmp_path: Path, version: str) -> N
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_graphs_and_breaks_know_the_model_that_was_compiled(tmp_path: Path, version: str) -> None:
-    record = analyse(tmp_path, data(version)).record
-    owners = {graph.name: graph.owner for graph in record.graph_list}
-    assert {name for name, owner in owners.items() if owner} == {"0/0", "1/0", "4/0"}
-    assert set(owners.values()) == {None, "Model"}
-    found = {item.where.function: item.owner for item in record.breaks}
-    assert (found["Head.forward"], found["Model.forward"], found["leaf"]) == (
-        "Model",
-        "Model",
-        None,
-    )
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_line_of_torch_is_read_from_tracebacks_only(tmp_path: Path, version: str) -> None:
-    record = analyse(tmp_path, data(version)).record
-    found = {item.where.function: item.raised for item in record.breaks if item.raised.file}
-    context = "Context.__enter__"
-    assert found[context].file == "torch/_dynamo/variables/misc.py"
-    assert (found[context].function, found[context].line > 1) == ("call_method", True)
-    loop = {"torch/_dynamo/variables/builtin.py"} if "loop" in found else set()
-    assert {at.file for name, at in found.items() if name != context} == loop
-    assert set(found) == ({context, "loop"} if version != "2.9" else {context})
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_without_the_source_no_model_is_named(tmp_path: Path, version: str) -> None:
-    text = data(version).replace(b"broken.py", b"nowhere_here.py")
-    assert {graph.owner for graph in analyse(tmp_path, text).record.graph_list} == {None}
-
-
 @pytest.mark.parametrize("version", ["2.9", "2.13"])
 @pytest.mark.parametrize(
     "way",
@@ -386,26 +354,6 @@ def test_a_record_without_end_is_cut(tmp_path: Path) -> None:
     (broke,) = analyse(tmp_path, text + writer.dynamo("1/0")).record.breaks
     assert broke.where.line == 4
     assert len(broke.reason) < 200
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_graphs_and_their_causes_have_the_time_between_their_lines(
-    tmp_path: Path, version: str
-) -> None:
-    record = analyse(tmp_path, data(version)).record
-    assert all(graph.seconds is not None for graph in record.graph_list)
-    took = {graph.name: graph.seconds for graph in record.graph_list}
-    assert all(item.seconds == took[item.graph] for item in record.recompile_list)
-    followed = [graph for graph in record.graph_list if graph.cause in ("break", "callee")]
-    total = sum(item.seconds or 0 for item in record.breaks)
-    assert total == pytest.approx(sum(graph.seconds or 0 for graph in followed), abs=0.01)
-
-
-def test_a_log_without_times_that_can_be_read_has_none(tmp_path: Path) -> None:
-    text = re.sub(rb"\d{4} (?=\d\d:\d\d:\d\d\.)", b"9999 ", data("2.13"))
-    record = analyse(tmp_path, text).record
-    assert record.graphs == {"dynamo": 16}
-    assert {graph.seconds for graph in record.graph_list} == {None}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

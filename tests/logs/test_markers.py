@@ -42,7 +42,7 @@ def test_names_tell_it_too(stages: tuple[str, ...]) -> None:
     writes = [write for n in range(1, 8) for write in plugin.graph(n, stages)]
     seen = guess(writes)
     assert (seen.graphs, seen.completed, seen.stages, seen.sure) == (7, 7, len(stages), SURE)
-    assert [found.name for found in seen.found] == [
+    assert [found.name for found in seen.listed] == [
         f"SyncTensorsGraph.{n * 19 + 12}" for n in range(1, 8)
     ]
 

@@ -235,7 +235,7 @@ def _note(child: ProcessRecord) -> str:
         if child.alive:
             return "it was still compiling when the test ended: the rest is not counted"
         return "it ended in the middle of a compilation, which is not counted"
-    if child.rest:
+    if child.is_incomplete:
         words = "it was still running" if child.alive else "it was killed"
         return f"{words}: device graphs since its last compilation may be missing"
     return ""

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_graphbreak.layers.base import NOTIFIER, Listener, Observer, Window
-from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
+from pytest_graphbreak.layers.hooks import Patch, do_nothing, note_hook
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -120,7 +120,9 @@ class Child(Listener):
         atexit.register(self.end)
         if self._forked:
             # multiprocessing ends a forked process by this, and so does code that forks by hand.
-            processes.call_first(os, "_exit", self.end)
+            Patch(
+                os, "_exit", note_hook(lambda args, kwargs: self.end(), do_nothing), of_torch=False
+            )
 
 
 def _can_watch(observer: Observer, forked: bool) -> bool:

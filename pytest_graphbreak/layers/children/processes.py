@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import thread as futures
 from typing import Any, Final
 
@@ -67,19 +66,6 @@ def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-
-
-def call_first(owner: Any, attribute: str, call: Callable[[], None]) -> Any:
-    """Have ``call`` called before each call of a function; return that function."""
-    original = getattr(owner, attribute)
-
-    @functools.wraps(original)
-    def first(*args: Any, **kwargs: Any) -> Any:
-        call()
-        return original(*args, **kwargs)
-
-    setattr(owner, attribute, first)
-    return original
 
 
 # Waiting for the threads that a script leaves behind, as Python does when it ends.

@@ -17,71 +17,25 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.layers.children import processes, spool
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
-from pytest_graphbreak.text.files import hold
 from pytest_graphbreak.text.output import UserError
-
-# The temporary directory of one command: removed with it, or by the next one if it was killed.
-#
-# Its owner holds a lock on a file in it as long as it lives. The system gives the lock up when a
-# process is killed, so the next command sees which directories have no owner.
-
-PREFIX: Final = "graphbreak-bench-"
-
-_OWNER: Final = "owner"
-_NEWBORN: Final = 3600.0
-"""Seconds that a directory may have no lock file: its owner is about to make one."""
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """Make a directory of our own, after removing those that killed commands left."""
-    sweep()
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
-        handle = os.open(os.path.join(name, _OWNER), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            hold(handle)
-            yield Path(name)
-        finally:
-            os.close(handle)
-
-
-def sweep() -> None:
-    """Remove the directories of commands that are gone."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        if is_left(path):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def is_left(path: Path) -> bool:
-    """Return whether a directory of ours has no owner any more; also true if it does not exist."""
+    """Make a temporary directory of one command, removed with it, or later if it was killed."""
+    directory = Path(spool.fresh())
+    directory.mkdir(0o700)
     try:
-        about = path.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    foreign = hasattr(os, "getuid") and about.st_uid != os.getuid()
-    if foreign or not path.is_dir() or path.is_symlink():
-        return False
-    try:
-        handle = os.open(path / _OWNER, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-    except FileNotFoundError:
-        return time.time() - about.st_mtime > _NEWBORN
-    except OSError:
-        return False
-    try:
-        return hold(handle)
+        yield directory
     finally:
-        os.close(handle)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _TAIL: Final = 2**18

@@ -28,11 +28,13 @@ from pathlib import Path
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.layers import WAITED
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.text.files import put
 
 VARIABLE = "GRAPHBREAK_CHILDREN"
 """The environment variable that names the spool to child processes; JSON of ``About``."""
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
+_NODE = re.compile(r"\d+-")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
 
 
@@ -77,7 +79,7 @@ class ProcessRecord:
     """The state that one process left in the spool.
 
     ``compiling`` says that it was in the middle of a compilation at its last
-    report, ``alive`` whether it still runs, ``rest`` whether more may have been
+    report, ``alive`` whether it still runs, ``is_incomplete`` whether more may have been
     compiled than it reported: it has a device open, and its last report did not come.
     """
 
@@ -86,12 +88,15 @@ class ProcessRecord:
     record: Record
     compiling: bool
     alive: bool
-    rest: bool
+    is_incomplete: bool
     unseen: str = ""
 
 
 def fresh() -> str:
-    """Return the path of a new spool, not made yet, and remove the spools of killed runs."""
+    """Return the path of a new directory of this process, not made yet.
+
+    Those of killed processes are removed.
+    """
     token = os.urandom(6).hex()
     folder = tempfile.gettempdir()
     with contextlib.suppress(OSError, ValueError):
@@ -109,7 +114,7 @@ def _machine() -> str:
 
 
 def _clear(folder: str) -> None:
-    """Remove the spools of runs that were killed: none of their processes lives."""
+    """Remove the directories of processes that were killed, unless a process below still runs."""
     for entry in os.scandir(folder):
         match = _SPOOL.fullmatch(entry.name)
         if match is None or match[2] != _machine() or is_alive(int(match[1])):
@@ -117,6 +122,8 @@ def _clear(folder: str) -> None:
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
             sweep(entry.path)
+            if not _nodes(entry.path):
+                remove(entry.path)
 
 
 class Node:
@@ -140,10 +147,7 @@ class Node:
         """Replace the report. Raises ``OSError``."""
         _make(self.path)
         data = _Report(name, final, device, record).to_dict()
-        handle, path = tempfile.mkstemp(dir=self.path)
-        with open(handle, "w", encoding="utf-8") as stream:
-            json.dump(data, stream)
-        os.replace(path, os.path.join(self.path, _RECORD))
+        put(Path(self.path, _RECORD), json.dumps(data).encode())
 
 
 def _make(path: str) -> None:
@@ -169,7 +173,7 @@ def read(spool: str) -> list[ProcessRecord]:
 def _nodes(spool: str) -> list[str]:
     """Return the directories of the processes that one process started; none if it has no spool."""
     with contextlib.suppress(OSError):
-        return sorted(entry.path for entry in os.scandir(spool) if entry.is_dir())
+        return sorted(entry.path for entry in os.scandir(spool) if _NODE.match(entry.name))
     return []
 
 
@@ -190,7 +194,7 @@ def _read(spool: str) -> Iterator[ProcessRecord]:
             record=report.record,
             compiling=compiling,
             alive=alive,
-            rest=report.device and not report.final,
+            is_incomplete=report.device and not report.final,
             unseen=unseen,
         )
 

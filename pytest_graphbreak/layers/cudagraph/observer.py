@@ -18,8 +18,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.cudagraph import private
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, is_machinery, stack_here
+from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.hooked import (
+    Attachable,
+    HookedObserver,
+    do_without,
+    is_machinery,
+    record_of_graphs,
+    stack_here,
+)
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
@@ -71,13 +78,10 @@ class CudaGraphObserver(HookedObserver):
 
     def hooks(self) -> Sequence[Attachable]:
         return (
-            self._patch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
-            self._patch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
-            self._patch(*private.RECORD, self._record, _ignore),
+            LatePatch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
+            LatePatch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
+            LatePatch(*private.CUDAGRAPH_RECORD, self._record, do_without),
         )
-
-    def _patch(self, module: str, chain: str, hook: Hook, failed: Any) -> LatePatch:
-        return LatePatch(module, chain, hook, failed)
 
     def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -159,21 +163,7 @@ class CudaGraphObserver(HookedObserver):
         return merge([replace(record, executions={LAYER: total}, execution_list=tuple(runs))])
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
-        graphs, repeats = [], []
-        for graph, repeat in (_explain(event, places) for event in events):
-            graphs.append(graph)
-            repeats += [repeat] if repeat is not None else []
-        return record_of(
-            LAYER,
-            graphs=len(graphs),
-            recompiles=len(repeats),
-            graph_list=graphs,
-            recompile_list=repeats,
-        )
-
-
-def _ignore(fault: Exception) -> None:
-    """Do without: this torch does not have it."""
+        return record_of_graphs(LAYER, (_explain(event, places) for event in events))
 
 
 def _frames_of_torch() -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ exception that Dynamo then handles itself (up to 2.10), one in a generator by a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import getattr_static, unwrap
@@ -32,6 +32,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     argument,
     in_capture,
     say,
+    stack_lines,
 )
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import Hook, Note, caller, note_hook
@@ -42,12 +43,12 @@ from pytest_graphbreak.model.stacks import Line, first_line
 class BreakSensors:
     """The hooks that note breaks among the events.
 
-    ``_found`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.
+    ``_resolved`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.
     """
 
     _events: list[Event]
     _local: Local
-    _found: Mapping[Name, Any]
+    _resolved: Mapping[Name, Any]
     _sensor_failed: Callable[[str, BaseException], None]
 
     def hooks(self) -> dict[Name, Hook]:
@@ -103,7 +104,7 @@ class BreakSensors:
         """Note a break once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
-        lines = _lines(stack or self._found[names.STACK]())
+        lines = stack_lines(stack or self._resolved[names.STACK]())
         event = Broke(attempt, message, lines, raised=raised, disabled=disabled)
         if attempt is not None:
             key = (message, event.stack[-1:])
@@ -131,7 +132,7 @@ class BreakSensors:
         """Return an ``Unsupported``: the exception itself, or the cause of a ``SkipFrame``."""
         if type(fault).__name__ == "SkipFrame":
             fault = fault.__cause__
-        return fault if isinstance(fault, self._found[names.UNSUPPORTED]) else None
+        return fault if isinstance(fault, self._resolved[names.UNSUPPORTED]) else None
 
     def _format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""
@@ -182,10 +183,6 @@ class BreakSensors:
         fault = self._find_unsupported(sys.exc_info()[1])
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
             attempt.unlogged = _details(self._root(fault))
-
-
-def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
-    return tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
 
 
 def _details(fault: Any) -> Said:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any, Final
+
+from pytest_graphbreak.layers.base import SensorLock
 
 _LEFT: dict[int, tuple[weakref.ref[Any], set[int]]] = {}
 """Counters that were replaced and still exist, by id: a fixture may put one back later."""
@@ -26,11 +27,7 @@ class Ledger:
         self._seen = 0
         self._left: set[int] = set()
         """The counter's values when it was cleared or replaced while we observed."""
-        self._lock = threading.Lock()
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: a thread that is not here may hold it."""
-        self._lock = threading.Lock()
+        self._lock = SensorLock()
 
     def begin(self, counters: Any) -> None:
         self._counters = counters

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
@@ -71,7 +71,7 @@ class Attempt:
     pending: Said | None = None
     unlogged: Said | None = None
     owner: str = ""
-    """The class of the outermost module that was running (``owners``)."""
+    """The class of the outermost module that was running (``frames``)."""
     seconds: float | None = None
     """Seconds that it took, without attempts in it; None while it is running and if unknown."""
     began: float = 0.0
@@ -136,7 +136,7 @@ class Made:
 class Broke:
     """A graph break, with the text and the stack of its root exception, outermost first.
 
-    ``whole``: the stack begins where that of the attempt does, and not in its frame.
+    ``full_stack``: the stack begins where that of the attempt does, and not in its frame.
     ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
     that is disabled, if that is why.
     """
@@ -144,7 +144,7 @@ class Broke:
     attempt: Attempt | None
     message: str
     stack: tuple[Line, ...]
-    whole: bool = False
+    full_stack: bool = False
     read: Reason | None = None
     raised: Line = NO_CODE
     disabled: Line = NO_CODE
@@ -207,7 +207,7 @@ class Local(threading.local):
         self.unsupported: Said = ("", None, NO_CODE, NO_CODE)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
-        self.made: Made | None = None
+        self.latest_graph: Made | None = None
         """The graph that the backend returned last."""
 
     def current(self) -> Attempt | None:
@@ -290,6 +290,11 @@ def say(fault: BaseException) -> str:
     if not isinstance(text, str):
         text = str(fault)
     return text or type(fault).__name__
+
+
+def stack_lines(stack: Iterable[Any]) -> tuple[Line, ...]:
+    """Return the lines of a stack as Python's ``traceback`` summarises it."""
+    return tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
 
 
 # Code that Dynamo meets while torch itself is compiling: it belongs to nobody.

@@ -43,7 +43,7 @@ class _Compiled:
     """A function that a backend returned, with its calls by place."""
 
     def __init__(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
-        self.made = graph
+        self.graph = graph
         self.calls: dict[Key, int] = {}
         self._scope = scope
         self._name = name
@@ -114,7 +114,7 @@ class GraphRuns:
     def runs(self, counted: Mapping[tuple[int, Key], int], places: Places) -> Iterator[LineRuns]:
         """Yield what these calls ran, with the lines that called."""
         for (number, (code, instruction, _)), count in counted.items():
-            graph = self._compiled[number].made
+            graph = self._compiled[number].graph
             times = count * (graph.parts if graph is not None else 1)
             where = NOWHERE
             if entry := self._codes.get(code):

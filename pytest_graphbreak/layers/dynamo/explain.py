@@ -173,7 +173,7 @@ class EventReader:
     def graph_break(self, event: Broke, spent: float | None = None) -> Break:
         """Return a break, with the seconds that the graphs after it took."""
         why = event.reason
-        above = event.attempt.above if event.attempt is not None and not event.whole else ()
+        above = event.attempt.above if event.attempt is not None and not event.full_stack else ()
         stack = self._stack((*above, *event.stack))
         return Break(
             LAYER,

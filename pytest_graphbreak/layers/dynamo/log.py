@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo import log_text, messages
+from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
-from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, of_torch, seconds
+from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
 from pytest_graphbreak.layers.dynamo.log_records import (
     Guards,
     LoggedAttempt,
@@ -25,7 +25,6 @@ from pytest_graphbreak.layers.dynamo.log_records import (
     parent,
     torch_calls,
 )
-from pytest_graphbreak.layers.dynamo.owners import owner_in_log
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (
@@ -94,7 +93,6 @@ class Dynamo:
         self.compiled = 0
         self.seen: set[str] = set()
         self.script = ""
-        self._sources = sources
         self._explain = EventReader(sources)
         self._processes: dict[tuple[str, str], Process] = {}
         self._breaks: dict[tuple[str, ...], Break] = {}
@@ -171,13 +169,12 @@ class Dynamo:
         above = stacks.read(record.text[match.end() :])
         code = Line(file, int(line), name)
         if not process.attempts:
-            process.whole = torch_calls(above)
+            process.full_stacks = torch_calls(above)
         if not self.script:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
         attempt = LoggedAttempt.at_code(process.name(record.id), code, above)
-        attempt.owner = owner_in_log((*above, code), self._sources)
-        attempt.traced, attempt.start = verb == "tracing", record.time
+        attempt.traced = verb == "tracing"
         attempt.parent = parent(process, code, above)
         attempt.export = any("/torch/export/" in frame.file for frame in above)
         process.add(record.id, attempt)
@@ -194,14 +191,11 @@ class Dynamo:
         if is_recompile(record.id) and attempt.guards is None:
             self._note_recompile(process, record.id, attempt, Guards((NO_GUARD,)))
         parts, attempt.buckets = attempt.buckets, 1
-        if attempt.start is not None and record.time is not None and record.time >= attempt.start:
-            attempt.seconds = record.time - attempt.start
         label = process.label if self.processes > 1 else None
         self.compiled += not attempt.graphs
         graphs = []
         for part in range(parts):
             event = Made(attempt, attempt.graphs, part=part, parts=parts)
-            self._add_seconds(process, event)
             graphs.append(replace(self._explain.graph(event), process=label))
             attempt.graphs += 1
         self.graphs += parts
@@ -209,36 +203,20 @@ class Dynamo:
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
 
-    def _add_seconds(self, process: Process, event: Made) -> None:
-        """Add the time of a graph to the break that it follows, and to its recompile."""
-        took, parent = seconds(event), event.attempt.parent
-        if took is None:
-            return
-        again = self._recompiles.get(key := (process.label, event.attempt.id))
-        if again is not None:
-            self._recompiles[key] = replace(again, seconds=round((again.seconds or 0.0) + took, 3))
-        if isinstance(parent, LoggedAttempt) and self._explain.follows(event):
-            broke = self._breaks.get(parent.broke_at)
-            if broke is not None:
-                spent = round((broke.seconds or 0.0) + took, 3)
-                self._breaks[broke.key] = replace(broke, seconds=spent)
-
     # Breaks, and what was left to eager
 
     def _break(self, process: Process, record: Torch) -> None:
         attempt = process.attempts.get(record.id)
-        message, traced, place = log_text.read_break(record.text)
-        why = log_text.cut_reason(messages.reason(message))
+        message, traced, place = messages.read_break(record.text)
+        why = messages.cut_reason(messages.reason(message))
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
             is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            raised = log_text.raising_line(record.text)
-            event = Broke(attempt, "", tuple(stack), is_whole, why, raised)
+            event = Broke(attempt, "", tuple(stack), is_whole, why)
             item = self._explain.graph_break(event)
         else:
-            owner = (attempt.owner if attempt else "") or None
-            item = replace(earlier, reason=why.text, id=why.id, owner=owner)
+            item = replace(earlier, reason=why.text, id=why.id)
         self._add_break(item, place)
         if attempt:
             attempt.broke[()] = Broke(attempt, "", (), read=why)
@@ -247,11 +225,7 @@ class Dynamo:
             self._leave(attempt, why.text, item.where)
 
     def _add_break(self, item: Break, place: tuple[str, int] | None) -> None:
-        earlier = self._breaks.get(item.key)
-        if earlier is not None:
-            self._breaks[item.key] = _again(earlier, item)
-        elif len(self._breaks) < KEPT:
-            self._breaks[item.key] = replace(item, count=1)
+        _count(self._breaks, replace(item, count=1))
         if place and len(self._places) < KEPT:
             self._places.setdefault(place, item)
 
@@ -259,16 +233,12 @@ class Dynamo:
         """Note that a frame was left to eager, once for each attempt."""
         if attempt is None:
             item = Eager(LAYER, why, where)
-        elif attempt.left:
+        elif attempt.in_eager:
             return
         else:
-            attempt.left = True
+            attempt.in_eager = True
             item = self._explain.left_to_eager(attempt, why or attempt.why_broke)
-        earlier = self._eager.get(item.key)
-        if earlier is not None:
-            self._eager[item.key] = _again(earlier, item)
-        elif len(self._eager) < KEPT:
-            self._eager[item.key] = item
+        _count(self._eager, item)
 
     def _read_refusal(self, process: Process, record: Torch, match: re.Match[str]) -> None:
         """Handle an error that Dynamo kept to itself, leaving the function to eager.
@@ -280,15 +250,7 @@ class Dynamo:
         attempt = process.attempts.get(record.id) or process.at_code(code)
         if attempt is None:
             attempt = LoggedAttempt.at_code(process.name(record.id), code)
-        self._add_raise_place(attempt, record.text)
-        self._leave(attempt, attempt.why_broke or log_text.last_exception(record.text))
-
-    def _add_raise_place(self, attempt: LoggedAttempt, text: str) -> None:
-        """Add the line of torch that raised it to the break whose traceback is logged."""
-        broke = self._breaks.get(attempt.broke_at)
-        why = messages.reason(log_text.first_unsupported(text)[0])
-        if broke is not None and log_text.cut_reason(why).text == broke.reason:
-            self._breaks[broke.key] = replace(broke, raised=of_torch(log_text.raising_line(text)))
+        self._leave(attempt, attempt.why_broke or messages.last_exception(record.text))
 
     # Recompiles
 
@@ -302,7 +264,7 @@ class Dynamo:
             if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin()
-        guards = tuple(guard[: log_text.LONGEST] for guard in _GUARD.findall(failed)[:1])
+        guards = tuple(guard[: messages.LONGEST] for guard in _GUARD.findall(failed)[:1])
         attempt = process.attempts.get(record.id)
         if attempt is None:
             code = Line(file, int(line), name)
@@ -338,13 +300,16 @@ class Dynamo:
         self._leave(attempt, messages.limit_reached(what, limit))
 
 
-_Item = TypeVar("_Item", Break, Eager)
+_Placed = TypeVar("_Placed", Break, Eager)
 
 
-def _again(earlier: _Item, item: _Item) -> _Item:
-    """Return what happened at one place before and now, with their model if it is the same."""
-    owner = earlier.owner if earlier.owner == item.owner else None
-    return replace(earlier, count=earlier.count + 1, owner=owner)
+def _count(places: dict[tuple[str, ...], _Placed], item: _Placed) -> None:
+    """Count what happened at a place; of the first places it is also kept."""
+    earlier = places.get(item.key)
+    if earlier is not None:
+        places[item.key] = replace(earlier, count=earlier.count + 1)
+    elif len(places) < KEPT:
+        places[item.key] = item
 
 
 def _script(above: Sequence[Line]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo.events import Attempt
@@ -32,15 +31,14 @@ class LoggedAttempt(Attempt):
     """An attempt in a log. ``id`` has the number of the round too, ``0/0#2``.
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
-    its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager;
-    ``broke_at`` is the place of the break that ended it, ``start`` when it began.
+    its next graph goes to the backend, since DDP cuts it; ``in_eager``: it was left to eager;
+    ``broke_at`` is the place of the break that ended it.
     """
 
     traced: bool = False
     buckets: int = 1
-    left: bool = False
+    in_eager: bool = False
     broke_at: tuple[str, ...] = ()
-    start: float | None = None
 
     @classmethod
     def at_code(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
@@ -62,13 +60,13 @@ Function = tuple[str, str]
 class Process:
     """The state of one process since compile ids last began again.
 
-    ``whole`` says that its stacks have their last frame (see ``torch_calls``), ``broken`` is the
-    last attempt that ended in a graph break. Attempts are also kept by the function that stacks
+    ``full_stacks`` says that its stacks have their last frame (see ``torch_calls``), ``broken`` is
+    the last attempt that ended in a graph break. Attempts are also kept by the function that stacks
     name, the latest for each first line.
     """
 
     label: str
-    whole: bool = False
+    full_stacks: bool = False
     attempts: dict[str, LoggedAttempt] = field(default_factory=dict)
     guards: dict[str, Guards] = field(default_factory=dict)
     broken: LoggedAttempt | None = None
@@ -130,7 +128,7 @@ def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttem
             break
         if caller := process.latest(frame):
             return caller
-    if process.whole or not torch_calls(above):
+    if process.full_stacks or not torch_calls(above):
         return None
     return process.broken
 
@@ -152,7 +150,7 @@ def torch_calls(above: tuple[Line, ...]) -> bool:
 
 
 _PREFIX: Final = re.compile(
-    r"[VDIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{1,6})\d* (?P<pid>\d+) "
+    r"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{1,9} (?P<pid>\d+) "
     r"(?P<file>[^\s:\]]+):\d+\]"
     r"(?P<tags>(?: \[[^\]\s]*\])*)",
     re.A,
@@ -192,8 +190,7 @@ class Torch(NamedTuple):
     """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
 
     ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
-    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records; ``time`` is in
-    seconds, and no year is known.
+    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records.
     """
 
     rank: str
@@ -203,7 +200,6 @@ class Torch(NamedTuple):
     attempt: int
     artifact: str
     text: str
-    time: float | None = None
 
 
 class _Open:
@@ -253,7 +249,6 @@ class _Open:
             attempt=int(attempt or 0),
             artifact=artifact[1] if artifact else "",
             text=prefixes.text("\n".join(self.lines)),
-            time=_time(self.prefix["time"]),
         )
 
 
@@ -336,11 +331,3 @@ class TorchLines:
 def _is_read(line: str, tag: int) -> bool:
     """Return whether the artifact at a ``tag`` of a line is one that is read."""
     return line.startswith(_ARTIFACTS, tag + len(_TAG))
-
-
-def _time(text: str) -> float | None:
-    """Return the seconds of ``1123 02:33:34.657000``: in a leap year, which has each day."""
-    try:
-        return datetime.strptime(f"2000{text} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()
-    except ValueError:
-        return None

@@ -13,20 +13,20 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window, included_events
-from pytest_graphbreak.layers.dynamo import isolation, stances
+from pytest_graphbreak.layers.base import EventWindow, Observer, SensorLock, Window
+from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
 from pytest_graphbreak.layers.dynamo.explain import explain
+from pytest_graphbreak.layers.dynamo.late import current_stance, stance_notes
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.model.merging import merge, record_of
+from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -44,15 +44,13 @@ class DynamoObserver(Observer):
     layer = "dynamo"
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self._windows: list[DynamoWindow] = []
         self._holders = 0
         self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
         self._isolated: list[str] | None = None
         self._stuck = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
 
     def open(self, places: Places) -> Window:
         """Begin to watch. torch is not imported by this, but waited for if need be."""
@@ -124,12 +122,6 @@ class DynamoObserver(Observer):
             self._sensors.detach()
         self._sensors = None
 
-    def _after_fork(self) -> None:
-        """Replace the locks after a fork: another thread of the parent may have held them."""
-        self._lock = threading.RLock()
-        if self._sensors is not None:
-            self._sensors.after_fork()
-
     def _attach(self, sensors: DynamoSensors) -> None:
         with self._lock:
             self._stop_waiting()
@@ -148,8 +140,10 @@ class DynamoObserver(Observer):
             self._import = None
 
 
-class DynamoWindow(OneWindow):
+class DynamoWindow(EventWindow):
     """What Dynamo did between ``open`` and ``close``."""
+
+    graph_event = Made
 
     def __init__(
         self,
@@ -159,17 +153,15 @@ class DynamoWindow(OneWindow):
         isolated: Sequence[str] | None,
     ) -> None:
         """Open a window; ``isolated`` is what prevented isolating it, None if nobody tried."""
+        sensors.check()  # what nobody saw before belongs to earlier windows
+        super().__init__("dynamo", sensors.events)
         self._observer = observer
         self._sensors = sensors
         self._places = places
         self._isolated = isolated
         self._errors: list[str] = []
-        self._excluded: list[tuple[int, int]] = []
-        sensors.check()  # what nobody saw before belongs to earlier windows
-        self._first = len(sensors.events)
-        self._stance = stances.current()
+        self._stance = current_stance()
         self._ran = sensors.ran()
-        self._last_read: tuple[int, Record] | None = None
 
     def begin(self) -> None:
         """Begin where Dynamo is imported already: note what prevents observing it."""
@@ -184,7 +176,7 @@ class DynamoWindow(OneWindow):
     @contextmanager
     def exclude(self) -> Iterator[None]:
         self._sensors.check()
-        begin = len(self._sensors.events)
+        start = len(self._noted)
         ran = self._sensors.ran()
         there = DYNAMO in sys.modules
         mark = isolation.mark() if there and self._isolated is not None else None
@@ -192,7 +184,7 @@ class DynamoWindow(OneWindow):
             yield
         finally:
             self._sensors.check()
-            self._excluded.append((begin, len(self._sensors.events)))
+            self._exclude_since(start)
             for key, count in calls_since(self._sensors.ran(), ran).items():
                 self._ran[key] = self._ran.get(key, 0) + count
             try:
@@ -207,18 +199,13 @@ class DynamoWindow(OneWindow):
         self._observer.leave(self)
 
     def _look(self) -> Record | None:
-        """Return what was seen; cheap while nothing new happened: events are read once."""
         if "torch" not in sys.modules:
             return None
         if DYNAMO in sys.modules and not self._sensors.attached:
             return explain((), self._places, [*self._errors, _UNSEEN])
         self._sensors.check()
-        events = self._sensors.events
-        until = len(events)
-        if self._last_read is None or self._last_read[0] != until:
-            seen = list(included_events(events, self._first, self._excluded, until))
-            self._last_read = (until, self._read(seen))
-        return self._with_runs(self._last_read[1])
+        record = self._read_events()
+        return None if record is None else self._with_runs(record)
 
     def _with_runs(self, record: Record) -> Record:
         executions = self._sensors.executions
@@ -233,19 +220,16 @@ class DynamoWindow(OneWindow):
         count = sum(run.count for run in runs)
         return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
 
-    def _read(self, events: Sequence[Event]) -> Record:
-        not_isolated = tuple(self._isolated or ())
-        errors = [*self._errors]
-        if any(isinstance(event, (Started, Made, Missed)) for event in events):
-            errors[:0] = not_isolated
-            not_isolated = ()
-        try:
-            notes = stances.notes(events, self._stance, self._places)
-            return explain(events, self._places, errors).with_notes(*not_isolated, *notes)
-        except Exception as fault:
-            graphs = sum(isinstance(event, Made) for event in events)
-            error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
-            return record_of("dynamo", graphs=graphs, errors=(*errors, error))
+    def _explain(self, events: Sequence[Event]) -> Record:
+        errors = self._errors_of(events)
+        isolated = [note for note in self._isolated or () if note not in errors]
+        notes = stance_notes(events, self._stance, self._places)
+        return explain(events, self._places, errors).with_notes(*isolated, *notes)
+
+    def _errors_of(self, events: Sequence[Event]) -> Sequence[str]:
+        """Return what could not be observed; what was not isolated, only if something compiled."""
+        compiled = any(isinstance(event, (Started, Made, Missed)) for event in events)
+        return [*((self._isolated or ()) if compiled else ()), *self._errors]
 
 
 class _Busy(Exception):

@@ -1,4 +1,4 @@
-"""All private names of torch that the dynamo observer uses, in one table.
+"""All private names of torch that are used, in one table: of Dynamo, inductor and CUDA graphs.
 
 torch promises none of them. Each row says in which versions the name has to be there and what
 cannot be seen without it; a name that is missing becomes an error of the observation, so that a
@@ -81,14 +81,36 @@ NEVER_COMPILED = Name("torch._dynamo.decorators", "skip_code", _NOT_APART)
 FRAME_HOOK = Name("torch._C._dynamo.eval_frame", "set_eval_frame", _NOT_APART)
 CLEANUP = Name("torch._dynamo.utils", "CleanupManager", _NO_RUNS)
 
-NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
+NAMES = tuple(name for name in [*vars().values()] if isinstance(name, Name))
 """All names above: if one that a version of torch should have is missing, nothing is observed."""
 
-# Modules of functions that are followed from the moment on at which torch imports them; ``late``.
+# Functions that are followed from the moment on at which torch imports their modules.
 
-BUCKETS = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
-EXPORT = ("torch.export._trace", "_export")
-SET_STANCE = ("torch._dynamo.decorators", "_set_stance")
+LateName = tuple[str, str]
+"""A module, and the chain of attributes inside it."""
+
+BUCKETS: LateName = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
+EXPORT: LateName = ("torch.export._trace", "_export")
+SET_STANCE: LateName = ("torch._dynamo.decorators", "_set_stance")
+
+# Of inductor and its CUDA graphs, read in torch 2.6 to 2.13, and run on 2.9 and 2.13.
+
+INDUCTOR_INIT: LateName = ("torch._inductor.output_code", "CompiledFxGraph.__init__")
+INDUCTOR_POST_COMPILE: LateName = ("torch._inductor.output_code", "CompiledFxGraph.post_compile")
+# These only explain: without them graphs are counted all the same.
+INDUCTOR_HASH: LateName = ("torch._inductor.codecache", "compiled_fx_graph_hash")
+INDUCTOR_SKIP: LateName = (
+    "torch._inductor.cudagraph_trees",
+    "log_cudagraph_skip_and_bump_counter",
+)
+# Attributes of a graph: its code, and its operations with their lines. Without them no fallback has
+# a name.
+INDUCTOR_TEXTS = ("source_code", "inductor_post_grad_graph_str")
+# Records a function, also again. Without it a second recording is counted as a first one.
+CUDAGRAPH_RECORD: LateName = (
+    "torch._inductor.cudagraph_trees",
+    "CUDAGraphTreeManager.record_function",
+)
 
 # What ``isolation`` clears; a version that does not have it has nothing to clear.
 

@@ -45,19 +45,19 @@ from pytest_graphbreak.layers.dynamo.events import (
     shape_of,
 )
 from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
-from pytest_graphbreak.layers.dynamo.guard_values import (
-    Signature,
-    closest,
+from pytest_graphbreak.layers.dynamo.frames import (
+    EVAL_FRAME,
+    Modules,
+    compile_of,
     current_value,
+    modules,
     other_instance,
-    signature,
-    text_of,
-    version_of,
+    owner,
+    owner_of_graph,
+    written_forward,
 )
-from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, LateSensor
-from pytest_graphbreak.layers.dynamo.owners import EVAL_FRAME, of_graph, owner, written_forward
+from pytest_graphbreak.layers.dynamo.late import LateSensors
 from pytest_graphbreak.layers.dynamo.private import Name
-from pytest_graphbreak.layers.dynamo.stances import StanceSensor
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
@@ -81,21 +81,16 @@ class DynamoSensors:
         self._patches: list[Patch] = []
         self._local = Local()
         self._ledger = Ledger()
-        self._found: dict[Name, Any] = {}
-        self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
-        sensor = self.events, self._above, self._sensor_failed
-        self._late: tuple[LateSensor, ...] = (
-            ExportSensor(*sensor),
-            BucketSensor(self._local, *sensor),
-            StanceSensor(*sensor),
-        )
+        self._resolved: dict[Name, Any] = {}
+        self._breaks = BreakSensors(self.events, self._local, self._resolved, self._sensor_failed)
+        late = LateSensors(self.events, self._local, self._above, self._sensor_failed)
+        self._late = late.hooks()
         self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
         self._latest: dict[Line, Attempt] = {}
-        self._signatures: dict[str, Signature] = {}
-        self._reported: dict[Line, set[str]] = {}
+        self._modules: dict[str, Modules] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
@@ -123,7 +118,7 @@ class DynamoSensors:
             if name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
         self.events.extend(NotObserved(error) for error in self._blind)
-        self._ledger.begin(self._found.get(names.COUNTERS))
+        self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
             self._guard_runs(self.executions.attach)
         for sensor in self._late:
@@ -132,7 +127,7 @@ class DynamoSensors:
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
         target = getattr(owner, attribute)
-        self._found[name] = target
+        self._resolved[name] = target
         if name is names.COMPILE:
             self._where = _positions(target, ("code", "locals", "one_graph", "export"))
         if isinstance(target, type):
@@ -147,7 +142,7 @@ class DynamoSensors:
     @property
     def counters(self) -> Any:
         """Dynamo's own counters, or None while it is not watched. They are only read."""
-        return self._found.get(names.COUNTERS)
+        return self._resolved.get(names.COUNTERS)
 
     def detach(self) -> None:
         """Take the sensors out."""
@@ -158,10 +153,6 @@ class DynamoSensors:
         for patch in reversed(self._patches):
             patch.remove()
         self._patches.clear()
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._ledger.after_fork()
 
     def check(self) -> None:
         """Note graphs that Dynamo counted since the last check and no sensor saw."""
@@ -213,7 +204,7 @@ class DynamoSensors:
         attempt.above, attempt.parent = self._look_up(caller())
         attempt.owner = owner(caller(), values)
         self._latest[attempt.code] = attempt
-        self._signatures[attempt.id] = signature(values)
+        self._modules[attempt.id] = modules(values)
 
     def _above(self) -> tuple[Line, ...]:
         """Return the stack that called a function of torch, from the test on."""
@@ -267,7 +258,7 @@ class DynamoSensors:
         NOTIFIER.listener.on_end()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
-    # 2.13), only those of DDP (``late.BucketSensor``) take another way.
+    # 2.13), only those of DDP (``late``) take another way.
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``call_user_compiler(output, gm, ...)``."""
@@ -278,7 +269,7 @@ class DynamoSensors:
             gm = args[1] if len(args) > 1 else kwargs["gm"]
             shape = shape_of(gm)
             if (attempt := self._local.current()) and not attempt.owner:
-                attempt.owner = of_graph(gm)
+                attempt.owner = owner_of_graph(gm)
         except Exception as fault:
             self._sensor_failed("graphs", fault)
         before = counters.cache_counts(self.counters)
@@ -324,7 +315,7 @@ class DynamoSensors:
             place = number + part
             event = Made(attempt, place, *shape, after, part, len(shapes), cached, ops, late)
             self.events.append(event)
-            self._local.made = event
+            self._local.latest_graph = event
         attempt.graphs += len(shapes)
         attempt.calls += 1
 
@@ -334,7 +325,9 @@ class DynamoSensors:
         result = original(*args, **kwargs)
         if self.executions is not None:
             name = kwargs["name"] if "name" in kwargs else args[1]
-            self._guard_runs(self.executions.add, args[0].global_scope, name, self._local.made)
+            self._guard_runs(
+                self.executions.add, args[0].global_scope, name, self._local.latest_graph
+            )
         return result
 
     def ran(self) -> Counted:
@@ -365,24 +358,18 @@ class DynamoSensors:
             attempt = self._local.current()
             if attempt is not None and not kwargs.get("skip_logging"):
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
-                guards = [str(reason) for reason in reasons or ()]
-                now = self._signatures.get(attempt.id)
-                reported = self._reported.setdefault(attempt.code, set())
-                if len(guards) > 1 and now is not None:
-                    guards = closest(guards, self._signatures, now, reported)
-                attempt.guards = tuple(guards)
-                reported.update(map(text_of, guards[:1]))
+                attempt.guards = tuple(str(reason) for reason in reasons or ())
                 if attempt.guards:
-                    attempt.guard_value = self._now(attempt.guards[0], now, frame.f_locals)
+                    attempt.guard_value = self._now(attempt, attempt.guards[0], frame.f_locals)
         except Exception as fault:
             self._sensor_failed("recompiles", fault)
         return reasons
 
-    def _now(self, guard: str, now: Signature | None, values: Mapping[str, Any]) -> str:
+    def _now(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
         """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
         value = current_value(guard, values)
-        then = version_of(guard, self._signatures)
-        if instance := other_instance(guard, then, now, values):
+        before = self._modules.get(compile_of(guard), {})
+        if instance := other_instance(guard, before, self._modules.get(attempt.id, {}), values):
             return f"another {instance}: {value}" if value else f"another {instance} now"
         return value
 

@@ -1,7 +1,7 @@
 """The inductor layer: what inductor compiled or loaded, and what left the device's graph.
 
 That is an operator that inductor calls as a fallback, or a CUDA graph that it does not record.
-``sensors`` has the hooks, ``fallbacks`` and ``skips`` the words. A graph here comes from
+``sensors`` has the hooks, ``eager`` the words. A graph here comes from
 one of Dynamo, which has the place and the cause; they are put together when the record of all
 processes is whole.
 """
@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
-from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.inductor.eager import PREFIX, skip_line, skip_words
 from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
@@ -78,10 +78,10 @@ class InductorObserver(HookedObserver):
 def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     """Return a graph; ``number`` counts those of the same kind and frame, from 1."""
     name = f"{event.frame} {event.kind}".strip()
-    line = skips.line(event.skip)
+    line = skip_line(event.skip)
     kernels, calls = plural(event.kernels, "kernel"), plural(event.calls, "call")
     contents = f"{kernels}, {calls} of libraries or fallbacks" if event.calls else ""
-    skipped = skips.words(event.skip) if event.skip else ""
+    skipped = skip_words(event.skip) if event.skip else ""
     stack = stacks.users(event.stack, places)
     return Graph(
         LAYER,
@@ -126,7 +126,7 @@ def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph]) -> Grap
 def _graphs_without_capture(graphs: Iterable[Graph]) -> Iterable[Eager]:
     """Yield the graphs without a CUDA graph, as code that left the device's graph."""
     for graph in graphs:
-        _, prefix, words = graph.reason.partition(skips.PREFIX)
+        _, prefix, words = graph.reason.partition(PREFIX)
         if graph.layer == LAYER and prefix:
             where = graph.stack[-1] if graph.stack else graph.where
             yield Eager(LAYER, f"{prefix}{words}", where, process=graph.process, owner=graph.owner)
@@ -137,7 +137,7 @@ def _eager(event: InductorGraph | Skipped, places: Places) -> Iterable[Eager]:
     stack = stacks.users(event.stack, places)
     called = stack[-1] if stack else NOWHERE
     reasons = (
-        [(skips.words(event.reason), skips.line(event.reason))]
+        [(skip_words(event.reason), skip_line(event.reason))]
         if isinstance(event, Skipped)
         else [(fallback.words, fallback.line) for fallback in event.fallbacks]
     )

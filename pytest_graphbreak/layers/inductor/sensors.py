@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_graphbreak.layers.hooked import Attachable, stack_here
+from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
-from pytest_graphbreak.layers.inductor import private
-from pytest_graphbreak.layers.inductor.fallbacks import Fallback, fallbacks
+from pytest_graphbreak.layers.inductor.eager import Fallback, fallbacks
 from pytest_graphbreak.model.stacks import Line
 
 MOST_KEYS: Final = 64
@@ -80,15 +80,11 @@ class InductorSensors:
 
     def hooks(self) -> tuple[Attachable, ...]:
         return (
-            self._patch(private.INIT, self._init),
-            self._patch(private.POST_COMPILE, self._post_compile),
-            self._patch(private.HASH, self._hash, needed=False),
-            self._patch(private.SKIP, self._skip, needed=False),
+            LatePatch(*private.INDUCTOR_INIT, self._init, self._failed),
+            LatePatch(*private.INDUCTOR_POST_COMPILE, self._post_compile, self._failed),
+            LatePatch(*private.INDUCTOR_HASH, self._hash, do_without),
+            LatePatch(*private.INDUCTOR_SKIP, self._skip, do_without),
         )
-
-    def _patch(self, name: private.Name, hook: Hook, *, needed: bool = True) -> LatePatch:
-        failed = self._failed if needed else _ignore
-        return LatePatch(*name, hook, failed)
 
     def forget(self) -> None:
         """Forget the keys that earlier code computed."""
@@ -136,7 +132,7 @@ class InductorSensors:
         missed = self._missed(key) if compiled else ""
         calls = int(graph.counter_deltas.get("extern_calls", 0))
         # A fallback is among the calls (codegen_extern_call of _inductor/scheduler.py).
-        texts = (str(getattr(graph, name, "") or "") for name in private.TEXTS if calls)
+        texts = (str(getattr(graph, name, "") or "") for name in private.INDUCTOR_TEXTS if calls)
         self._note(
             InductorGraph(
                 _compile_id(),
@@ -200,10 +196,6 @@ class InductorSensors:
         return original(*args, **kwargs)
 
 
-def _ignore(fault: Exception) -> None:
-    """Do without: torch before or after does not have it."""
-
-
 def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:
     return sorted(name for name in {*parts, *earlier} if parts.get(name) != earlier.get(name))
 
@@ -218,7 +210,7 @@ def _kind(graph: Any) -> str:
 
 def _compile_id() -> str:
     """Return the id of the frame that Dynamo compiles, or whose backward is compiled."""
-    context: Any = getattr(sys.modules.get(private.GUARDS), "CompileContext", None)
+    context: Any = getattr(sys.modules.get(private.STACK.module), "CompileContext", None)
     compile_id = context.current_compile_id() if context is not None else None
     return "" if compile_id is None else str(compile_id)
 

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import CodeType, FrameType, MethodType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.events import Kind
-from pytest_graphbreak.layers.jax.keys import Key
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
+
+Kind = Literal["", "forward", "backward", "vmap", "pmap"]
+"""The transformation of a function before compilation: for gradients, a batch, several devices."""
 
 LIBRARIES: Final = re.compile(
     r"/site-packages/(?:equinox/(?:_|debug/|internal/)|jaxtyping/|beartype/|chex/_src/"
@@ -62,18 +63,45 @@ _OPTIONS: Final = (
 """The fields of ``PjitInfo`` that decide what is compiled, besides the arguments."""
 
 
+Pairs = tuple[tuple[str, Any], ...]
+"""Names and values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key that one program was compiled for.
+
+    ``arguments`` are names and abstract values, ``statics`` names and values, ``options`` those of
+    ``jax.jit``, ``settings`` those of jax that hold while it traces. ``tree`` is how the arguments
+    are nested, None if that is not known.
+    """
+
+    arguments: Pairs = ()
+    tree: Any = None
+    statics: Pairs = ()
+    shardings: tuple[Any, ...] = ()
+    devices: tuple[str, ...] = ()
+    options: Pairs = ()
+    settings: Pairs = ()
+
+    def placement(self, number: int) -> Any:
+        """Return where an array lies, by the user's doing, else by its type."""
+        placed = self.shardings[number] if number < len(self.shardings) else None
+        return placed or getattr(self.arguments[number][1], "sharding", None)
+
+
 @dataclass(slots=True)
 class JaxCall:
     """The call that JAX compiled something for.
 
-    ``fun`` is what was given to ``jax.jit``; ``own`` says that JAX itself gave it, as it does for
-    each function of ``jax.numpy``. ``source`` is JAX's text on where it was defined. ``stack`` runs
-    from the outermost frame inwards, to the line that called JAX.
+    ``fun`` is what was given to ``jax.jit``; ``of_jax`` says that JAX itself gave it, as it does
+    for each function of ``jax.numpy``. ``source`` is JAX's text on where it was defined. ``stack``
+    runs from the outermost frame inwards, to the line that called JAX.
     """
 
     stack: tuple[Line, ...]
     fun: Any = None
-    own: bool = False
+    of_jax: bool = False
     aot: bool = False
     moves: bool = False
     kind: Kind = ""
@@ -83,7 +111,7 @@ class JaxCall:
     @property
     def defined(self) -> Line | None:
         """The place where the user's function is defined, with its name; None for one of JAX."""
-        if self.own:
+        if self.of_jax:
             return None
         if code := code_of(self.fun):
             line = first_line(code)
@@ -149,10 +177,10 @@ def call(frame: FrameType | None) -> JaxCall:
     if of.miss is not None:
         if of.fun is None:
             call.fun = of.miss.get("fun")
-            call.own = _is_own(call.fun, of.direct)
+            call.of_jax = _is_own(call.fun, of.direct)
         call.key = _key(of.params, of.miss, jaxpr)
     elif jaxpr is not None:
-        call.own = call.source.rpartition(" at ")[2].startswith(home())
+        call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
         call.key = Key(arguments=_pairs((), jaxpr.in_avals))
     else:
         call.key = Key(arguments=_pairs((), of.avals))

@@ -1,24 +1,20 @@
-"""Turns the events of JAX into what a window saw of a layer: graphs with causes and places."""
+"""The events of JAX, and what a window saw of them: graphs with causes and places."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import LIBRARIES, home, lines
-from pytest_graphbreak.layers.jax.events import (
-    Event,
-    Executable,
-    HostCallback,
-    Interrupted,
-    MissedExecutable,
-    SensorFault,
-)
 from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
@@ -32,28 +28,159 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.model.stacks import Line, of_traceback, since_test, users
 
+
+@dataclass(frozen=True, slots=True)
+class HostCallback:
+    """A call of Python by a compiled program. ``kind`` is the function of JAX that put it there.
+
+    ``stack`` runs from the outermost frame that JAX noted inwards; empty if it noted none.
+    """
+
+    kind: str
+    stack: tuple[Line, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Executable:
+    """An XLA executable that JAX made.
+
+    ``cause`` is one of the layer's; ``reason`` says why, if there is more to say than the cause.
+    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` is the platform
+    that JAX chooses itself. ``seconds`` is how long it took to compile. ``loaded``: the persistent
+    cache had it, nothing was compiled. ``stack`` runs from the outermost frame inwards, without
+    JAX's frames at its end. ``defined`` is where the function that was given to ``jax.jit`` is
+    defined, None if that is not known.
+    """
+
+    name: str
+    platform: str = ""
+    devices: tuple[int, ...] = ()
+    cause: str = "other"
+    reason: str = ""
+    default: str = ""
+    stack: tuple[Line, ...] = ()
+    loaded: bool = False
+    ops: int | None = None
+    inputs: int | None = None
+    outputs: int | None = None
+    defined: Line | None = None
+    callbacks: tuple[HostCallback, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Interrupted:
+    """Code that was not compiled: it asked for the value of a traced array, or XLA refused.
+
+    ``stack`` runs from the outermost frame inwards, to the line that asked.
+    """
+
+    reason: str
+    stack: tuple[Line, ...]
+
+
+@dataclass(slots=True, eq=False)
+class MissedExecutable:
+    """A program that JAX counted and our hook did not see."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class SensorFault:
+    """The failure of a sensor."""
+
+    error: str
+
+
+Event = Executable | Interrupted | MissedExecutable | SensorFault
+
+
+# The device that the jax layer counts for; what is compiled for others is the host's.
+#
+# It is the device that ``graph_budget_jax_device`` names, as ``tt`` or ``cpu:1``; without it TT if
+# JAX has such a device, else the platform that JAX takes by itself.
+
+VARIABLE: Final = "GRAPHBREAK_JAX_DEVICE"
+"""The variable that passes the ini key to observers and child processes; users may set it, too."""
+
+_NAME: Final = re.compile(r"([A-Za-z_]\w{0,63})(?::(\d{1,6}))?")
+_ALIASES: Final = {"cuda": "gpu", "rocm": "gpu"}
+"""Platforms that JAX calls by another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class JaxTarget:
+    """A device, or all devices of a platform."""
+
+    platform: str
+    number: int | None = None
+
+    def holds(self, program: Executable) -> bool:
+        """Return whether a program runs there; one on several devices runs on each of them."""
+        if _ALIASES.get(program.platform, program.platform) != self.platform:
+            return False
+        return self.number is None or self.number in program.devices
+
+
+def parse_device(text: str) -> JaxTarget:
+    """Parse the name of a device. Raises ``ValueError`` if it names none."""
+    match = _NAME.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a platform of JAX (tt), or one with a number (cpu:1)")
+    platform = match[1].lower()
+    return JaxTarget(_ALIASES.get(platform, platform), int(match[2]) if match[2] else None)
+
+
+def name_device(text: str) -> Callable[[], None]:
+    """Count for this device from now on; return a function that restores the environment.
+
+    The environment variable wins if it is set. Raises ``ValueError`` as ``parse_device`` does.
+    """
+    parse_device(text)
+    if VARIABLE in os.environ:
+        return lambda: None
+    os.environ[VARIABLE] = text.strip()
+
+    def back() -> None:
+        os.environ.pop(VARIABLE, None)
+
+    return back
+
+
+def is_on_device(program: Executable) -> bool:
+    """Return whether a program belongs to the device and not to the host."""
+    if device := os.environ.get(VARIABLE):
+        return parse_device(device).holds(program)
+    return JaxTarget("tt" if _has_tt() else program.default).holds(program)
+
+
+def _has_tt() -> bool:
+    """Return whether JAX has opened a TT device. It opens all that it has at once."""
+    bridge: Any = sys.modules.get(private.BRIDGE.module)
+    # This dict is filled when the backends are opened (jax/_src/xla_bridge.py of 0.10).
+    return "tt" in getattr(bridge, "_backends", ())
+
+
+# What a window saw.
+
+LAYER: Final = "jax"
 MOST_NAMES: Final = 6
 """The most operations of one line that are named; the rest are counted."""
 
 
-def explain(
-    layer: str,
-    events: Iterable[Event],
-    is_here: Callable[[Executable], bool],
-    places: Places,
-    errors: Sequence[str],
-) -> Record:
-    """Return what one layer saw: the programs that are its own."""
-    reader = _EventReader(layer, places, [*errors])
+def explain(events: Iterable[Event], places: Places, errors: Sequence[str]) -> Record:
+    """Return what the layer saw: the programs of its device."""
+    reader = _EventReader(places, [*errors])
     for event in events:
         match event:
-            case Executable() if is_here(event):
+            case Executable() if is_on_device(event):
                 reader.program(event)
             case Interrupted():
                 reader.add_interruption(event)
             case MissedExecutable():
                 reader.errors.append(
-                    f"{layer}: JAX counted a program ({event.name}) that it did not compile by "
+                    f"jax: JAX counted a program ({event.name}) that it did not compile by "
                     "compile_or_get_cached, so the count is too low"
                 )
             case SensorFault():
@@ -62,10 +189,9 @@ def explain(
 
 
 class _EventReader:
-    """Collects what one layer saw."""
+    """Collects what the layer saw."""
 
-    def __init__(self, layer: str, places: Places, errors: list[str]) -> None:
-        self._layer = layer
+    def __init__(self, places: Places, errors: list[str]) -> None:
         self._places = places
         self._graphs: list[Graph] = []
         self._recompiles: list[Recompile] = []
@@ -85,7 +211,7 @@ class _EventReader:
         if graph.cause == "retrace":
             self._recompiles.append(
                 Recompile(
-                    self._layer,
+                    LAYER,
                     graph.name,
                     graph.reason,
                     graph.where,
@@ -99,7 +225,7 @@ class _EventReader:
     def _graph(self, program: Executable) -> Graph:
         stack = _stack(program.stack, self._places)
         return Graph(
-            self._layer,
+            LAYER,
             f"{program.name}/{self._made[program.name]}",
             program.cause,
             ops=program.ops,
@@ -126,7 +252,7 @@ class _EventReader:
         """Return a break, at the stack that JAX noted while tracing, else at the program's call."""
         stack = _stack(callback.stack, self._places) or caller
         return Break(
-            self._layer,
+            LAYER,
             f"{callback.kind}: the compiled program calls Python on the host each time it runs",
             stack[-1] if stack else NOWHERE,
             stack=stack,
@@ -135,11 +261,11 @@ class _EventReader:
     def add_interruption(self, event: Interrupted) -> None:
         stack = _stack(event.stack, self._places)
         where = stack[-1] if stack else NOWHERE
-        self._eager.append(Eager(self._layer, event.reason, where))
+        self._eager.append(Eager(LAYER, event.reason, where))
 
     def record(self) -> Record:
         return record_of(
-            self._layer,
+            LAYER,
             graphs=len(self._graphs),
             recompiles=len(self._recompiles),
             breaks=self._breaks,
@@ -147,7 +273,7 @@ class _EventReader:
             recompile_list=self._recompiles,
             graph_list=_join_reasons(self._graphs),
             errors=self.errors,
-            notes=_load_notes(self._layer, self._loaded, len(self._graphs)),
+            notes=_load_notes(self._loaded, len(self._graphs)),
         )
 
 
@@ -182,10 +308,10 @@ def _own_lines(lines: Sequence[Line]) -> list[Line]:
     return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
 
 
-def _load_notes(layer: str, loaded: int, compiled: int) -> Iterable[str]:
+def _load_notes(loaded: int, compiled: int) -> Iterable[str]:
     if loaded:
         yield (
-            f"{layer}: compiled {compiled}, loaded {loaded} from JAX's persistent cache: what is "
+            f"jax: compiled {compiled}, loaded {loaded} from JAX's persistent cache: what is "
             "loaded is not counted, so the count depends on what is in that cache"
         )
 

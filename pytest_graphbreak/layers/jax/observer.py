@@ -1,9 +1,9 @@
 """The jax layer: XLA executables that JAX compiled, in this process and all of its threads.
 
 ``sensors`` puts a hook around the one function by which JAX compiles a program or finds it in its
-persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``programs`` and
-``keys`` say why a function is compiled again, ``events`` whose program it is, ``explain`` makes a
-``Record`` of it all. ``private`` lists the names of JAX that this uses.
+persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``programs`` says why
+a function is compiled again, ``explain`` makes a ``Record`` of it all. ``kept`` is what stays of
+JAX's caches between tests, ``private`` lists the names of JAX that this uses.
 
 An executable that is held (``lower().compile()``) or loaded
 (``jax.experimental.serialize_executable``) and runs again is not observed: it compiles nothing.
@@ -11,23 +11,16 @@ An executable that is held (``lower().compile()``) or loaded
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
 
-from pytest_graphbreak.layers.base import Observer, OneWindow, Window, included_events
+from pytest_graphbreak.layers.base import EventWindow, Observer, Window
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.events import Executable, is_on_device
-from pytest_graphbreak.layers.jax.explain import explain
+from pytest_graphbreak.layers.jax.explain import Event, Executable, explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SENSORS.after_fork)
 
 
 class JaxObserver(Observer):
@@ -71,9 +64,6 @@ class JaxObserver(Observer):
             SENSORS.traces.clear()
             _forget_traces()
 
-    def is_here(self, program: Executable) -> bool:
-        return is_on_device(program)
-
 
 def _forget_traces() -> None:
     """Reset the counts that chex keeps for ``assert_max_traces``, along with the caches.
@@ -86,8 +76,10 @@ def _forget_traces() -> None:
         clear()
 
 
-class JaxWindow(OneWindow):
-    """One stretch of time on one of the two layers."""
+class JaxWindow(EventWindow):
+    """One stretch of time on the jax layer."""
+
+    graph_event = Executable
 
     def __init__(
         self, observer: JaxObserver, places: Places, not_isolated: list[str] | None
@@ -96,35 +88,31 @@ class JaxWindow(OneWindow):
         self._observer = observer
         self._places = places
         self._not_isolated = not_isolated
-        self._excluded: list[tuple[int, int]] = []
         self._errors: list[str] = []
-        self._last_read: tuple[Any, Record] | None = None
         try:
             SENSORS.acquire()
         except Exception as fault:
             self._errors.append(f"the jax layer cannot be observed: {fault}")
-        self._first = len(SENSORS.events)
+        super().__init__(observer.layer, SENSORS.events)
 
     def _look(self) -> Record | None:
-        if not private.is_loaded():
+        record = self._read_events() if private.is_loaded() else None
+        if record is None:
             return None
-        disabled = self._observer.layer == JaxObserver.layer and private.jit_is_disabled()
-        return self._observe().with_notes(DISABLED if disabled else "")
+        return record.with_notes(DISABLED if private.jit_is_disabled() else "")
 
     def _leave(self) -> None:
         SENSORS.release()
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        begin, was_loaded = len(SENSORS.events), private.is_loaded()
+        start, was_loaded = len(self._noted), private.is_loaded()
         try:
             yield
         finally:
-            end = len(SENSORS.events)
-            self._excluded.append((begin, end))
-            if self._not_isolated is not None and (
-                end > begin or was_loaded != private.is_loaded()
-            ):
+            self._exclude_since(start)
+            is_new = len(self._noted) > start or was_loaded != private.is_loaded()
+            if is_new and self._not_isolated is not None:
                 self._forget()
 
     def _forget(self) -> None:
@@ -134,23 +122,12 @@ class JaxWindow(OneWindow):
         except Exception as fault:
             self._errors.append(f"jax: what a fixture compiled could not be forgotten: {fault}")
 
-    def _observe(self) -> Record:
-        until = len(SENSORS.events)
-        if self._last_read is None or self._last_read[0] != until:
-            events = list(included_events(SENSORS.events, self._first, self._excluded, until))
-            errors = [*SENSORS.errors, *self._errors, *(self._not_isolated or ())]
-            if not SENSORS.attached:
-                errors.append(UNWATCHED)
-            try:
-                seen = explain(
-                    self._observer.layer, events, self._observer.is_here, self._places, errors
-                )
-            except Exception as fault:
-                programs = sum(isinstance(event, Executable) for event in events)
-                error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
-                seen = record_of(self._observer.layer, graphs=programs, errors=(*errors, error))
-            self._last_read = (until, seen)
-        return self._last_read[1]
+    def _explain(self, events: Sequence[Event]) -> Record:
+        return explain(events, self._places, self._errors_of(events))
+
+    def _errors_of(self, events: Sequence[Event]) -> Sequence[str]:
+        unwatched = () if SENSORS.attached else (UNWATCHED,)
+        return [*SENSORS.errors, *self._errors, *(self._not_isolated or ()), *unwatched]
 
 
 DISABLED = "jax: JAX_DISABLE_JIT is set (or jax.disable_jit), so jax.jit compiles nothing"

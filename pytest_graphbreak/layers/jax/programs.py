@@ -1,23 +1,33 @@
-"""The programs that were compiled so far, by function, to tell which are compiled again."""
+"""The programs that were compiled so far, by function, and how two of one function differ.
+
+JAX compiles a function again if its arguments have other shapes or types, if they are nested
+differently, if a static argument has another value, or if a setting, a device or an option of
+``jax.jit`` is another. The differences to the closest program before are reported, as
+``jax_explain_cache_misses`` would log them.
+
+Nothing here imports jax: types are recognised by their attributes.
+"""
 
 from __future__ import annotations
 
 import re
-import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
+from enum import Enum
 from itertools import product
 from types import MethodType
 from typing import Any, Final, get_args
 
-from pytest_graphbreak.layers.hooks import Hook
-from pytest_graphbreak.layers.jax import keys
-from pytest_graphbreak.layers.jax.calls import JaxCall, definition, home, parameters
-from pytest_graphbreak.layers.jax.events import Kind
-from pytest_graphbreak.layers.jax.keys import Key
+from pytest_graphbreak.layers.base import SensorLock
+from pytest_graphbreak.layers.jax.calls import (
+    JaxCall,
+    Key,
+    Kind,
+    Pairs,
+    definition,
+    parameters,
+)
 
 Identity = tuple[Any, ...]
 
@@ -26,18 +36,13 @@ class FunctionLedger:
     """The functions compiled in this process since caches were last cleared, of all threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self.clear()
 
     def clear(self) -> None:
         self._keys: dict[Identity, list[Key]] = {}
         self._alive: dict[Identity, weakref.ref[Any]] = {}
         self._made: dict[Identity, str] = {}
-        self._ahead: dict[tuple[str, str], tuple[str, ...]] = {}
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._lock = threading.RLock()
 
     def note(self, call: JaxCall, on_device: bool = True) -> str:
         """Return why a function is compiled again; empty if it is the first time.
@@ -60,25 +65,13 @@ class FunctionLedger:
         with self._lock:
             whys = [self._difference(("eager", *identity), call.key)]
             whys.append(self._difference(("parameters", *identity), made_with))
-        why = next((why for why in whys if why != keys.FORGOTTEN), "")
+        why = next((why for why in whys if why != FORGOTTEN), "")
         return why.replace("the static argument ", "")
-
-    def note_ahead(self, name: str, call: JaxCall, module: Any) -> str:
-        """Return how the arguments of a program differ from the one compiled ahead before it."""
-        if call.caller is None:
-            return ""
-        now = arguments(module)
-        with self._lock:
-            before = self._ahead.get((name, call.caller.file))
-            self._ahead[name, call.caller.file] = now
-        pairs = zip(before or now, now, strict=False)
-        changed = ((at, *pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
-        return next((f"argument {at} is {was} before, {now} now" for at, was, now in changed), "")
 
     def _difference(self, identity: Identity, key: Key) -> str:
         """Return how a program differs from the closest before; empty for an identity's first."""
         earlier = self._keys.setdefault(identity, [])
-        why = keys.reason(key, earlier) if earlier else ""
+        why = reason(key, earlier) if earlier else ""
         earlier.append(key)
         return why
 
@@ -117,88 +110,202 @@ class FunctionLedger:
         )
 
 
-_SHARDED: Final = ("sdy.sharding", "mhlo.sharding")
-_SPEC: Final = re.compile(r"^#sdy\.sharding<@\w{1,100}, (.{1,200})>$")
+# How two keys of one function differ.
+
+MOST: Final = 3
+"""The most differences that a reason lists; the rest are counted."""
+LONGEST: Final = 80
+"""The longest value, in characters."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{1,16}")
+"""An address, which is another one in each run."""
+
+FORGOTTEN: Final = (
+    "nothing differs from before: the program had been forgotten "
+    "(jax.clear_caches(), or a cache that was full)"
+)
 
 
-def arguments(module: Any) -> tuple[str, ...]:
-    """Return the type of each argument of a program, with its sharding if it has one."""
-    for operation in module.body.operations:
-        if str(operation.attributes["sym_name"]).strip('"') == "main":
-            attributes = [
-                {attribute.name: attribute.attr for attribute in argument}
-                for argument in operation.arg_attrs
-            ]
-            return tuple(map(_argument, operation.type.inputs, attributes))
-    return ()
+def reason(key: Key, earlier: Sequence[Key]) -> str:
+    """Return what differs from the closest program before; of equally close ones, the latest."""
+    closest = min((list(differences(before, key)) for before in reversed(earlier)), key=len)
+    if not closest:
+        return FORGOTTEN
+    if len(closest) > MOST:
+        return f"{'; '.join(closest[:MOST])}; and {len(closest) - MOST} more"
+    return "; ".join(closest)
 
 
-def _argument(kind: Any, attributes: dict[str, Any]) -> str:
-    text = str(kind).removeprefix("tensor<").removesuffix(">")
-    sharding = next((str(attributes[name]) for name in _SHARDED if name in attributes), "")
-    spec = _SPEC.match(sharding)
-    words = spec[1] if spec else sharding
-    return f"{text} sharded {words}" if words else f"{text} without a sharding"
+def differences(before: Key, now: Key) -> Iterator[str]:
+    """Yield ``at x: float32[3] before, float32[4] now``, and so on."""
+    yield from _statics(before.statics, now.statics)
+    yield from _pairs("the setting ", before.settings, now.settings)
+    yield from _pairs("the option ", before.options, now.options, " of jax.jit")
+    if not _is_same(before.tree, now.tree):
+        yield _trees(before, now)
+    else:
+        yield from _arguments(before, now)
+    if before.devices != now.devices:
+        yield f"for {_join(before.devices)} before, for {_join(now.devices)} now"
 
 
-# Executables that XLA made, returned when an isolated test asks for the same one again.
-#
-# Caches of JAX are cleared before each test, so JAX traces, lowers and asks for each program again,
-# and each is counted. What XLA made for the same module, options and devices is what it would
-# make again, and making it is most of what a small program costs.
-
-MOST_KEPT: Final = 1024
-"""The most executables that are kept; the least recently used go first."""
-LONGEST_MODULE: Final = 1_000_000
-"""The longest module that is kept, in characters."""
-_CALLS_PYTHON: Final = ("callback", "Partition")
-"""Parts of the names of targets that call Python: the module does not say what they call."""
-
-
-class KeptExecutables:
-    """The kept executables of this process; none before the first isolated test."""
-
-    def __init__(self) -> None:
-        self.is_on = False
-        self.after_fork()
-        self._found: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._lock = threading.Lock()
-
-    def executable(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what ``backend_compile_and_load`` returns for these arguments."""
-        __tracebackhide__ = True
-        key = self._key(original, args, kwargs)
-        with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-                return self._found[key][1]
-        executable = original(*args, **kwargs)
-        if key is not None:
-            with self._lock:  # the backend is kept alive, since its id is in the key
-                self._found[key] = args[0], executable
-                if len(self._found) > MOST_KEPT:
-                    self._found.popitem(last=False)
-        return executable
-
-    def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-        """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""
-        if not self.is_on or kwargs or len(args) != 5 or args[4] or not _is_of_jax(original):
-            return None
-        backend, module, devices, options, _ = args
-        try:
-            text = module.operation.get_asm(enable_debug_info=False)
-            if len(text) > LONGEST_MODULE or any(part in text for part in _CALLS_PYTHON):
-                return None
-            where = tuple(int(device.id) for device in devices)
-            digest = sha256(text.encode()).digest()
-            return id(backend), where, options.SerializeAsString(), digest
-        except (AttributeError, TypeError, ValueError):  # another backend has other types here
-            return None
+def _arguments(before: Key, now: Key) -> Iterator[str]:
+    """Yield the arrays that differ, by type, or by where the user or JAX put them."""
+    if len(before.arguments) != len(now.arguments):
+        yield f"{len(before.arguments)} arrays before, {len(now.arguments)} now"
+        return
+    for number, ((_, old), (name, new)) in enumerate(
+        zip(before.arguments, now.arguments, strict=True)
+    ):
+        was, words = abstract(old), abstract(new)
+        if was == words and before.devices == now.devices:
+            was, words = (sharding(key.placement(number)) for key in (before, now))
+        at = f"at {_short(name) or 'an argument'}"
+        if was != words:
+            yield f"{at}: {was} before, {words} now"
+        elif before.devices == now.devices and not _is_same(old, new):
+            yield f"{at}: {abstract(new)}, of another kind than before"
 
 
-def _is_of_jax(function: Any) -> bool:
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_filename.startswith(home())
+def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
+    old, new = dict(before), dict(now)
+    for name in dict.fromkeys((*old, *new)):
+        argument = f"the static argument {_short(name)}"
+        if name not in new:
+            yield f"{argument} is left out now"
+        elif name not in old:
+            yield f"{argument} was left out before, is {value(new[name])} now"
+        elif not _is_same(old[name], new[name]):
+            before_text, now_text = value(old[name]), value(new[name])
+            if before_text == now_text:
+                yield f"{argument}: another {before_text}, which is not equal"
+            else:
+                yield f"{argument}: {before_text} before, {now_text} now"
+
+
+def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
+    old = dict(before)
+    for name, new in now:
+        if name in old and not _is_same(old[name], new):
+            before_text, now_text = value(old[name]), value(new)
+            words = (
+                f"{before_text} before, {now_text} now"
+                if before_text != now_text
+                else "another than before"
+            )
+            yield f"{what}{_short(name)}{of}: {words}"
+
+
+def _trees(before: Key, now: Key) -> str:
+    """Return how the arguments are nested differently: by which arrays, else in JAX's notation."""
+    old, new = [[name for name, _ in key.arguments] for key in (before, now)]
+    words = []
+    if added := [name for name in new if name not in set(old)]:
+        words.append(f"{_join(added)} not there before")
+    if gone := [name for name in old if name not in set(new)]:
+        words.append(f"{_join(gone)} not there now")
+    if not words:
+        was, text = _tree(before.tree), _tree(now.tree)
+        static = f"{text}, in which something static is another"
+        words = [static if was == text else f"{was} before, {text} now"]
+    return f"arguments put together differently: {', '.join(words)}"
+
+
+def _tree(tree: Any) -> str:
+    """Return a tree as JAX prints it; its static parts may refuse to be printed."""
+    try:
+        return _short(str(tree))
+    except Exception:
+        return "a tree of arrays"
+
+
+def abstract(aval: Any) -> str:
+    """Return ``float32[3]``; a weak type is that of a Python number."""
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or dtype is None:
+        return _short(str(aval))
+    words = f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, shape))}]"
+    return f"{words} of weak type" if getattr(aval, "weak_type", False) else words
+
+
+def sharding(layout: Any) -> str:
+    """Return where an array lies, in few words."""
+    if layout is None:
+        return "on no device of its own"
+    spec, mesh = getattr(layout, "spec", None), getattr(layout, "mesh", None)
+    if spec is not None and mesh is not None:
+        axes = ", ".join(f"{name}={size}" for name, size in dict(mesh.shape).items())
+        if not axes:
+            return "not sharded"
+        if not any(spec):
+            return _short(f"replicated over {axes}")
+        return _short(f"sharded {tuple(spec)} over {axes}")
+    devices = getattr(layout, "device_set", None)
+    if devices:
+        return f"on {_join(sorted(map(_device, devices)))}"
+    return _short(str(layout))
+
+
+def _device(device: Any) -> str:
+    return f"{getattr(device, 'platform', '?')}:{getattr(device, 'id', '?')}"
+
+
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+
+
+def value(constant: Any) -> str:
+    """Return a value in few words: only its type if it may run user code or hold an address."""
+    kind = type(constant)
+    if isinstance(constant, Enum):
+        return _short(f"{kind.__qualname__}.{constant._name_}")
+    if kind in _PLAIN:
+        return _repr(constant)
+    if kind in (tuple, list):
+        inner = ", ".join(map(value, constant[:8])) + (", ..." if len(constant) > 8 else "")
+        comma = "," if kind is tuple and len(constant) == 1 else ""
+        return _short(f"({inner}{comma})" if kind is tuple else f"[{inner}]")
+    if kind.__module__ in ("numpy", "numpy.dtypes"):
+        return _short(str(constant))
+    try:
+        name = constant.__qualname__
+    except Exception:  # the user's own attributes may raise anything
+        name = None
+    return _short(name if isinstance(name, str) else f"{kind.__qualname__} object")
+
+
+def _repr(constant: Any) -> str:
+    """Return the start of a value as Python prints it."""
+    try:
+        return _short(repr(constant[:LONGEST] if isinstance(constant, (str, bytes)) else constant))
+    except ValueError:  # a number of more digits than Python prints
+        return "a large int"
+
+
+def _is_same(before: Any, now: Any) -> bool:
+    """Return whether JAX takes two values for one.
+
+    Where hashes differ it does not compare, nor do we: a comparison of the user's may compute, and
+    compile, whatever it likes.
+    """
+    if before is now:
+        return True
+    with suppress(Exception):  # from the user's own hash
+        if hash(before) != hash(now):
+            return False
+    try:
+        return bool(before == now)
+    except Exception:  # from the user's own comparison
+        return False
+
+
+def _join(names: Iterable[str]) -> str:
+    shortened = [_short(name) for name in names]
+    if len(shortened) > MOST + 1:
+        return f"{', '.join(shortened[:MOST])} and {len(shortened) - MOST} more"
+    return ", ".join(shortened) or "nothing"
+
+
+def _short(text: str) -> str:
+    text = _ADDRESS.sub("", " ".join(text.split()))
+    text = "".join(char if char.isprintable() else "?" for char in text[: LONGEST + 1])
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

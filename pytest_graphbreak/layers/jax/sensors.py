@@ -13,16 +13,15 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, note_hook
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
-from pytest_graphbreak.layers.jax.events import (
+from pytest_graphbreak.layers.jax.explain import (
     Event,
     Executable,
     HostCallback,
@@ -31,9 +30,9 @@ from pytest_graphbreak.layers.jax.events import (
     SensorFault,
     is_on_device,
 )
+from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
 from pytest_graphbreak.layers.jax.private import JaxName
-from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
-from pytest_graphbreak.layers.jax.traces import KeptTraces
+from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.output import error_words
 
@@ -138,7 +137,7 @@ class JaxSensors:
         self.kept = KeptExecutables()
         self.traces = KeptTraces()
         self.attached = False
-        self._lock = threading.RLock()
+        self._lock = SensorLock()
         self._local = _Local()
         self._windows = 0
         self._patches: list[Patch] = []
@@ -164,13 +163,6 @@ class JaxSensors:
             self._windows -= 1
             if not self._windows:
                 self._detach()
-
-    def after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self._lock = threading.RLock()
-        self._local = _Local()
-        self.ledger.after_fork()
-        self.kept.after_fork()
 
     def _attach(self) -> None:
         with self._lock:
@@ -299,9 +291,6 @@ class JaxSensors:
         # It is open: something is compiled for it.
         program.default = str(private.value(private.BRIDGE)().platform)
         program.cause, program.reason = self._cause(program.name, asked, is_on_device(program))
-        if program.cause == "aot":
-            with suppress(Exception):  # this only explains
-                program.reason = self.ledger.note_ahead(program.name, asked, module)
         program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
         program.defined = asked.defined
         return program
@@ -311,7 +300,7 @@ class JaxSensors:
             return "aot", ""
         if call.moves:
             return "transfer", ""
-        if call.own:
+        if call.of_jax:
             return "eager", self.ledger.note_eager(name, call, on_device)
         if call.fun is None and not call.source:
             return "other", ""

@@ -1,36 +1,39 @@
 """The triton layer: kernels compiled just in time, by Triton's own hook.
 
-The hook is ``triton.knobs.runtime.jit_post_compile_hook``, until Triton 3.2
-``JITFunction.compiled_hook``. It is called after a kernel was compiled, or loaded from Triton's
-cache on disk, for a specialization that the process has not launched before: another dtype, another
-value of a constexpr, an argument that is divisible by 16 or is 1 and was not. Whoever had set the
-hook is called as before.
+The hook is ``triton.knobs.runtime.jit_post_compile_hook``. It is called after a kernel was
+compiled, or loaded from Triton's cache on disk, for a specialization that the process has not
+launched before: another dtype, another value of a constexpr, an argument that is divisible by 16 or
+is 1 and was not. Whoever had set the hook is called as before.
 
-Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/knobs.py,
-3.1 to 3.6.
+Sources: ``_call_hook`` and ``_do_compile`` of triton/runtime/jit.py, triton/knobs.py of Triton 3.5
+(torch 2.9) and 3.6.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver, stack_here
-from pytest_graphbreak.layers.hooks import Hook, ImportWatch, LatePatch
-from pytest_graphbreak.layers.triton.specialization import Specialization, difference, read
+from pytest_graphbreak.layers.hooked import (
+    Attachable,
+    HookedObserver,
+    do_without,
+    record_of_graphs,
+    stack_here,
+)
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "triton"
-JIT: Final = "triton.runtime.jit"
+_OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion")
+_LONGEST: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,14 @@ class TritonObserver(HookedObserver):
         self._alive: list[Any] = []
 
     def hooks(self) -> Sequence[Attachable]:
-        guard = LatePatch(JIT, "serialize_specialization_data", _serialize, _ignore)
+        kernels = note_hook(self._note_kernel, self.note_fault)
+        loads = note_hook(self._note_load, do_without)
         return (
-            guard,
-            _Setting(self._compiled, "jit_post_compile_hook", self.note_fault),
-            _Setting(self._listened, "listener", _ignore),
+            LatePatch(
+                "triton.runtime.jit", "serialize_specialization_data", _serialize, do_without
+            ),
+            LatePatch("triton.knobs", "runtime.jit_post_compile_hook", kernels, self.note_fault),
+            LatePatch("triton.knobs", "compilation.listener", loads, do_without),
         )
 
     def isolate(self, key: str) -> None:
@@ -80,15 +86,14 @@ class TritonObserver(HookedObserver):
         for function, specializations in [*self._compiled_for.items()]:
             specializations.clear()
             for cache in [*getattr(function, "device_caches", {}).values()]:
-                kernels = cache[0] if isinstance(cache, tuple) else cache
-                self._alive.append(dict(kernels))
-                kernels.clear()
+                self._alive.append(dict(cache[0]))
+                cache[0].clear()
 
-    def _listened(self, *args: Any, **kwargs: Any) -> None:
+    def _note_load(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle the listener of ``triton.compile``, which says where the kernel came from."""
         self._local.loaded = bool(kwargs.get("cache_hit"))
 
-    def _compiled(self, *args: Any, **kwargs: Any) -> None:
+    def _note_kernel(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a call of the hook. Inductor calls it, too, with ``already_compiled``."""
         if kwargs.get("already_compiled"):
             return
@@ -105,32 +110,27 @@ class TritonObserver(HookedObserver):
         self.note(Kernel(name, now, again, loaded, stack_here()))
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
-        graphs, repeats = [], []
         numbers: Counter[str] = Counter()
+        explained = []
         for event in events:
             numbers[event.name] += 1
-            name = f"{event.name}#{numbers[event.name]}" if numbers[event.name] > 1 else event.name
-            stack = stacks.users(event.stack, places)
-            where = stack[-1] if stack else NOWHERE
-            cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
-            words = event.now.text if event.again is None else f"{event.name}: {event.again}"
-            cause = "kernel" if event.again is None else "recompile"
-            graphs.append(
-                Graph(LAYER, name, cause, where=where, reason=words, stack=stack, cached=cached)
-            )
-            if event.again is not None:
-                repeats.append(Recompile(LAYER, name, words, where, stack))
-        return record_of(
-            LAYER,
-            graphs=len(graphs),
-            recompiles=len(repeats),
-            graph_list=graphs,
-            recompile_list=repeats,
-        )
+            explained.append(_explain(event, numbers[event.name], places))
+        return record_of_graphs(LAYER, explained)
 
 
-def _ignore(fault: Exception) -> None:
-    """Do without: this Triton does not have it."""
+def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompile | None]:
+    """Return a kernel's graph; ``number`` counts those of one name, from 1."""
+    name = f"{event.name}#{number}" if number > 1 else event.name
+    stack = stacks.users(event.stack, places)
+    where = stack[-1] if stack else NOWHERE
+    cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
+    words, cause = event.now.text, "kernel"
+    repeat: Recompile | None = None
+    if event.again is not None:
+        words, cause = f"{event.name}: {event.again}", "recompile"
+        repeat = Recompile(LAYER, name, words, where, stack)
+    graph = Graph(LAYER, name, cause, where=where, reason=words, stack=stack, cached=cached)
+    return graph, repeat
 
 
 def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
@@ -141,60 +141,81 @@ def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
         return "{}"
 
 
-_OWNERS: Final[Mapping[str, str]] = {"jit_post_compile_hook": "runtime", "listener": "compilation"}
+# What a kernel was specialized for, and what of it changed.
 
 
-class _Setting:
-    """A hook of Triton that is one attribute: ours is put there, and calls the one before it."""
+@dataclass(frozen=True, slots=True)
+class Specialization:
+    """The types, constants and alignments of the arguments by name, and the options."""
 
-    def __init__(
-        self, noted: Callable[..., None], name: str, failed: Callable[[Exception], None]
-    ) -> None:
-        self._noted = noted
-        self._name = name
-        self._failed = failed
-        self._owner: Any = None
-        self._before: Any = None
-        self._calling: Any = None
-        self._is_live = False
-        self._imports = ImportWatch([JIT], self._install)
+    types: Mapping[str, str]
+    constants: Mapping[str, str]
+    aligned: frozenset[str]
+    options: Mapping[str, str]
 
-    def attach(self) -> None:
-        if JIT in sys.modules:
-            self._install()
-        else:
-            self._imports.attach()
+    @property
+    def text(self) -> str:
+        """The signature: ``(x: *fp32, n: i32, BLOCK=64)``."""
+        parts = [
+            f"{name}={self.constants[name]}" if name in self.constants else f"{name}: {kind}"
+            for name, kind in self.types.items()
+        ]
+        return f"({', '.join(parts)})"
 
-    def detach(self) -> None:
-        """Put back what was there, unless somebody else has set the hook since."""
-        self._imports.detach()
-        self._is_live = False
-        if self._owner is not None and getattr(self._owner, self._name, None) is self._calling:
-            setattr(self._owner, self._name, self._before)
-        self._owner = None
 
-    def _install(self) -> None:
-        self._imports.detach()
-        knobs = sys.modules.get("triton.knobs") or getattr(sys.modules.get("triton"), "knobs", None)
-        owner = getattr(knobs, _OWNERS[self._name], None)
-        if not hasattr(owner, self._name):
-            owner = getattr(sys.modules[JIT], "JITFunction", None)
-            self._name = "compiled_hook" if self._name != "listener" else self._name
-        if owner is None or not hasattr(owner, self._name):
-            self._failed(AttributeError(f"{JIT} has no hook {self._name}"))
-            return
-        self._owner, self._before, self._is_live = owner, getattr(owner, self._name), True
-        self._calling = self._hook(self._before)
-        setattr(owner, self._name, self._calling)
+def read(compiled: Mapping[str, Any], function: Any) -> Specialization:
+    """Return the specialization that Triton hands to its hook as ``compile``.
 
-    def _hook(self, before: Any) -> Callable[..., Any]:
-        def calling(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            if self._is_live:
-                try:
-                    self._noted(*args, **kwargs)
-                except Exception as fault:
-                    self._failed(fault)
-            return before(*args, **kwargs) if before is not None else None
+    Arguments are named, or a path of numbers.
+    """
+    names: Sequence[str] = getattr(function, "arg_names", ())
 
-        return calling
+    def name(key: Any) -> str:
+        at = key[0] if isinstance(key, tuple) and key else key
+        return str(names[at]) if isinstance(at, int) and at < len(names) else str(at)
+
+    constants = {
+        name(key): _short(value) for key, value in (compiled.get("constants") or {}).items()
+    }
+    types = {name(key): str(kind) for key, kind in (compiled.get("signature") or {}).items()}
+    options = {key: str(compiled[key]) for key in _OPTIONS if key in compiled}
+    configs = compiled.get("configs") or ()
+    aligned = frozenset(
+        name(key)
+        for key, attributes in (configs[0] if configs else {}).items()
+        if any("divisibility" in str(attribute) for attribute in attributes)
+    )
+    return Specialization(
+        {**types, **dict.fromkeys(constants, "constexpr")} if constants else types,
+        constants,
+        aligned,
+        options,
+    )
+
+
+def _short(value: Any) -> str:
+    return repr(getattr(value, "value", value))[:_LONGEST]
+
+
+def difference(compiled: Sequence[Specialization], now: Specialization) -> str:
+    """Return what differs from the latest of the most similar ones that were compiled before."""
+    words = min((_differing(before, now) for before in reversed(compiled)), key=len)
+    return "; ".join(words) or "its options or its source changed"
+
+
+def _differing(before: Specialization, now: Specialization) -> list[str]:
+    words = []
+    for name in dict.fromkeys((*now.types, *before.types)):
+        was, new = before.types.get(name, "nothing"), now.types.get(name, "nothing")
+        constant_was, constant = before.constants.get(name), now.constants.get(name)
+        if constant != constant_was:
+            words.append(f"{name} is {constant or new}, was {constant_was or was}")
+        elif was != new:
+            words.append(f"{name} is {new}, was {was}")
+        elif (name in now.aligned) != (name in before.aligned):
+            verb, verb_before = ("is", "is not") if name in now.aligned else ("is not", "is")
+            words.append(f"{name} {verb} divisible by 16 now, the one before {verb_before}")
+    for key in dict.fromkeys((*now.options, *before.options)):
+        if before.options.get(key) != now.options.get(key):
+            words.append(f"{key} is {now.options.get(key)}, was {before.options.get(key)}")
+    return words

@@ -24,7 +24,7 @@ ENOUGH: Final = ("DEBUG", "VERBOSE")
 _BEGIN: Final = b"File verbosity level:"
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
-_named: set[Path] = set()
+_log_paths: set[Path] = set()
 """The files that the variable has named while a window was open, in this process."""
 
 
@@ -41,11 +41,11 @@ class LogFiles:
 
     def __init__(self) -> None:
         file = header_file(os.environ)
-        files = {path for path in _named if path.exists()} | ({file} if file else set())
+        files = {path for path in _log_paths if path.exists()} | ({file} if file else set())
         self._starts = {path: _size(path) for path in files}
         self._open = _open_sizes() if files else {}
         self._excluded: dict[Path, list[tuple[int, int]]] = {}
-        _named.update(files)
+        _log_paths.update(files)
 
     def __bool__(self) -> bool:
         """Return whether any file is followed."""
@@ -85,7 +85,7 @@ class LogFiles:
         if file is not None and file not in self._starts:
             start = self._open.get(os.path.realpath(file))
             self._starts[file] = _load_offset(file) if start is None else start
-            _named.add(file)
+            _log_paths.add(file)
 
 
 def _open_sizes() -> dict[str, int]:

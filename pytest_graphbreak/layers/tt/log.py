@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
@@ -26,36 +25,25 @@ REMEMBERED: Final = 200_000
 """The most lines that are remembered, by hash: about 20,000 graphs. Later ones count as new."""
 
 
-@dataclass(slots=True)
-class _HeaderThread:
-    """The state of one thread. ``latest`` is the time stamp of its last new line.
-
-    ``copying``: its lines are copies now, ``telling``: with the text that the first ones lack.
-    """
-
-    latest: str = ""
-    copying: bool = False
-    telling: bool = False
-
-
 class Copies:
     """The header lines of one log that are there twice.
 
     ``count`` were copies, ``adjacent`` of them directly after their line; ``unsure`` may have been.
     Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for a copy
     if it follows itself at once, or if time went back in its thread and a module follows only one
-    of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``announced`` is the graph that the
-    line of the last copy has begun, if the text of its module comes only with the copy.
+    of the two: none follows a line of ``TTXLA_LOGGER_FILE``.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.adjacent = 0
         self.unsure = 0
-        self.announced: Program | None = None
-        self._seen: set[int] = set()
-        self._alone: dict[int, Program | None] = {}
-        self._threads: dict[tuple[str, str], _HeaderThread] = {}
+        self._seen: dict[int, bool] = {}
+        """Whether no module followed each line, by its hash."""
+        self._latest: dict[tuple[str, str], str] = {}
+        """The time stamp of the last new line of each thread."""
+        self._copying: set[tuple[str, str]] = set()
+        """Threads whose lines are copies now."""
         self._last = 0
 
     def break_sequence(self) -> None:
@@ -71,36 +59,27 @@ class Copies:
         stamp = _STAMP.search(words)
         if stamp is None:
             return False
-        key = hash((rank, words[stamp.start() :]))
-        is_known, follows, self._last = key in self._seen, key == self._last, key
-        state = self._threads.setdefault((rank, thread), _HeaderThread())
-        back = state.copying or state.telling or stamp[0] < state.latest
-        again = is_known and not follows and back
-        state.copying = again and alone
-        state.telling = again and not alone and key in self._alone
-        self.announced = self._alone.pop(key, None) if state.telling else None
-        if follows or state.copying or state.telling:
+        process, key = (rank, thread), hash((rank, words[stamp.start() :]))
+        earlier, follows, self._last = self._seen.get(key), key == self._last, key
+        latest = self._latest.get(process, "")
+        is_back = process in self._copying or stamp[0] < latest
+        self._copying.discard(process)
+        if earlier is not None and not follows and is_back and (alone or earlier):
+            self._copying.add(process)
+            self._seen[key] = alone
+        if follows or process in self._copying:
             self.count += 1
             self.adjacent += follows
             return True
-        self.unsure += is_known
-        state.latest = max(state.latest, stamp[0])
+        self.unsure += earlier is not None
+        self._latest[process] = max(latest, stamp[0])
         if len(self._seen) < REMEMBERED:
-            self._seen.add(key)
-            if alone:
-                self._alone[key] = None
+            self._seen[key] = alone
         return False
-
-    def note_graph(self, program: Program) -> None:
-        """Note that the line that was new begins this graph."""
-        if self._last in self._alone:
-            self._alone[self._last] = program
 
 
 _ERRORS: Final = ("ERR", "FATL")
 _LOAD: Final = "Codegen load:"
-_DEBUG_BUILD: Final = "ModuleBuilder::buildModule"
-"""A line printed by DLOG_F: a Release build of tt-xla has no such line."""
 _DIAGNOSTIC: Final = ": error: "
 _NEAR: Final = prefixes.BEFORE + len(programs.FILE)
 
@@ -114,9 +93,6 @@ class Watcher:
 
     def on_begin(self, program: Program) -> None:
         """Handle the beginning of a graph."""
-
-    def on_again(self, program: Program) -> None:
-        """Handle the header of a graph that ended without a text, again: now the text comes."""
 
     def on_text(self, program: Program, text: str) -> None:
         """Handle a line, or a part of one, of a graph's first module."""
@@ -147,7 +123,6 @@ class TTLines:
         self.torn = 0
         self.orphans = 0
         self.copies = Copies()
-        self.debug = False
         self.levels: Counter[str] = Counter()
         self._watcher = watcher or Watcher()
         self.size = 0
@@ -246,26 +221,17 @@ class TTLines:
             self._error(rank, thread, prefixes.text(message.text))
         elif message.text.startswith(_LOAD):
             self.programs.load(rank, thread)
-        elif message.text.startswith(_DEBUG_BUILD):
-            self.debug = True
 
     def _begin(self, header: _Header, alone: bool) -> None:
         """Begin the module of a header; ``alone``: no text of it follows."""
-        is_copy = self.copies.is_copy(header.rank, header.thread, header.line, alone)
-        announced = self.copies.announced
-        if is_copy and announced is None:
+        if self.copies.is_copy(header.rank, header.thread, header.line, alone):
             return
         self._close()
         self._diagnostic = ""
-        if announced is not None:
-            self._open = announced
-            self._watcher.on_again(announced)
-            return
         time = _time(header.line)
         program = self.programs.stage(header.rank, header.thread, header.stage, header.offset, time)
         if program is not None and len(program.stages) == 1:
             self._open = program
-            self.copies.note_graph(program)
             self._watcher.on_begin(program)
         self.headers += 1
         self._unclosed[header.rank] += 1

@@ -35,7 +35,7 @@ _DIALECTS: Final = (
 _NAME: Final = re.compile(r'"[^"\r\n]{0,256}"|[^\s{(]{1,256}', re.A)
 
 
-class Found(NamedTuple):
+class GuessedGraph(NamedTuple):
     """A graph: the name of its modules, how many there are, and whether it was completed."""
 
     name: str
@@ -50,7 +50,7 @@ class Guess:
     ``stages`` is the number of stages of a whole graph (0 if none can be determined),
     ``sure`` is one of ``sure``, ``likely`` and ``guess``; the number of graphs
     is between ``least`` and ``most``; ``why`` is the evidence in words.
-    ``found`` has the graphs one by one, the first ``KEPT`` of them.
+    ``listed`` has the graphs one by one, the first ``KEPT`` of them.
     """
 
     graphs: int
@@ -60,7 +60,7 @@ class Guess:
     least: int
     most: int
     why: str
-    found: tuple[Found, ...] = ()
+    listed: tuple[GuessedGraph, ...] = ()
 
 
 class Markers:
@@ -215,8 +215,10 @@ def _whole_graphs(runs: _Runs) -> Guess:
     why = "each graph begins with a vhlo module"
     if listed:
         why += f"; stages of the graphs that were lowered: {listed}"
-    graphs_found = tuple(Found(name, run.length, run.lowered) for name, run in first if run.begun)
-    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why, graphs_found)
+    listed_graphs = tuple(
+        GuessedGraph(name, run.length, run.lowered) for name, run in first if run.begun
+    )
+    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why, listed_graphs)
 
 
 def _periods(runs: _Runs) -> Guess:
@@ -227,11 +229,11 @@ def _periods(runs: _Runs) -> Guess:
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
-    parts: list[Found] = []
+    parts: list[GuessedGraph] = []
     for name, run in first:
         complete, remainder = divmod(run.length, stages)
-        parts += [Found(name, stages, True)] * min(complete, KEPT - len(parts))
-        parts += [Found(name, remainder, False)] * (remainder > 0)
+        parts += [GuessedGraph(name, stages, True)] * min(complete, KEPT - len(parts))
+        parts += [GuessedGraph(name, remainder, False)] * (remainder > 0)
     least, most = min(counts), max(counts)
     sure, why = _confidence(kinds, candidates, misfits, least == most)
     completed = sum(run.length // stages * number for run, number in kinds.items())

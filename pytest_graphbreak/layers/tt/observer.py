@@ -52,12 +52,6 @@ WANTED: Final[Mapping[str, Mapping[str, str]]] = {
 legacy flow, and torch_xla hashes every graph again. So no gate sets it.
 """
 
-_TOO_LATE: Final = (
-    "the TT plugin was loaded before its log was turned on, and reads its variables once: "
-    f"set {LEVEL}=DEBUG and {FILE} before Python starts"
-)
-_LIBRARY: Final = "pjrt_plugin_tt"
-_MAPS: Final = Path("/proc/self/maps")
 _SHAPES: Final = 3
 _OURS: Final = "graphbreak-tt-"
 """The beginning of the names of our own log directories."""
@@ -65,17 +59,13 @@ _OURS: Final = "graphbreak-tt-"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The result of ``prepare_environment``. ``file`` is the log that the plugin will write.
+    """The variables that ``prepare_environment`` set.
 
-    ``added`` are the variables that were set, ``before`` the earlier values of those that were set
-    already (to the file of the process that started this one). ``notes`` say what keeps tt graphs
-    from being counted, if something does. ``directory`` is the one that we made for the file, if we
-    did.
+    ``before`` has the earlier values of those that were set already (to the file of the process
+    that started this one). ``directory`` is the one that we made for the file, if we did.
     """
 
-    file: Path | None
-    added: Mapping[str, str]
-    notes: tuple[str, ...] = ()
+    added: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
 
@@ -107,15 +97,8 @@ def prepare_environment(
     no headers, nothing is set.
     """
     target = os.environ if environ is None else environ
-    notes = [_TOO_LATE] if plugin_loaded() else []
-    if log == "off":
-        return Prepared(header_file(target), {})
-    level = target.get(LEVEL)
-    if level is not None and level not in ENOUGH:
-        notes.append(
-            f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
-        )
-        return Prepared(None, {}, tuple(notes))
+    if log == "off" or target.get(LEVEL, "DEBUG") not in ENOUGH:
+        return Prepared()
     variables = {name: value for name, value in WANTED[log].items() if name not in target}
     new_directory = None
     if not target.get(FILE) or _inherited_directory(target[FILE]):
@@ -125,7 +108,7 @@ def prepare_environment(
         variables[FILE] = str(place / f"tt-{os.getpid()}.log")
     before = {name: target[name] for name in variables if name in target}
     target.update(variables)
-    return Prepared(header_file(target), variables, tuple(notes), before, new_directory)
+    return Prepared(variables, before, new_directory)
 
 
 def _inherited_directory(file: str) -> Path | None:
@@ -183,13 +166,6 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     return turn_off
 
 
-def plugin_loaded() -> bool:
-    """Return whether the TT plugin's library is in this process. It exists only on Linux."""
-    with contextlib.suppress(OSError):
-        return _LIBRARY in _MAPS.read_text(errors="replace")
-    return False
-
-
 def is_in_use() -> bool:
     """Return whether torch_xla works for the TT device, or will; this opens nothing."""
     return native.is_loaded() and os.environ.get("PJRT_DEVICE", "").upper() == "TT"
@@ -207,9 +183,9 @@ class TTObserver(Observer):
     def isolate(self, key: str) -> None:
         """Do nothing: nothing is kept between windows; the plugin's caches are below torch_xla."""
 
-    def join(self, own: Record, others: Mapping[str, Record]) -> Record:
+    def join(self, record: Record, others: Mapping[str, Record]) -> Record:
         """Return the record with the causes and places of the xla graphs, which are the same."""
-        return reconcile(own, others["xla"]) if "xla" in others else own
+        return reconcile(record, others["xla"]) if "xla" in others else record
 
     def complete(self, record: Record) -> Record:
         """Return the record, counted through xla if the plugin's log is not on."""

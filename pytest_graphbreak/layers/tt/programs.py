@@ -194,7 +194,7 @@ class Programs:
     is missing in the middle of it. They are counted: nothing else begins with a later stage.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, most: int = KEPT) -> None:
         self.attempted = 0
         self.completed = 0
         self.resharding = 0
@@ -205,7 +205,7 @@ class Programs:
         self.lost = 0
         self.overlapped = False
         self.list: list[Program] = []
-        self._kept = kept
+        self._most = most
         self._threads: dict[tuple[str, str], _Thread] = {}
         self._sequences: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -255,7 +255,7 @@ class Programs:
         self.attempted += 1
         first = (stage,)
         program = Program(self.attempted, *key, offset, self._sequences.setdefault(first, first))
-        if self.attempted <= self._kept:
+        if self.attempted <= self._most:
             self.list.append(program)
         if state is None:
             self._threads[key] = _Thread(program)

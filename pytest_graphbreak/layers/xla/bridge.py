@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.owners import written_forward
+from pytest_graphbreak.layers.dynamo.frames import written_forward
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native

@@ -8,9 +8,7 @@ reported becomes an event without a report. So there is always one event for eac
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.layers import hooks
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
 from pytest_graphbreak.layers.hooks import Patch, runtime_hook
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
@@ -182,7 +180,7 @@ class Recorder:
         self.owner: Owner = lambda report, ops: None
         self.graphs = 0
         """The count at the last ``drain``; each graph since the first one is an event."""
-        self.lock = threading.RLock()
+        self.lock = SensorLock()
         self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
@@ -191,8 +189,6 @@ class Recorder:
         self.loaded = 0
         """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
         self._hits = 0
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self._after_fork)
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -290,10 +286,6 @@ class Recorder:
         error = f"the xla layer cannot be observed: {text}"
         if error not in self.errors:
             self.errors.append(error)
-
-    def _after_fork(self) -> None:
-        """Replace the lock after a fork: another thread of the parent may have held it."""
-        self.lock = threading.RLock()
 
 
 def without_hooks(frames: Iterable[Line]) -> tuple[Line, ...]:

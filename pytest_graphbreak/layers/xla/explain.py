@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
-from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, constructor, runs_on_cpu
+from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import round_seconds
@@ -46,20 +46,11 @@ LAZY = ("sync", "access")
 _LOWERED = ("fx", "split", "recompile")
 """The causes of graphs that are FX graphs, or parts of them."""
 
-_LOADER = "the end of a step of the device loader"
-_PROFILER = "the end of a profiler step"
-_SYNCING = (
-    ("optimizer_step", "torch_xla", "xm.optimizer_step() with a barrier"),
-    ("next", "parallel_loader.py", _LOADER),
-    ("__exit__", "profiler.py", _PROFILER),
-)
-"""Functions of torch_xla that sync, with a part of their file's name, and the user's words."""
-
 _SAID = (
     ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),
     ("torch_xla.compile", "sync", "torch_xla.compile()"),
-    ("parallel loader", "sync", _LOADER),
-    ("profiler", "sync", _PROFILER),
+    ("parallel loader", "sync", "the end of a step of the device loader"),
+    ("profiler", "sync", "the end of a profiler step"),
     ("user torch_xla.sync", "sync", "explicit sync"),
 )
 """torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they mean.
@@ -134,10 +125,10 @@ def _why(event: Event, places: Places) -> _Why:
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _backward_words(event), event.backward)
     for words, cause, reason in _SAID:
-        if words in event.report.said:
+        if words in event.report.stated_cause:
             return _Why(cause, reason, candidates)
-    if event.report.said and "access tensor value" not in event.report.said:
-        return _Why("other", event.report.said, candidates)
+    if event.report.stated_cause and "access tensor value" not in event.report.stated_cause:
+        return _Why("other", event.report.stated_cause, candidates)
     return _Why("access", _read(event, frames, places), candidates)
 
 
@@ -154,14 +145,20 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
         return LoweringContext("piece", graph, Piece(graph))
     if _is_call_of("extract_compiled_graph_helper", report.frames):
         return LoweringContext("run", graph)
-    if _is_call_of("optimized_mod", report.frames) or "processing input graphs" in report.said:
+    if (
+        _is_call_of("optimized_mod", report.frames)
+        or "processing input graphs" in report.stated_cause
+    ):
         return LoweringContext("run")
     return None
 
 
 def lowers(report: CompileReport) -> bool:
     """Return whether the bridge lowered an FX graph, or a part of it, by this compilation."""
-    of_fx_graph = "compiling a FX graph" in report.said or "executing a compiled" in report.said
+    of_fx_graph = (
+        "compiling a FX graph" in report.stated_cause
+        or "executing a compiled" in report.stated_cause
+    )
     return of_fx_graph or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
 
 
@@ -253,10 +250,10 @@ def _split(
 
 def _because(cut: Cut, places: Places) -> str:
     """Return the reason of a cut, with the line that made what could not be taken."""
-    for stack in cut.made:
+    for stack in cut.makers:
         codes = (frame.code for frame in _users(reversed(stack), places))
         if code := next(filter(None, codes), ""):
-            return f"{cut.reason} from `{constructor(code) or code}`"
+            return f"{cut.reason} from `{code}`"
     if cut.reason == MOVED:
         lines = [frame.code for frame in _users(cut.stack, places)]
         method = _MOVING.search(lines[-1]) if lines else None
@@ -273,9 +270,6 @@ def _explain_sync(report: CompileReport, frames: Sequence[Line], places: Places)
     if _is_call_of("_compile", stack):
         of = f" of `{report.name}`" if report.name else ""
         return _Why("sync", f"{_step_or_compile(frames, places)}{of}", frames)
-    for function, file, reason in _SYNCING:
-        if _is_call_of(function, stack, file):
-            return _Why("sync", reason, frames)
     return _Why("sync", "explicit sync", frames)
 
 
@@ -389,8 +383,8 @@ def _in_graph(graph: FxGraph, event: Event, places: Places) -> Frame | None:
     return graph.where if frame is None or frame.code.startswith(_DEFINES) else None
 
 
-def _is_call_of(function: str, frames: Iterable[Line], file: str = "torch_xla") -> bool:
-    return any(frame.name == function and file in frame.file for frame in frames)
+def _is_call_of(function: str, frames: Iterable[Line]) -> bool:
+    return any(frame.name == function and "torch_xla" in frame.file for frame in frames)
 
 
 def _is_file(frame: Line, name: str) -> bool:

@@ -8,7 +8,6 @@ Everything here is read from live objects while the bridge works, and kept as te
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -32,18 +31,12 @@ _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
 Stack = tuple[Line, ...]
 """The frames of a node's code, outermost first, as Dynamo wrote them down."""
 
-_MAKERS = (
-    "tensor|as_tensor|asarray|from_numpy|scalar_tensor|full|zeros|ones|empty|arange|linspace|"
-    "logspace|eye|rand|randn|randint|randperm|full_like|zeros_like|ones_like|Tensor"
-)
-_CONSTRUCTOR = re.compile(rf"\b(?:torch\.|np\.|numpy\.)?(?:{_MAKERS})\(")
-
 
 @dataclass(slots=True, eq=False)
 class Cut:
     """A node that XLA could not take. ``position`` is its place in the order of the graph.
 
-    ``made`` has the stacks of the code that made what XLA could not take, the nearest first: the
+    ``makers`` has the stacks of the code that made what XLA could not take, the nearest first: the
     line that somebody wrote belongs to the reason.
     """
 
@@ -51,7 +44,7 @@ class Cut:
     reason: str
     stack: Stack = ()
     module: str | None = None
-    made: tuple[Stack, ...] = ()
+    makers: tuple[Stack, ...] = ()
 
 
 _position = attrgetter("position")
@@ -203,7 +196,7 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
         name = op_name(node)
         moved = name in _MOVES
         reason = MOVED if moved else f"the result of {name} is a CPU tensor"
-    return replace(_cut(node, reason, fx), made=makers)
+    return replace(_cut(node, reason, fx), makers=makers)
 
 
 def _cut(node: Any, reason: str, fx: FxGraph) -> Cut:
@@ -247,19 +240,6 @@ def tensors(value: Any) -> Iterator[Any]:
 
 def on_device(value: Any) -> bool:
     return getattr(getattr(value, "device", None), "type", None) == "xla"
-
-
-def constructor(line: str) -> str | None:
-    """Return the call in a source line that makes a tensor, such as ``torch.tensor(3.0)``."""
-    match = _CONSTRUCTOR.search(line)
-    if match is None:
-        return None
-    depth = 0
-    for end in range(match.end() - 1, len(line)):
-        depth += {"(": 1, ")": -1}.get(line[end], 0)
-        if depth == 0:
-            return line[match.start() : end + 1]
-    return None
 
 
 def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack, ...]]:

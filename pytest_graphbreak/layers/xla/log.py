@@ -51,7 +51,7 @@ def event(report: CompileReport, graph: FxGraph) -> Event:
     called = bool(report.frames)
     report.frames = without_hooks(report.frames)
     # A thread without Python frames is autograd's, even if it called a kernel of ours.
-    backward = not report.frames and (called or not report.said)
+    backward = not report.frames and (called or not report.stated_cause)
     return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
 
 

@@ -32,11 +32,11 @@ _AFTERWARDS = "Computation hash: "
 class CompileReport:
     """A compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
 
-    ``said`` is torch_xla's own guess at the cause, ``cut`` whether it left
+    ``stated_cause`` is torch_xla's own guess at the cause, ``cut`` whether it left
     frames out (``PT_XLA_DEBUG_MAX_FRAME``, 8 by default).
     """
 
-    said: str = ""
+    stated_cause: str = ""
     hash: str | None = None
     name: str | None = None
     inputs: int | None = None
@@ -56,14 +56,14 @@ class Reader:
 
     refused: list[str] = field(default_factory=list)
     """The text of unexpected executions, which torch_xla wanted the user to see."""
-    _rest: str = ""
+    _partial_line: str = ""
     _prefix: str = ""
     _block: list[str] = field(default_factory=list)
     _unpaired: int = 0
 
     def feed(self, text: str) -> list[CompileReport]:
-        lines = (self._rest + text).split("\n")
-        self._rest = lines.pop()
+        lines = (self._partial_line + text).split("\n")
+        self._partial_line = lines.pop()
         reports = []
         for line in lines:
             report = self._take(line)
@@ -109,7 +109,7 @@ def _report(lines: list[str]) -> CompileReport:
         if not line.startswith("  "):
             heading = text
         elif heading.startswith("Compilation Cause"):
-            report.said = text
+            report.stated_cause = text
         elif heading.startswith("Graph Info"):
             _graph_info(report, text)
         elif heading.startswith("Python Frame"):

@@ -65,7 +65,7 @@ COMPILE = Sensor(
 )
 MARK = Sensor("_XLAC", "_xla_step_marker", "the lines that sync are seen there")
 CLEAR = Sensor("_XLAC", "_clear_xla_counters", "operations are counted before they are cleared")
-SENSORS: Final = tuple(one for one in [*vars().values()] if isinstance(one, Sensor))
+SENSORS: Final = tuple(sensor for sensor in [*vars().values()] if isinstance(sensor, Sensor))
 RUNS: Final = (MARK, CACHED, CLEAR)
 """The sensors that only runs and their operations need."""
 

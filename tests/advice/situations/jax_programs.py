@@ -97,7 +97,7 @@ def step(state):
                 ("State(x, scale(0.1))", "State(x, tx)"),
             ),
         ),
-        ("state is a State with something static that is another",),
+        ("in which something static is another",),
         needs="jax",
     ),
     Situation(
@@ -115,13 +115,8 @@ def compiled(spec):
 {LIMIT}    compiled(P("x"))
     compiled(P())
 """,
-        (
-            "nothing, where it is meant: a call of the function with these types shares it",
-            "lower it with the types and the sharding of the calls: "
-            "each other one is another program",
-        ),
+        ("nothing, where it is meant: a call of the function with these types shares it",),
         (((" compiled(P())\n", ' compiled(P("x"))\n'),),),
-        ('argument 0 is 8xf32 sharded [{"x"}] before, 8xf32 sharded [{}] now',),
         needs="jax",
         devices=2,
     ),

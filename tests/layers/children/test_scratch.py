@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.children.runner import PREFIX, Runner, scratch
+from pytest_graphbreak.layers.children.runner import Runner, scratch
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 
@@ -22,30 +25,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def left(folder: Path, name: str) -> Path:
-    """As a command leaves it that is killed."""
-    path = folder / f"{PREFIX}{name}"
-    path.mkdir()
-    (path / "owner").touch()
-    return path
-
-
-def test_what_nobody_owns_is_removed_and_what_lives_stays(folder: Path) -> None:
-    old = left(folder, "old")
-    newborn = folder / f"{PREFIX}newborn"
-    newborn.mkdir()
+def test_what_a_killed_command_left_is_removed_and_what_lives_stays(folder: Path) -> None:
     (folder / "mine").mkdir()
-    (folder / f"{PREFIX}link").symlink_to(folder / "mine")
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
     with scratch() as first:
         (first / "answer.json").touch()
+        killed = Path(str(first).replace(f"-{os.getpid()}-", f"-{int(dead.stdout)}-"))
+        shutil.copytree(first, killed)
         with scratch() as second:
             assert first.exists()
             assert second != first
         assert first.exists()
-    assert not old.exists()
-    assert {path.name for path in folder.iterdir()} == {
-        newborn.name, "mine", f"{PREFIX}link"
-    }  # fmt: skip
+        assert not killed.exists()
+    assert [path.name for path in folder.iterdir()] == ["mine"]
 
 
 def test_a_copy_beside_the_program_replaces_no_file(folder: Path) -> None:

@@ -34,7 +34,7 @@ from pytest_graphbreak.layers.dynamo import observer as watching  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
-from pytest_graphbreak.layers.dynamo.guard_values import current_value  # noqa: E402
+from pytest_graphbreak.layers.dynamo.frames import current_value  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import (  # noqa: E402
     DynamoObserver,
     _no_other_compiles,

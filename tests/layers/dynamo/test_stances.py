@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pytest_graphbreak.layers.dynamo import stances  # noqa: E402
+from pytest_graphbreak.layers.dynamo import private  # noqa: E402
 from tests.layers.dynamo.tools import window  # noqa: E402
 
 FORCED = "everything runs without the compiler"
@@ -36,7 +36,7 @@ def test_the_default_is_not_noted() -> None:
 def test_a_torch_without_the_function_names_the_stance_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stances.StanceSensor, "FUNCTION", "gone")
+    monkeypatch.setattr(private, "SET_STANCE", ("torch._dynamo.decorators", "gone"))
     with torch.compiler.set_stance("force_eager"), window() as seen:
         pass
     assert seen[0].errors == ()

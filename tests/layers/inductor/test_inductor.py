@@ -12,7 +12,7 @@ from benchmarks.inductor import compared, differences, modules
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
-from pytest_graphbreak.layers.inductor.fallbacks import Fallback
+from pytest_graphbreak.layers.inductor.eager import Fallback
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Eager, Frame, Graph, Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.inductor import skips
+from pytest_graphbreak.layers.inductor.eager import PREFIX, skip_line, skip_words
 from pytest_graphbreak.model.stacks import Line
 
 REASONS = {
@@ -24,14 +24,14 @@ REASONS = {
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_reason_is_in_a_users_words_and_says_what_to_do(reason: str) -> None:
-    words = skips.words(reason)
-    assert words.startswith(skips.PREFIX)
+    words = skip_words(reason)
+    assert words.startswith(PREFIX)
     assert REASONS[reason] in words
     assert not any(value in words for value in ("arg1_1", "128", "instances"))
 
 
 def test_a_reason_that_is_not_known_stays_without_its_values() -> None:
-    assert skips.words("skipping cudagraphs due to new thing (buf3) 17") == (
+    assert skip_words("skipping cudagraphs due to new thing (buf3) 17") == (
         "no CUDA graph: new thing"
     )
 
@@ -41,5 +41,5 @@ def test_the_line_that_torch_names() -> None:
         "skipping cudagraphs due to cpu device (arg1_1). Found from : \n"
         '   File "/src/model.py", line 12, in forward\n    return x + self.table\n'
     )
-    assert skips.line(reason) == Line("/src/model.py", 12, "forward", "return x + self.table")
-    assert skips.line("skipping cudagraphs due to multiple devices: ") is None
+    assert skip_line(reason) == Line("/src/model.py", 12, "forward", "return x + self.table")
+    assert skip_line("skipping cudagraphs due to multiple devices: ") is None

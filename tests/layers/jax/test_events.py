@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_graphbreak.layers.jax.events import (
+from pytest_graphbreak.layers.jax.explain import (
     VARIABLE,
     Executable,
     JaxTarget,

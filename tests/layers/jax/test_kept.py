@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pytest_graphbreak.layers.jax import programs
+from pytest_graphbreak.layers.jax import kept
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from tests.layers.jax.tools import PLACES, THREE, isolated
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.jax
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SENSORS, "kept", programs.KeptExecutables())
+    monkeypatch.setattr(SENSORS, "kept", kept.KeptExecutables())
 
 
 def test_a_program_counts_where_xla_is_not_asked() -> None:
@@ -31,17 +31,17 @@ def test_a_program_counts_where_xla_is_not_asked() -> None:
         assert float((jnp.asarray(THREE) * 3).sum()) == 9
 
     first = isolated(run)
-    made = len(SENSORS.kept._found)
+    made = len(SENSORS.kept._executables)
     assert first == made > 0
     assert isolated(run) == first
-    assert len(SENSORS.kept._found) == made
+    assert len(SENSORS.kept._executables) == made
 
 
 def test_nothing_is_kept_before_a_test_is_isolated() -> None:
     window = JaxObserver().open(PLACES)
     jax.jit(lambda x: x - 7)(THREE)
     window.close()
-    assert not SENSORS.kept._found
+    assert not SENSORS.kept._executables
 
 
 def test_donated_arrays_are_donated_only_where_they_are() -> None:
@@ -109,15 +109,15 @@ def test_a_function_that_forbids_compiling_still_does(monkeypatch: pytest.Monkey
 
 
 def test_no_more_are_kept_than_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST_KEPT", 2)
+    monkeypatch.setattr(kept, "MOST_KEPT", 2)
     for size in range(1, 6):
         isolated(lambda size=size: jax.jit(jnp.cos)(np.ones(size, np.float32)))  # type: ignore[misc]
-    assert len(SENSORS.kept._found) == 2
+    assert len(SENSORS.kept._executables) == 2
 
 
 def test_a_program_compiled_ahead_of_time_is_not_kept() -> None:
     isolated(lambda: jax.jit(lambda x: x - 9).lower(THREE).compile())
-    assert not SENSORS.kept._found
+    assert not SENSORS.kept._executables
 
 
 def test_a_program_is_spread_over_devices_as_its_own_shardings_say() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key, reason, value
+from pytest_graphbreak.layers.jax.calls import Key
+from pytest_graphbreak.layers.jax.programs import FORGOTTEN, reason, value
 
 pytestmark = pytest.mark.jax
 
@@ -87,9 +88,9 @@ def test_what_differs(before: dict[str, Any], now: dict[str, Any], said: str) ->
 
 
 def test_the_closest_is_reported() -> None:
-    """The fewest differences, then the fewest sizes and types, then the latest."""
-    known = [key(arguments={"x": array(*shape)}) for shape in ((3,), (4, 4), (2, 3), (9,))]
-    assert reason(key(arguments={"x": array(2, 5)}), known).startswith("at x: float32[2,3] before")
+    """The fewest differences, then the latest."""
+    known = [key(arguments={"x": array(size)}) for size in (3, 4, 9)]
+    assert reason(key(arguments={"x": array(5)}), known).startswith("at x: float32[9] before")
     other = key(arguments={"x": array(7, dtype="int8")}, statics={"n": 1})
     assert reason(key(arguments={"x": array(8)}), [*known, other]).startswith("at x: float32[9]")
 

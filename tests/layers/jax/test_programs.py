@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.jax.calls import JaxCall
-from pytest_graphbreak.layers.jax.events import Kind
-from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key
-from pytest_graphbreak.layers.jax.programs import FunctionLedger
+from pytest_graphbreak.layers.jax.calls import JaxCall, Key, Kind
+from pytest_graphbreak.layers.jax.programs import FORGOTTEN, FunctionLedger
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.jax

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pytest_graphbreak.layers.base import MissingName
-from pytest_graphbreak.layers.jax import private, traces
+from pytest_graphbreak.layers.jax import kept, private
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from tests.layers.jax.tools import THREE, isolated
@@ -37,7 +37,7 @@ STAYS = pytest.mark.skipif(not _has_names(), reason="this JAX has other caches: 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.clear_caches()
-    monkeypatch.setattr(SENSORS, "traces", traces.KeptTraces())
+    monkeypatch.setattr(SENSORS, "traces", kept.KeptTraces())
 
 
 def _arrays() -> None:
@@ -122,7 +122,7 @@ CASES = (
 
 def test_counts_are_those_of_cleared_caches_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(traces.KeptTraces, "_evict", lambda self: ())
+        patch.setattr(kept.KeptTraces, "_evict", lambda self: ())
         known = {case: isolated(case) for case in CASES}
     shuffled = random.Random(0)
     for _ in range(6):
@@ -213,7 +213,7 @@ def gone(name: private.JaxName) -> list[Any]:
 @STAYS
 def test_more_than_the_most_are_all_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     isolated(_random)
-    monkeypatch.setattr(traces, "MOST", 1)
+    monkeypatch.setattr(kept, "MOST", 1)
     JaxObserver().isolate("test")
     assert not gone(private.TRACES)
 
@@ -238,11 +238,11 @@ def _none(x: Any) -> Any:
     ],
 )
 def test_plain_values(value: Any, plain: bool) -> None:
-    assert traces.is_plain(value) is plain
+    assert kept.is_plain(value) is plain
 
 
 def test_a_jaxpr_is_not_plain() -> None:
-    assert not traces.is_plain(jax.make_jaxpr(_none)(1))
+    assert not kept.is_plain(jax.make_jaxpr(_none)(1))
 
 
 @pytest.mark.parametrize(
@@ -256,4 +256,4 @@ def test_a_jaxpr_is_not_plain() -> None:
     ],
 )
 def test_functions_that_jax_defines(make: Callable[[], Any], own: bool) -> None:
-    assert traces._is_defined(make()) is own
+    assert kept._is_defined(make()) is own

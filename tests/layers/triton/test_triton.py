@@ -12,7 +12,6 @@ import pytest
 
 from pytest_graphbreak import BudgetExceeded, observe
 from pytest_graphbreak.layers.base import observers
-from pytest_graphbreak.layers.triton.specialization import difference, read
 
 KERNEL = """
 import triton
@@ -172,15 +171,6 @@ def test_a_test_compiles_again_what_one_before_has_compiled(scale: Any) -> None:
             scale.launch(("*fp32", "i32"), BLOCK=64)
         found.append((seen.record.graphs, seen.record.recompiles))
     assert found == [({"triton": 1}, {})] * 2
-
-
-def test_the_hook_of_older_versions() -> None:
-    old = SimpleNamespace(divisible_by_16=(0,), equal_to_1=())
-    names = SimpleNamespace(arg_names=("x", "n", "BLOCK"))
-    first = read({"signature": {0: "*fp32"}, "constants": {2: 64}, "configs": [old]}, names)
-    later = read({"signature": {0: "*fp32"}, "constants": {2: 64}, "configs": []}, names)
-    assert first.text == "(x: *fp32, BLOCK=64)"
-    assert difference([first], later) == "x is not divisible by 16 now, the one before is"
 
 
 def test_the_real_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

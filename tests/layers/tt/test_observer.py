@@ -16,7 +16,12 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.layers.tt import files, observer
-from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment, reconcile
+from pytest_graphbreak.layers.tt.observer import (
+    Prepared,
+    TTObserver,
+    prepare_environment,
+    reconcile,
+)
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame, Graph, Record
@@ -163,8 +168,6 @@ def test_a_level_that_prints_no_headers_is_respected_and_nothing_else_is_set(
         before = dict(os.environ)
         prepared = prepare_environment(log=much)
         assert dict(os.environ) == before
-        said = any("tt graphs are counted through xla" in note for note in prepared.notes)
-        assert said == (much != "off")
         prepared.restore()
 
 
@@ -225,7 +228,7 @@ def test_a_gate_sets_what_counting_needs_and_nothing_else(tmp_path: Path) -> Non
 def test_off_sets_nothing() -> None:
     environ = {"HOME": "/home/me"}
     prepared = prepare_environment(environ, log="off")
-    assert (prepared.file, prepared.added, prepared.notes) == (None, {}, ())
+    assert prepared == Prepared()
     assert environ == {"HOME": "/home/me"}
 
 
@@ -239,8 +242,6 @@ def test_the_environment_is_prepared_once_and_given_back(tmp_path: Path) -> None
         "XLA_HLO_DEBUG": "1",
         "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
     }
-    assert prepared.file == tmp_path / f"tt-{os.getpid()}.log"
-    assert prepared.notes == ()
     environ["XLA_HLO_DEBUG"] = "0"
     prepared.restore(environ)
     assert environ == {"HOME": "/home/me", "XLA_HLO_DEBUG": "0"}
@@ -256,15 +257,7 @@ def test_the_users_values_stay_and_are_followed(tmp_path: Path) -> None:
     environ = dict(mine)
     prepared = prepare_environment(environ, log="full")
     assert environ == mine
-    assert prepared.added == {}
-    assert prepared.file == tmp_path / "mine.log"
-
-
-def test_too_late_is_said(plugin: Plugin) -> None:
-    if not observer.plugin_loaded():
-        pytest.skip("libraries are found in /proc/self/maps, which is not here")
-    prepared = prepare_environment()
-    assert any("loaded before its log was turned on" in note for note in prepared.notes)
+    assert prepared == Prepared()
 
 
 def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: Path) -> None:
@@ -280,7 +273,8 @@ def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: 
         window = TTObserver().open(Places(Path.cwd()))
         plugin = Plugin(Path({str(library)!r}))
         plugin.compile()
-        print(window.close().graphs["tt"], prepared.file.exists(), "torch" in sys.modules)
+        log = Path(prepared.added["TTXLA_LOGGER_FILE"])
+        print(window.close().graphs["tt"], log.exists(), "torch" in sys.modules)
     """
     said = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -509,8 +503,7 @@ def test_a_worker_has_a_file_of_its_own(tmp_path: Path) -> None:
     inherited.parent.mkdir()
     environ = {files.FILE: str(inherited), files.LEVEL: "DEBUG"}
     prepared = prepare_environment(environ)
-    assert prepared.file == inherited.parent / f"tt-{os.getpid()}.log"
-    assert environ[files.FILE] == str(prepared.file)
+    assert environ[files.FILE] == str(inherited.parent / f"tt-{os.getpid()}.log")
     prepared.restore(environ)
     assert environ[files.FILE] == str(inherited)
     assert inherited.parent.is_dir()  # whose it is removes it

@@ -6,10 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.xla.fx import Signature, change, constructor
+from pytest_graphbreak.layers.xla.fx import Signature, change
 from pytest_graphbreak.layers.xla.naming import common_module, input_names, op_name, source_name
 
 
@@ -28,28 +26,6 @@ from pytest_graphbreak.layers.xla.naming import common_module, input_names, op_n
 )
 def test_inputs_are_named_as_in_the_users_code(source: str, name: str) -> None:
     assert source_name(source) == name
-
-
-@pytest.mark.parametrize(
-    ("line", "call"),
-    [
-        ("y = torch.cos(y) * torch.tensor(3.0)", "torch.tensor(3.0)"),
-        ("x = x + torch.full((2, n(3)), f(1)) * 2", "torch.full((2, n(3)), f(1))"),
-        ("mask = np.ones(3)[0]", "np.ones(3)"),
-        ("scale = tensor([1.0, 2.0])", "tensor([1.0, 2.0])"),
-        ("y = torch.sin(x)", None),
-        ("y = torch.zeros(  # goes on", None),
-        ("y = self.to_tensor(x)", None),
-    ],
-)
-def test_the_call_that_makes_a_tensor(line: str, call: str | None) -> None:
-    assert constructor(line) == call
-
-
-@given(st.text())
-def test_any_line_has_a_call_or_none(line: str) -> None:
-    found = constructor(line)
-    assert found is None or found in line
 
 
 def node(**meta: Any) -> Any:

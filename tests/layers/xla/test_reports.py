@@ -52,7 +52,7 @@ def read(text: str) -> list[CompileReport]:
 
 def test_one_compilation() -> None:
     (report,) = read(analysis(["sync (/x/torch_xla.py:87)", "f (/a b/c (1).py:9)"]) + AFTER)
-    assert report.said == "user torch_xla.sync"
+    assert report.stated_cause == "user torch_xla.sync"
     assert report.hash == "4a2b71f67e86b951f15c941dbe8d3041"
     assert (report.inputs, report.outputs) == (2, 1)
     assert report.frames == (Line("/x/torch_xla.py", 87, "sync"), Line("/a b/c (1).py", 9, "f"))

@@ -1,19 +1,90 @@
-"""The values that a failed guard met: Dynamo says what it expected, not always what came.
+"""What a frame that Dynamo compiles was called with: its model, and the values that guards met.
 
-They are read from the frame that is compiled again, while its guards are looked at. No code of the
-user runs for it: only local variables, instance dictionaries and builtin containers are looked
-into, and only exact builtin values and plain tensors are shown.
+Modules are found by the frames of torch that call them, whose locals are the arguments of the call;
+values are read from the frame that is compiled again, while its guards are looked at. The locals of
+a user's frame are not read: up to Python 3.12 that keeps their values alive.
+
+No code of the user runs for it: no truth, length or attribute of an object is asked for. Only local
+variables, instance dictionaries and builtin containers are looked into, and only exact builtin
+values and plain tensors are shown.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.private import plain_tensors
+from pytest_graphbreak.model import stacks
+
+_MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
+EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
+_WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
+"""The modules that run another one on several devices, and are no model themselves."""
+
+
+def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
+    """Return the class of the outermost module that runs ``frame``; empty without a module.
+
+    ``values`` are the locals of the function that is compiled, which ``frame`` calls.
+    """
+    outermost = _unwrap(values.get("self"))
+    for outer in stacks.outwards(frame):
+        file = outer.f_code.co_filename
+        if file.endswith(stacks.RUNNERS):
+            break
+        if file.endswith(_MODULE) and (module := _unwrap(outer.f_locals.get("self"))) is not None:
+            outermost = module
+    return "" if outermost is None else type(outermost).__name__
+
+
+def owner_of_graph(graph: Any) -> str:
+    """Return the class of the module that most operators come from; empty without one."""
+    kinds: Counter[str] = Counter()
+    for node in graph.graph.nodes:
+        for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
+            kinds[getattr(kind, "__name__", None) or str(kind).rpartition(".")[2]] += 1
+    return next(iter(kinds.most_common(1)), ("",))[0]
+
+
+def _unwrap(value: Any) -> Any:
+    """Return a module without what ``torch.compile`` put around it; None if it is none."""
+    if not _is_module(value) or type(value).__module__.startswith(_WRAPPERS):
+        return None
+    if type(value).__name__ != "OptimizedModule":
+        return value
+    return (_instance(value).get("_modules") or {}).get("_orig_mod", value)
+
+
+def _is_module(value: Any) -> bool:
+    return sys.modules["torch"].nn.Module in type(value).__mro__
+
+
+def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | None:
+    """Return the ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper of it.
+
+    Every model of transformers is compiled as the same few wrappers. ``values`` are the locals of
+    the function that is compiled.
+    """
+    module = values.get("self")
+    if module is None and type(values.get("args")) is tuple:
+        module = next(iter(values["args"]), None)
+    if not _is_module(module):
+        return None
+    function: Any = getattr(type(module), "forward", None)
+    is_wrapper = False
+    while hasattr(function, "__wrapped__"):
+        is_wrapper = is_wrapper or getattr(function, "__code__", None) is code
+        function = function.__wrapped__
+    return getattr(function, "__code__", None) if is_wrapper else None
+
+
+# The values that a failed guard met: Dynamo says what it expected, not always what came.
 
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
@@ -25,7 +96,6 @@ _START: Final = re.compile(r"^[A-Za-z_]\w*")
 _STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
 _PLAIN: Final = (int, float, bool, str, type(None))
 _LONGEST: Final = 40
-_WIDEST: Final = 40
 _MOST_SHAPES: Final = 400
 _NOTHING: Final = object()
 
@@ -36,7 +106,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
     frame's local variables.
     """
-    text = text_of(guard)
+    text = _text_of(guard)
     match = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
     match = match or _VALUE.match(text) or _IDENTITY.match(text)
     if match is None:
@@ -58,48 +128,17 @@ def _member(value: Any) -> str:
     return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
 
 
-Signature = Mapping[str, tuple[Any, ...]]
-"""The values that distinguish two calls of a function: each local variable, and modes.
-
-``self.scale`` is an attribute of a local; ``self is`` the identity of a module, with the shapes of
-its parameters.
-"""
-_IS: Final = " is"
+Modules = Mapping[str, tuple[Any, ...]]
+"""The modules among the local variables of a call: the ``id()`` and the shapes of parameters."""
 
 
-def signature(values: Mapping[str, Any]) -> Signature:
-    """Return what a frame's locals are: tensors' shapes and types, plain values, modules' training.
-
-    This includes what lies in tuples and dictionaries there: a module is compiled as a wrapper that
-    takes ``*args`` and ``**kwargs``.
-    """
-    torch = sys.modules["torch"]
-    signature: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
-    for name, value in _plain_items(values):
-        if type(value) in (torch.Tensor, torch.nn.Parameter):
-            with plain_tensors():
-                signature[name] = (str(value.dtype), *map(str, value.shape))
-        elif type(value) in _PLAIN:
-            signature[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
-        else:
-            signature |= _of_object(name, value)
-    return signature
-
-
-def _of_object(name: str, value: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the plain attributes of an object, and of a module its identity and shapes."""
-    if member := _member(value):
-        return {name: (member,)}
-    signature: dict[str, tuple[Any, ...]] = {}
-    for attribute, member_value in islice(_instance(value).items(), _WIDEST):
-        if type(member_value) in _PLAIN:
-            shortened = member_value[:_LONGEST] if type(member_value) is str else member_value
-            signature[f"{name}.{attribute}"] = (type(member_value), shortened)
-        elif member := _member(member_value):
-            signature[f"{name}.{attribute}"] = (member,)
-    if issubclass(type(value), sys.modules["torch"].nn.Module):
-        signature[f"{name}{_IS}"] = (id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
-    return signature
+def modules(values: Mapping[str, Any]) -> Modules:
+    """Return what distinguishes the modules of one call of a function from those of another."""
+    return {
+        name: (id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
+        for name, value in values.items()
+        if _is_module(value)
+    }
 
 
 def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
@@ -114,82 +153,31 @@ def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
         yield from _shapes(inner) if inner is not None else ()
 
 
-def other_instance(
-    guard: str, then: Signature | None, now: Signature | None, values: Mapping[str, Any]
-) -> str:
+def other_instance(guard: str, before: Modules, now: Modules, values: Mapping[str, Any]) -> str:
     """Return the class of a module if the failed guard is about another instance of it.
 
     It is if it begins with the local variable that is another module now, or if the two modules
     have parameters of other shapes, which their inputs follow.
     """
-    if then is None or now is None:
-        return ""
-    text = text_of(guard)
-    for name in (name.removesuffix(_IS) for name in now if name.endswith(_IS)):
-        was, is_now = then.get(f"{name}{_IS}"), now[f"{name}{_IS}"]
-        if was is None or was[0] == is_now[0]:
+    text = _text_of(guard)
+    for name, module in now.items():
+        earlier = before.get(name, module)
+        if earlier[0] == module[0]:
             continue
-        if re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text) or was[1] != is_now[1]:
+        if re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text) or earlier[1] != module[1]:
             return type(values[name]).__name__
     return ""
 
 
-def _plain_items(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if type(value) in (tuple, list):
-            yield from ((f"{name}[{at}]", item) for at, item in enumerate(value[:_WIDEST]))
-        elif type(value) is dict:
-            items = islice(value.items(), _WIDEST)
-            yield from ((f"{name}[{key}]", item) for key, item in items if type(key) is str)
-        else:
-            yield name, value
-
-
-def closest(
-    guards: Sequence[str],
-    signatures: Mapping[str, Signature],
-    now: Signature,
-    reported: Collection[str] = (),
-) -> list[str]:
-    """Sort the guards that failed, one for each time a function was compiled, the closest first.
-
-    Each names what did not fit that time, so the closest names what had to be the same for this
-    call to fit: for an engine with many sizes, the guard of the size that is called now.
-    ``signatures`` are by compile id. Those that an earlier recompile ``reported`` come last: a
-    value that was set once does not change again. Guards that are as close keep their order.
-    """
-    return sorted(
-        guards,
-        key=lambda guard: (text_of(guard) in reported, _distance(signatures.get(_id(guard)), now)),
-    )
-
-
-def version_of(guard: str, signatures: Mapping[str, Signature]) -> Signature | None:
-    """Return the values of the call for which the version was compiled that a guard is of."""
-    return signatures.get(_id(guard))
-
-
-def text_of(guard: str) -> str:
-    """Return a guard without the id of its compile."""
-    return _PREFIX.sub("", guard.strip())
-
-
-def _id(guard: str) -> str:
+def compile_of(guard: str) -> str:
+    """Return the id of the compile that a guard is of, ``0/0``; empty if it does not say."""
     match = _PREFIX.match(guard.strip())
     return match[0].strip().rstrip(":") if match else ""
 
 
-def _distance(then: Signature | None, now: Signature) -> int:
-    """Return the number of sizes, types, values and modes in which two calls differ."""
-    if then is None:
-        return sys.maxsize
-    return sum(_difference(then.get(name, ()), now.get(name, ())) for name in {*then, *now})
-
-
-def _difference(then: tuple[Any, ...], now: tuple[Any, ...]) -> int:
-    if len(then) != len(now):
-        return max(len(then), len(now))
-    return sum(a != b for a, b in zip(then, now, strict=True))
+def _text_of(guard: str) -> str:
+    """Return a guard without the id of its compile."""
+    return _PREFIX.sub("", guard.strip())
 
 
 def _of_tensor(source: str, value: Any, text: str) -> str:

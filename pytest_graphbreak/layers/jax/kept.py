@@ -1,4 +1,4 @@
-"""Clears the caches of JAX, except for what JAX traced and lowered of its own functions.
+"""What isolation of a test keeps of JAX: traces of JAX's own functions, and executables.
 
 Most of what isolation costs is eager ``jnp`` code, traced and lowered again in each test. What
 stays in JAX's caches is its own module-level functions and primitives, called with plain values
@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from hashlib import sha256
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.base import MissingName, SensorLock
+from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import home
 
@@ -172,3 +175,62 @@ def is_plain(value: Any) -> bool:
     if kind.__module__.partition(".")[0] not in _LIBRARIES:
         return False
     return isinstance(value, Enum) or not any(part in kind.__name__ for part in _WITH_CODE)
+
+
+# Executables that XLA made, returned when an isolated test asks for the same one again.
+#
+# Caches of JAX are cleared before each test, so JAX traces, lowers and asks for each program again,
+# and each is counted. What XLA made for the same module, options and devices is what it would
+# make again, and making it is most of what a small program costs.
+
+MOST_KEPT: Final = 1024
+"""The most executables that are kept; the least recently used go first."""
+LONGEST_MODULE: Final = 1_000_000
+"""The longest module that is kept, in characters."""
+_CALLS_PYTHON: Final = ("callback", "Partition")
+"""Parts of the names of targets that call Python: the module does not say what they call."""
+
+
+class KeptExecutables:
+    """The kept executables of this process; none before the first isolated test."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._lock = SensorLock()
+        self._executables: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
+
+    def executable(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what ``backend_compile_and_load`` returns for these arguments."""
+        __tracebackhide__ = True
+        key = self._key(original, args, kwargs)
+        with self._lock:
+            if key in self._executables:
+                self._executables.move_to_end(key)
+                return self._executables[key][1]
+        executable = original(*args, **kwargs)
+        if key is not None:
+            with self._lock:  # the backend is kept alive, since its id is in the key
+                self._executables[key] = args[0], executable
+                if len(self._executables) > MOST_KEPT:
+                    self._executables.popitem(last=False)
+        return executable
+
+    def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
+        """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""
+        if not self.is_on or kwargs or len(args) != 5 or args[4] or not _is_of_jax(original):
+            return None
+        backend, module, devices, options, _ = args
+        try:
+            text = module.operation.get_asm(enable_debug_info=False)
+            if len(text) > LONGEST_MODULE or any(part in text for part in _CALLS_PYTHON):
+                return None
+            where = tuple(int(device.id) for device in devices)
+            digest = sha256(text.encode()).digest()
+            return id(backend), where, options.SerializeAsString(), digest
+        except (AttributeError, TypeError, ValueError):  # another backend has other types here
+            return None
+
+
+def _is_of_jax(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(home())
