@@ -362,8 +362,8 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     "baseline/read.py:words.pattern": lambda: [
         kind.__metadata__[0].pattern for kind in (form.Words, form.Version)
     ],
-    "advice/family.py:part": signs,
-    "advice/family.py:self.reason": signs,
+    "advice/match.py:part": signs,
+    "advice/match.py:self.reason": signs,
     "advice/match.py:f\"\\\\b{re.escape(inner.function.split('.')[-2])}\\\\.apply\\\\(\"": lambda: [
         r"\bScale\.apply\("
     ],

@@ -213,7 +213,7 @@ def test_a_patch_that_changes_a_gradient_is_not_kept(shop: Shop, shared: Bench) 
     out = search(target, shared)
     tried = [one for problem in out.problems for one in problem.tried]
     where = next(one for one in tried if one.patch.title == "the branch became torch.where")
-    check = "torch._check(not (_if_true.requires_grad or _if_false.requires_grad"
+    check = "torch._check(not (_if_true.requires_grad or _if_false.requir"  # 60 characters
     assert (
         where.why
         == f"it fails at `{check}`: RuntimeError: Expected cond to be True, but got False."

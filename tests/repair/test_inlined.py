@@ -190,7 +190,7 @@ CALLS = ("part", "(part if x.dim() else torch.sin)")
 def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     writes: str, call: str, tmp_path: Path, shared: Bench
 ) -> None:
-    """A line that writes is written later; one that fills a list stays where it is."""
+    """It is written later, also where it fills a list: that would compile the code again."""
     target = Target(tmp_path / "c.py")
     target.path.write_text(TWICE.replace("WRITES", writes).replace("PART", call))
     out = search(target, shared, keep_side_effects=True)
@@ -198,4 +198,4 @@ def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     assert out.first.roots == ["part", "whole"]
     assert not out.comparison.words
     assert out.last.lines == out.first.lines
-    assert any(patch.moves for patch in out.patches) == ("append" not in writes)
+    assert any(patch.moves for patch in out.patches)

@@ -69,7 +69,8 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if not may_branch(item):
         return
     unfit = _ON_THE_HOST if trial.record.graphs.get("xla") else ""
-    edits = (helper(_graphbreak_while), Rewrite(CHANGE, item.where, helper=True))
+    helpers = (helper(_graphbreak_state), helper(_graphbreak_while))
+    edits = (*helpers, Rewrite(CHANGE, item.where, helper=True))
     title = "the loop became torch.while_loop"
     yield SourcePatch(title, edits, unfit=unfit)
     numbers = (*edits, switch("capture_scalar_outputs"))
@@ -152,6 +153,21 @@ def _operator(
     ]
 
 
+def _graphbreak_state(state: Any) -> Any:
+    """Return the state of a loop as tensors, and the names of the numbers in it."""
+    dtypes = {bool: torch.bool, int: torch.int64, float: torch.float64}
+    # Filled, not cloned: a value that torch knows as a constant stays one through the loop.
+    start: Any = {
+        name: torch.full((), value, dtype=dtypes[type(value)])
+        if type(value) in dtypes
+        else value
+        if value is None
+        else torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
+        for name, value in state.items()
+    }
+    return start, [name for name, value in state.items() if type(value) in dtypes]
+
+
 # Longer than a function of ours should be: it is pasted, and a fixed file gets one for a loop.
 def _graphbreak_while(
     goes_on: Any, body: Any, state: Any, used: Any, loose: Any, numbers: Any, tensors: Any
@@ -164,17 +180,7 @@ def _graphbreak_while(
     """
     from torch._higher_order_ops.while_loop import while_loop
 
-    dtypes = {bool: torch.bool, int: torch.int64, float: torch.float64}
-    # Filled, not cloned: a value that torch knows as a constant stays one through the loop.
-    start: Any = {
-        name: torch.full((), value, dtype=dtypes[type(value)])
-        if type(value) in dtypes
-        else value
-        if value is None
-        else torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
-        for name, value in state.items()
-    }
-    scalars = [name for name, value in state.items() if type(value) in dtypes]
+    start, scalars = _graphbreak_state(state)
     go = goes_on(*start.values())
     first = start  # or what a round gives: its shapes, dtypes, and whether it has a gradient
     if loose or torch.is_grad_enabled():

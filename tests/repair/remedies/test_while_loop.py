@@ -23,7 +23,10 @@ from tests.repair.remedies.sound import Pair, compare, loaded, outcome, rewritte
 
 pytestmark = pytest.mark.once
 
-HELPER: Final = helper(while_loop._graphbreak_while)
+HELPERS: Final = (
+    helper(while_loop._graphbreak_state),
+    helper(while_loop._graphbreak_while),
+)
 INPUTS: Final = ([1.0, 2.0], [-1.0, -2.0], [100.0, -50.0], [0.0, 0.0], [-3.0, 7.0], [0.01, -8.0])
 PROGRAMS: Final[dict[str, str]] = {
     "a loop": (
@@ -290,7 +293,7 @@ def _in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_loop_gives_what_it_gave(name: str) -> None:
     body, unfit = PROGRAMS[name], UNFIT.get(name)
-    pair = compare(while_loop.CHANGE, body, unfit, HELPER, examples=40, compiled=False)
+    pair = compare(while_loop.CHANGE, body, unfit, *HELPERS, examples=40, compiled=False)
     if pair is not None:
         pair.check_errors(RAISES.get(name))
 
@@ -298,7 +301,7 @@ def test_a_loop_gives_what_it_gave(name: str) -> None:
 @pytest.mark.parametrize("name", sample(sorted({*PROGRAMS} - {*UNFIT} - {*RAISES}), COMPILED))
 def test_a_loop_is_an_operator(name: str) -> None:
     changed = rewritten(while_loop.CHANGE, PROGRAMS[name])
-    pair = Pair(source_of(PROGRAMS[name]), changed, HELPER)
+    pair = Pair(source_of(PROGRAMS[name]), changed, *HELPERS)
     for grads in (False, True):
         pair.check(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), grads=grads)
         pair.check(torch.tensor([-1.0, -2.0]), torch.tensor([-3.0, 4.0]), grads=grads)
@@ -315,7 +318,7 @@ def test_a_loop_that_is_left_from_inside(name: str) -> None:
             while_loop.CHANGE(source, place)
         return
     changed = while_loop.CHANGE(source, place)
-    pair = Pair(source, changed, HELPER, compiled=False)
+    pair = Pair(source, changed, *HELPERS, compiled=False)
     for values in INPUTS:
         pair.check(torch.tensor(values))
     pair.check_errors(None)
@@ -367,7 +370,7 @@ def test_a_loop_of_numerical_code(name: str) -> None:
         with pytest.raises(UnfitError, match=OPEN[name]):
             while_loop.CHANGE(source, place)
         return
-    pair = Pair(source, while_loop.CHANGE(source, place), HELPER, compiled=False)
+    pair = Pair(source, while_loop.CHANGE(source, place), *HELPERS, compiled=False)
     for expressions in inputs:
         pair.check(*arguments(expressions))
     if name in RAISE:
@@ -380,7 +383,7 @@ def test_a_loop_of_numerical_code(name: str) -> None:
 @pytest.mark.parametrize("name", sample(sorted({*LOOPS} - {*OPEN} - {*RAISE}), SAMPLE))
 def test_a_loop_of_numerical_code_is_an_operator(name: str) -> None:
     line, source, inputs = LOOPS[name]
-    pair = Pair(source, while_loop.CHANGE(source, Frame("a.py", "f", 0, line)), HELPER)
+    pair = Pair(source, while_loop.CHANGE(source, Frame("a.py", "f", 0, line)), *HELPERS)
     for expressions in inputs:
         pair.check(*arguments(expressions))
     pair.check_errors(OPERATOR.get(name))
