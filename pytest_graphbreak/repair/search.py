@@ -140,14 +140,15 @@ class Search:
         out, count = self.outcome, graphs(trial.record)
         items: list[Break | None] = [*map(self._source_break, places(out.last.record))]
         items += [None] if has_recompiles(out.last.record) else []
-        all_problems = [Problem(item, out.after, count) for item in items]
-        gone = [problem for problem in all_problems if self._gone(problem, trial.record)]
-        problems = gone or all_problems[-1:]  # recompiles, if there are: the graphs got fewer
+        gone = [item for item in items if self._gone(item, trial.record)]
+        # Where none is gone the graphs got fewer: of the recompiles, if there are any.
+        problems = [self._problem(item) for item in gone or items[-1:]]
+        for problem in problems:
+            problem.after = count
         for patch, record in without.items():
-            needs = [x for x in problems if not self._gone(x, record)] or problems[:1]
+            needs = [x for x in problems if not self._gone(x.item, record)] or problems[:1]
             for problem in needs:
                 problem.patches.append(patch)
-        out.problems += problems
         out.patches += without
         self._accept(trial, proof)
 
@@ -180,7 +181,7 @@ class Search:
     def _solve(self, problem: Problem, patches: Iterable[SourcePatch]) -> None:
         """Try remedies in turn, until one holds."""
         out = self.outcome
-        doubtful: tuple[SourcePatch, Trial, Comparison] | None = None
+        doubtful: tuple[RejectedPatch, Trial, Comparison] | None = None
         for patch in patches:
             why = self._refusal(patch)
             ran = why or self._run([*out.patches, patch], patch.title)
@@ -189,7 +190,7 @@ class Search:
                     problem.tried.append(RejectedPatch(patch, ran))
                 continue
             before, after = out.last.record, ran[0].record
-            gone, gain = self._gone(problem, after), self._gains(patch, before, after)
+            gone, gain = self._gone(problem.item, after), self._gains(patch, before, after)
             on_trial = gone and no_worse(before, after) and not patch.leaves
             # Code that left the compiler is compiled when its last break is gone: heavier patches
             # are not tried first.
@@ -198,26 +199,28 @@ class Search:
                 if gone:
                     return
             elif on_trial and doubtful is None:
-                doubtful = (patch, *ran)
+                doubtful = (RejectedPatch(patch, no_gain(before, after)), *ran)
             else:
                 remaining = "the break is" if problem.item is not None else "recompiles are"
                 words = no_gain(before, after) if gone else f"{remaining} still there"
                 problem.tried.append(RejectedPatch(patch, words))
-        if doubtful is not None and not problem.patches:
-            self._keep(problem, *doubtful, certain=False)
-        elif doubtful is not None:
-            why = no_gain(doubtful[1].record, doubtful[1].record)
-            problem.tried.append(RejectedPatch(doubtful[0], why))
+        if doubtful is None:
+            return
+        attempt, trial, proof = doubtful
+        if problem.patches:
+            problem.tried.append(attempt)
+        else:
+            self._keep(problem, attempt.patch, trial, proof, certain=False)
 
     def _gains(self, patch: SourcePatch, before: Record, after: Record) -> bool:
         clean = not patch.drops and cleaner(before, after, may_leave=patch.leaves)
         return clean or better(before, after, may_leave=patch.leaves)
 
-    def _gone(self, problem: Problem, record: Record) -> bool:
-        """Return whether a run no longer has a problem."""
-        if problem.item is None:
+    def _gone(self, item: Break | None, record: Record) -> bool:
+        """Return whether a run no longer has a break, or recompiles (None)."""
+        if item is None:
             return not has_recompiles(record)
-        return self._names.key(problem.item) not in map(self._names.key, places(record))
+        return self._names.key(item) not in map(self._names.key, places(record))
 
     def _is_patched(self, item: Break) -> bool:
         """Return whether a break is at a line that a patch wrote, or at what it disabled."""
@@ -322,7 +325,7 @@ class Search:
         self._settle()
         out = self.outcome
         for problem in out.problems:
-            problem.fixed = bool(out.patches) and self._gone(problem, out.last.record)
+            problem.fixed = bool(out.patches) and self._gone(problem.item, out.last.record)
         for item in filter(self._is_patched, places(out.last.record)):
             self._blame(self._names.file_frame(item.where).function)
         if out.patches:

@@ -48,8 +48,8 @@ _OTHERS: Final = frozenset({"size", "zero-one", "shape-branch", "stride"})
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     for name, frame in _globals(trial).items():
         title = f"the number {name} of the module became a tensor"
-        on_device = bool(trial.record.graphs.get("xla"))
-        yield SourcePatch(title, (Rewrite(partial(of_module, on_device=on_device), frame),))
+        change = _ON_DEVICE if trial.record.graphs.get("xla") else of_module
+        yield SourcePatch(title, (Rewrite(change, frame),))
     numbers = arguments(trial)
     families = {advice.name(item) for item in trial.record.recompile_list} - {""}
     if numbers and families - _OTHERS:
@@ -102,6 +102,9 @@ def of_module(source: str, where: Frame, on_device: bool = False) -> str | None:
             both = [cst.NameItem(item.name) for item in names]
             changes[node] = [cst.Global([*both, cst.NameItem(cst.Name(f"{name}_tensor"))])]
     return tree.replaced(changes)
+
+
+_ON_DEVICE: Final = partial(of_module, on_device=True)
 
 
 def _set_at(tree: Tree, name: str) -> list[cst.CSTNode]:
