@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -61,19 +62,29 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file before and after; the text is None if there is no file."""
+    """A file before and after, and its entries; the text is None if there is no file."""
 
     path: Path
     old: str | None
     new: str | None
+    entries: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes that an update made, or would make: all entries, and the files that differ."""
+    """The changes that an update made, or would make; ``read`` are all files that it concerns."""
 
-    items: tuple[Change, ...] = ()
-    files: tuple[FileChange, ...] = ()
+    read: tuple[FileChange, ...] = ()
+
+    @property
+    def items(self) -> tuple[Change, ...]:
+        """All entries."""
+        return tuple(chain.from_iterable(file.entries for file in self.read))
+
+    @property
+    def files(self) -> tuple[FileChange, ...]:
+        """The files that differ."""
+        return tuple(file for file in self.read if file.new != file.old)
 
     def of_kind(self, *kinds: Kind) -> list[Change]:
         return [item for item in self.items if item.kind in kinds]

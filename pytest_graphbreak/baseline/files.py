@@ -20,9 +20,7 @@ from pytest_graphbreak.text.files import hold, in_one_step, write
 LARGEST = 32 * 1024 * 1024
 """Maximum size of a file in bytes; 100,000 tests take about 20 MB."""
 LONGEST_LINE = 100_000
-_CUT_OFF = re.compile(
-    rb"(?:^|[\r\n])[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'][^\r\n]*)?)?\Z"
-)
+_CUT_OFF = re.compile(rb"[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'].*)?)?\Z")
 """A last line without line end that is a key with an unquoted value, or the start of one."""
 HIDDEN = ".graphbreak"
 """A directory in a baselines directory; it contains the lock."""
@@ -201,7 +199,8 @@ def _load_bytes(path: Path) -> bytes | None:
 
 def is_cut_off(data: bytes) -> bool:
     """Return whether a file may have lost its end, since part of a value is a value as well."""
-    return _CUT_OFF.search(data[-LONGEST_LINE:]) is not None
+    last_line = data[-LONGEST_LINE:].rpartition(b"\n")[2].rpartition(b"\r")[2]
+    return _CUT_OFF.match(last_line) is not None
 
 
 def _open_at_once(path: str, flags: int) -> int:

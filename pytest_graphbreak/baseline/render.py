@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Map
+from functools import cache, lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -130,12 +131,19 @@ def _as_data(value: Any) -> Any:
 
 def _keys_of(item: BaselinePlace | Cause, cls: type[Struct]) -> dict[str, Any]:
     """Return the keys of a place or a cause, without those that equal their default."""
-    data = {field.name: getattr(item, field.name) for field in structs.fields(cls)}
-    return {
-        field.name: data[field.name]
-        for field in structs.fields(cls)
-        if field.required or data[field.name] not in (None, field.default)
-    }
+    data = {}
+    for name, omitted in _omitted(cls).items():
+        value = getattr(item, name)
+        if value not in omitted:
+            data[name] = value
+    return data
+
+
+@cache
+def _omitted(cls: type[Struct]) -> dict[str, tuple[Any, ...]]:
+    """Return for each key of a form the values with which it is left out."""
+    fields = structs.fields(cls)
+    return {field.name: () if field.required else (None, field.default) for field in fields}
 
 
 # plain data as text
@@ -212,6 +220,7 @@ def _flow_item(name: str, value: Any) -> str:
     return f"{text}: {inline(value, flow=True)}"
 
 
+@lru_cache(10_000)  # a file repeats the same few keys and places
 def scalar(text: str, flow: bool = False) -> str:
     """Return a text as YAML: as it is, or in quotes."""
     text = writable(text)

@@ -44,21 +44,23 @@ def update(
     prune: Iterable[Entry] | None = None,
     base_profile: str | None = None,
     lock_timeout: float = LOCK_TIMEOUT,
+    previewed: Changes = Changes(),
 ) -> Changes:
     """Write what was measured and return what changed.
 
     ``update`` writes where a measurement differs from what its profile expects, ``record`` only
     where no entry exists. ``prune`` are entries to remove. ``base_profile`` is the profile of newly
     created files; without it, that of the first measurement in each. The caller decides whether a
-    change may be written (a lost layer, CI). Waits up to ``lock_timeout`` seconds for another
-    writer. Raises ``BaselineError`` if a file cannot be read, changed or written; then nothing is
-    written, except for files that precede one that the system refused to write.
+    change may be written (a lost layer, CI). ``previewed`` is the ``preview`` of the same update: it
+    holds for files that are as they were. Waits up to ``lock_timeout`` seconds for another writer.
+    Raises ``BaselineError`` if a file cannot be read, changed or written; then nothing is written,
+    except for files that precede one that the system refused to write.
     """
     work = _group_by_file(measured, prune)
     if not work:
         return Changes()
     with files.hold_lock(directory, lock_timeout):
-        changes = _plan(directory, work, mode, base_profile)
+        changes = _plan(directory, work, mode, base_profile, previewed)
         texts = [(resolve(directory, file.path), file.new) for file in changes.files]
         parents = dict.fromkeys(path.parent for path, _ in texts)
         for parent in parents:
@@ -109,25 +111,32 @@ def _group_by_file(measured: Iterable[Measured], prune: Iterable[Entry] | None) 
     return work
 
 
-def _plan(directory: Path, work: dict[str, _Work], mode: Mode, base_profile: str | None) -> Changes:
-    entry_changes: list[Change] = []
-    file_changes: list[FileChange] = []
+def _plan(
+    directory: Path,
+    work: dict[str, _Work],
+    mode: Mode,
+    base_profile: str | None,
+    previewed: Changes = Changes(),
+) -> Changes:
+    earlier = {change.path: change for change in previewed.read}
+    changes = []
     for file, todo in work.items():
         path = baseline_path(directory, file)
         resolve(directory, path)
-        with without_collector():
-            changes, old, new = _plan_file(path, file, todo, mode, base_profile)
-        entry_changes += changes
-        if new != old:
-            file_changes.append(FileChange(path, old, new))
-    return Changes(tuple(entry_changes), tuple(file_changes))
+        text = files.load_text(path)
+        change = earlier.get(path)
+        if change is None or change.old != text:
+            with without_collector():
+                change = _plan_file(text, path, file, todo, mode, base_profile)
+        changes.append(change)
+    return Changes(tuple(changes))
 
 
 def _plan_file(
-    path: Path, file: str, todo: _Work, mode: Mode, base_profile: str | None
-) -> tuple[list[Change], str | None, str | None]:
-    """Return the changes of the entries of a file, and its text before and after."""
-    text, root = files.load_text(path), None
+    text: str | None, path: Path, file: str, todo: _Work, mode: Mode, base_profile: str | None
+) -> FileChange:
+    """Return the change of a file that has this text now."""
+    root = None
     if text is None:
         job = _File(_new_document(path, file, todo, base_profile), mode)
     else:
@@ -136,7 +145,7 @@ def _plan_file(
     job.prune(key for key in todo.pruned if key not in todo.measured)
     for key, several in todo.measured.items():
         job.measure(key, several)
-    return job.changes, text, job.text(text, root)
+    return FileChange(path, text, job.text(text, root), tuple(job.changes))
 
 
 def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) -> Document:

@@ -195,7 +195,11 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
             say("Nothing is written.")
             return DECLINED
     update(
-        checkout.directory, offer.collected.take, prune=offer.gone, base_profile=args.base_profile
+        checkout.directory,
+        offer.collected.take,
+        prune=offer.gone,
+        base_profile=args.base_profile,
+        previewed=offer.changes,
     )
     say(f"Wrote {question}.")
     return OK

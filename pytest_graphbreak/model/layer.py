@@ -122,7 +122,10 @@ class Layer:
 
     def cause(self, name: str) -> GraphCause:
         """Return the cause of this name, or a bare one for an unknown name (of a later version)."""
-        return next((cause for cause in self.causes if cause.name == name), GraphCause(name))
+        for cause in self.causes:
+            if cause.name == name:
+                return cause
+        return GraphCause(name)
 
 
 def load(path: str) -> Any:
