@@ -230,7 +230,7 @@ def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
     values = {key: {} for key in ("graphs", "recompiles", "ops", *USUAL)} | {**written}
     for key, usual in USUAL.items():
-        counts = {layer: usual(layer, values) for layer in LAYERS} | {**values[key]}
+        counts = {layer: usual(layer, values) for layer in values["ops"]} | values[key]
         values[key] = {layer: count for layer, count in counts.items() if count}
     return {key: value for key, value in values.items() if value or key in written.keys() - USUAL}
 
@@ -239,7 +239,7 @@ def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values without what follows from the others, as the inverse of ``completed``."""
     written = {**values}
     for key, usual in USUAL.items():
-        counts = {layer: values[key].get(layer, 0) for layer in LAYERS}
+        counts = {**dict.fromkeys(values["ops"], 0), **values[key]}
         written[key] = {
             layer: count for layer, count in counts.items() if count != usual(layer, values)
         }

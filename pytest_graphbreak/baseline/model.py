@@ -7,12 +7,12 @@ The rules of profiles and overrides (docs/reference/baseline-file.md) are implem
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from pytest_graphbreak.baseline.rules import RULES, WHOLE, inherited_counts
+from pytest_graphbreak.baseline.rules import RULES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
@@ -84,17 +84,21 @@ class Override:
         return Values(**{key: rule.overlay(key, base, self) for key, rule in RULES.items()})
 
 
+PLAIN: Final = Override()
+"""No override: the values of a profile are the plain ones."""
+NO_LAYERS: Final[frozenset[str]] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What one profile is judged by.
 
     ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
     ``recorded`` says whether the requested profile was itself recorded. ``own`` are the layers that
-    it recorded itself. ``places_with`` gives by key (``breaks``, ``eager``) the versions that
-    measured its places, which can be older than ``versions`` if an override names counts only;
-    reasons must be compared with them. ``packages`` are the versions of packages that owned places
-    when the file was written. ``ops_with`` gives by layer the compiler version that counted the
-    captured operations, ``causes_with`` the one that found the causes of its graphs.
+    it recorded itself. ``packages`` are the versions of packages that owned places when the file
+    was written. What is not of its ``override`` is of the plain values, which can be older than
+    ``versions``: the compilers ``plain_with`` measured them. Reasons, operations and causes are
+    compared only with what the same compiler measured.
     """
 
     values: Values
@@ -102,10 +106,27 @@ class Expected:
     versions: Versions
     recorded: bool
     own: frozenset[str] = frozenset()
-    places_with: Mapping[str, Versions] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
-    ops_with: Mapping[str, str | None] = field(default_factory=dict)
-    causes_with: Mapping[str, str | None] = field(default_factory=dict)
+    plain_with: Versions = field(default_factory=dict)
+    override: Override = PLAIN
+
+    def places_with(self, key: str) -> Versions:
+        """Return the compilers that measured the places of a key: ``breaks``, ``eager``."""
+        return self.override.versions if key in self.override.named else self.plain_with
+
+    def ops_with(self, layer: str) -> str | None:
+        """Return the version of the compiler that counted the captured operations of a layer."""
+        for key in ("ops", "work"):
+            if layer in getattr(self.values, key):
+                return self._made_by(layer, getattr(self.override.values, key))
+        return None
+
+    def causes_with(self, layer: str) -> str | None:
+        """Return the version of the compiler that found the causes of the graphs of a layer."""
+        return self._made_by(layer, self.override.causes_of)
+
+    def _made_by(self, layer: str, overridden: Container[str]) -> str | None:
+        return made_by(layer, self.override.versions if layer in overridden else self.plain_with)
 
     def judged_layers(self, observed: Collection[str]) -> tuple[str, ...]:
         """Return the layers to judge when ``observed`` were present, in the order of ``LAYERS``.
@@ -126,7 +147,7 @@ class Expected:
         Another minor version of a compiler captures the same code in different nodes, and another
         version of a package contains different code. ``packages`` are the current versions.
         """
-        return same_minor(made_by(layer, versions), self.ops_with.get(layer)) and all(
+        return same_minor(made_by(layer, versions), self.ops_with(layer)) and all(
             packages.get(name, version) == version for name, version in self.packages.items()
         )
 
@@ -134,11 +155,6 @@ class Expected:
         """Return the layers that have values here, were not observed, and are not judged."""
         layers = self.values.layers - {*observed} - {*self.judged_layers(observed)}
         return tuple(layer for layer in LAYERS if layer in layers)
-
-
-def versions_by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]:
-    """Return the result of ``made_by`` for each of the layers."""
-    return {layer: made_by(layer, versions) for layer in layers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,32 +201,31 @@ class Entry:
 
     def expectation(self, profile: str) -> Expected | None:
         """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
-        is_plain, is_overridden = profile == self.profile, profile in self.overrides
-        if self.values is None and not is_overridden:
+        values, override = self.values, self.overrides.get(profile)
+        if values is None and override is None:
             return None
-        override = self.overrides.get(profile) or Override(versions=self.versions)
-        plain_with = self.versions if self.values is not None else override.versions
-        values = self.values or Values()
+        plain_layers = (
+            values.layers if values is not None and profile == self.profile else NO_LAYERS
+        )
+        if override is None:
+            return Expected(
+                values=values,
+                profile=self.profile,
+                versions=self.versions,
+                recorded=profile == self.profile,
+                own=plain_layers,
+                packages=self.packages,
+                plain_with=self.versions,
+            )
         return Expected(
-            values=override.overlay(values),
-            profile=profile if is_overridden else self.profile,
+            values=override.overlay(values or Values()),
+            profile=profile,
             versions=override.versions,
-            recorded=is_plain or is_overridden,
-            own=override.layers | values.layers if is_plain else override.layers,
-            places_with={
-                key: override.versions if key in override.named else plain_with for key in WHOLE
-            },
+            recorded=True,
+            own=override.layers | plain_layers,
             packages=self.packages,
-            ops_with={
-                **versions_by_layer(values.work, plain_with),
-                **versions_by_layer(override.values.work, override.versions),
-                **versions_by_layer(inherited_counts(values.ops, override), plain_with),
-                **versions_by_layer(override.values.ops, override.versions),
-            },
-            causes_with={
-                **versions_by_layer(LAYERS, plain_with),
-                **versions_by_layer(override.causes_of, override.versions),
-            },
+            plain_with=override.versions if values is None else self.versions,
+            override=override,
         )
 
 
@@ -229,7 +244,7 @@ class Entries:
     def find(self, case: str | None) -> Entry | None:
         """Return the entry of the test or of a case, with the remarks on its test, or None."""
         entry = self.entries.get(case)
-        if entry is None or case is None:
+        if entry is None or case is None or (self.note is None and self.ungated is None):
             return entry
         note, ungated = entry.note or self.note, entry.ungated or self.ungated
         return replace(entry, note=note, ungated=ungated)

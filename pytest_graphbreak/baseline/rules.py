@@ -218,7 +218,7 @@ class CausesRule(Rule):
 
     def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
         now = made_by(layer, measured.versions)
-        if not same_minor(expected.causes_with.get(layer), now):
+        if not same_minor(expected.causes_with(layer), now):
             return False
         old, new = expected.values.causes_of(layer), measured.values.causes_of(layer)
         return old is not None and new is not None and not have_same_causes(old, new)
@@ -334,7 +334,7 @@ class PlacesRule(WholeRule):
             select_layers(getattr(values, key), (layer,))
             for values in (expected.values, measured.values)
         )
-        return not have_same_places(old, new, expected.places_with.get(key, {}), measured.versions)
+        return not have_same_places(old, new, expected.places_with(key), measured.versions)
 
     def update(
         self, key: str, old: Values, measured: Measured, layers: Layers

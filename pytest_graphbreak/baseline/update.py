@@ -44,17 +44,17 @@ def update(
     prune: Iterable[Entry] | None = None,
     base_profile: str | None = None,
     lock_timeout: float = LOCK_TIMEOUT,
-    previewed: Changes = Changes(),
+    previewed: Changes | None = None,
 ) -> Changes:
     """Write what was measured and return what changed.
 
     ``update`` writes where a measurement differs from what its profile expects, ``record`` only
     where no entry exists. ``prune`` are entries to remove. ``base_profile`` is the profile of newly
     created files; without it, that of the first measurement in each. The caller decides whether a
-    change may be written (a lost layer, CI). ``previewed`` is the ``preview`` of the same update: it
-    holds for files that are as they were. Waits up to ``lock_timeout`` seconds for another writer.
-    Raises ``BaselineError`` if a file cannot be read, changed or written; then nothing is written,
-    except for files that precede one that the system refused to write.
+    change may be written (a lost layer, CI). ``previewed`` is the ``preview`` of the same update,
+    which holds for files that are as they were. Waits up to ``lock_timeout`` seconds for another
+    writer. Raises ``BaselineError`` if a file cannot be read, changed or written; then nothing is
+    written, except for files that precede one that the system refused to write.
     """
     work = _group_by_file(measured, prune)
     if not work:
@@ -116,9 +116,9 @@ def _plan(
     work: dict[str, _Work],
     mode: Mode,
     base_profile: str | None,
-    previewed: Changes = Changes(),
+    previewed: Changes | None = None,
 ) -> Changes:
-    earlier = {change.path: change for change in previewed.read}
+    earlier = {change.path: change for change in previewed.read} if previewed else {}
     changes = []
     for file, todo in work.items():
         path = baseline_path(directory, file)

@@ -71,7 +71,7 @@ def match(
     if recorded is None or not record.is_explained(layer):
         return None
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
-    same = same_minor(made_by(layer, versions), expected.causes_with.get(layer))
+    same = same_minor(made_by(layer, versions), expected.causes_with(layer))
     again = _recompiles(record)
     remaining, unmatched = _claim_graphs(
         [(graph, cause_of(graph, again)) for graph in graphs], recorded, same

@@ -190,9 +190,8 @@ def _add_reworded(sides: Sides) -> None:
     for graph_break in sides.after.breaks:
         place = recorded.get(key(graph_break))
         now = made_by(graph_break.layer, sides.versions)
-        if place is None or not same_minor(
-            now, made_by(graph_break.layer, sides.before.places_with.get("breaks", {}))
-        ):
+        was_with = made_by(graph_break.layer, sides.before.places_with("breaks"))
+        if place is None or not same_minor(now, was_with):
             continue
         if graph_break.layer in sides.judged and _is_reworded(place, graph_break):
             change = Difference(

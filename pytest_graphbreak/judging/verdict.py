@@ -221,9 +221,9 @@ class _Rules:
                 item.kind == "ops" and item.growth < 0 for item in self._totals(change.layer)
             )
             return "lost" if fell else "changed"
-        recorded_with = {} if self.expected is None else self.expected.causes_with
         layer = change.layer or ""
-        same = same_minor(made_by(layer, self.versions), recorded_with.get(layer))
+        recorded_with = None if self.expected is None else self.expected.causes_with(layer)
+        same = same_minor(made_by(layer, self.versions), recorded_with)
         graphs = [item for item in change.items_of(self.record) if isinstance(item, Graph)]
         lowered = bool(graphs) and all(map(is_lowered, graphs))
         return "changed" if same and not lowered else None

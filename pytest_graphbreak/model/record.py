@@ -320,11 +320,14 @@ class Record(Data, frozen=True):
         A graph that was compiled again holds what the first one holds, and is left out. Only layers
         of which every graph is known are included, since a partial sum is meaningless.
         """
-        graphs = {layer: [g for g in self.graph_list if g.layer == layer] for layer in self.graphs}
+        graphs: dict[str, list[Graph]] = {}
+        for graph in self.graph_list:
+            graphs.setdefault(graph.layer, []).append(graph)
         return {
             layer: sum(graph.ops or 0 for graph in graphs[layer] if not graph.is_repeat)
             for layer in LAYERS
-            if self.graphs.get(layer) == len(graphs.get(layer, ()))
+            if layer in graphs
+            and self.graphs.get(layer) == len(graphs[layer])
             and any(graph.ops is not None for graph in graphs[layer])
         }
 

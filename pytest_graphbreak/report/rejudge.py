@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
-from pytest_graphbreak.baseline.model import versions_by_layer
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.config.typed import this_command
@@ -21,7 +20,6 @@ from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors
-from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.footer import Case, Context, GitHubRun, accept_command
@@ -159,10 +157,8 @@ def budget_of(earlier: SeenTest, record: Record) -> tuple[Expected, Record]:
         versions=versions,
         recorded=True,
         own=measured.layers,
-        places_with={"breaks": versions, "eager": versions},
-        ops_with=versions_by_layer(measured.ops, versions),
-        causes_with=versions_by_layer(LAYERS, versions),
         packages=earlier.report.environment.packages,
+        plain_with=versions,
     )
     layers = tuple(layer for layer in record.layers if layer in earlier.test.record.layers)
     if layers == record.layers:

@@ -55,7 +55,7 @@ def test_a_profile_with_an_override() -> None:
     assert found.values.breaks == (BREAK,)
     assert found.values.eager == (OTHER,)
     assert (found.profile, found.versions, found.recorded) == ("tt", {"torch": "2.11"}, True)
-    assert (found.places_with["breaks"], found.places_with["eager"]) == (
+    assert (found.places_with("breaks"), found.places_with("eager")) == (
         {"torch": "2.9"},
         {"torch": "2.11"},
     )
@@ -89,7 +89,7 @@ def test_overrides_only() -> None:
     assert of.expectation("cuda") is None
     found = expected(of, "tt")
     assert found.values == Values({"tt": 2})
-    assert (found.recorded, found.places_with["breaks"]) == (True, {"torch": "2.11"})
+    assert (found.recorded, found.places_with("breaks")) == (True, {"torch": "2.11"})
     assert found.judged_layers(("dynamo",)) == ("dynamo", "tt")
 
 

@@ -249,7 +249,7 @@ def test_each_compiler_states_its_version(case: Case) -> None:
     assert one is not None
     assert other is not None
     assert one.versions == {"jax": "0.12"}
-    assert (one.causes_with["jax"], one.causes_with["dynamo"]) == ("0.12", None)
+    assert (one.causes_with("jax"), one.causes_with("dynamo")) == ("0.12", None)
     assert other.versions == {"jax": "0.10", "torch": "2.9"}
 
 
@@ -426,7 +426,7 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
     expected = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
     assert expected is not None
-    assert (expected.versions, expected.places_with["breaks"]) == (
+    assert (expected.versions, expected.places_with("breaks")) == (
         {"torch": "2.9"},
         {"torch": "2.9"},
     )

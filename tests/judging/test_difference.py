@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pytest_graphbreak.baseline.model import Expected, versions_by_layer
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.difference import diff, observed_changes
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.differences import Difference, check_differences
 from pytest_graphbreak.model.forms import BadValue
-from pytest_graphbreak.model.layers import CAUSES, LAYERS
+from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 
 pytestmark = pytest.mark.pure
@@ -47,9 +47,7 @@ def before(record: Record) -> Expected:
         VERSIONS,
         recorded=True,
         own=known.layers,
-        places_with={"breaks": VERSIONS},
-        ops_with=versions_by_layer(LAYERS, VERSIONS),
-        causes_with=versions_by_layer(LAYERS, VERSIONS),
+        plain_with=VERSIONS,
     )
 
 

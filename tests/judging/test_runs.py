@@ -55,7 +55,7 @@ def against(before: Record, after: Record, **rules: Any) -> Verdict:
         versions=VERSIONS,
         recorded=True,
         own=frozenset(before.layers),
-        ops_with=dict.fromkeys(before.layers, "2.9"),
+        plain_with=VERSIONS,
     )
     return judge(after, expected, gate=True, versions=VERSIONS, **rules)
 

@@ -249,7 +249,7 @@ def test_captured_operations(now: Record, was: Record, verdict: str) -> None:
 
 def test_each_layer_is_compared_by_the_version_of_its_compiler() -> None:
     was = written(held(12, layer="jax"))
-    was = replace(was, ops_with={"jax": "0.10"}, causes_with={"jax": "0.10"})
+    was = replace(was, plain_with={"jax": "0.10"})
     now = held(2, layer="jax")
     assert judge(now, was, versions={"jax": "0.10.2", "torch": "2.13"}).name == "lost"
     assert judge(now, was, versions={"jax": "0.12.0"}).name == "ok"
