@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 from typing import Final, TypeVar
@@ -79,7 +79,7 @@ class SpecificLine:
         return all(not part or re.search(part, text) for part, text in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """Reasons with one meaning and one remedy.
 
@@ -128,6 +128,8 @@ def load_yaml(name: str, kind: type[Data]) -> Data:
     return msgspec.convert(yaml.load(text, loader), kind)
 
 
+_MOST_REASONS: Final = 10_000
+"""The number of reasons that are looked up once: a run has the same few in all of its tests."""
 _INDEX: Final = re.compile(
     r"tensor '(?P<name>[^\n]{1,200}?)' size mismatch at index (?P<index>\d+)"
     r"|\b2 <= (?P<of>\S{1,200}?)\.size\(\)\[(?P<at>\d+)\]"
@@ -138,6 +140,7 @@ _KEYWORD: Final = re.compile(r"^kwargs\['([A-Za-z_]\w*)'\]")
 _HELD: Final = re.compile(r"\._(?:buffers|modules|parameters)\['([^'.]+)'\]")
 
 
+@lru_cache(_MOST_REASONS)
 def specific(family: Family, reason: str, detail: str = "", code: str = "") -> str | None:
     """Return the line for a reason of a family, or None if the family's own line is enough.
 
@@ -316,8 +319,9 @@ def guard(reason: str) -> str:
     return re.split(r"\s#|\n", reason.strip(), maxsplit=1)[0].rstrip()
 
 
+@lru_cache(_MOST_REASONS)
 def first(
-    families: Iterable[Family], reason: str, detail: str = "", code: str = ""
+    families: tuple[Family, ...], reason: str, detail: str = "", code: str = ""
 ) -> Family | None:
     """Return the first family that a reason belongs to, or None."""
     code = code.strip()

@@ -232,7 +232,8 @@ def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     for key, usual in USUAL.items():
         counts = {layer: usual(layer, values) for layer in values["ops"]} | values[key]
         values[key] = {layer: count for layer, count in counts.items() if count}
-    return {key: value for key, value in values.items() if value or key in written.keys() - USUAL}
+    stated = written.keys() - USUAL
+    return {key: value for key, value in values.items() if value or key in stated}
 
 
 def shorten(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -153,7 +153,8 @@ class Expected:
 
     def unseen_layers(self, observed: Collection[str]) -> tuple[str, ...]:
         """Return the layers that have values here, were not observed, and are not judged."""
-        layers = self.values.layers - {*observed} - {*self.judged_layers(observed)}
+        layers = self.values.layers.difference(observed)
+        layers = layers.difference(self.judged_layers(observed)) if layers else layers
         return tuple(layer for layer in LAYERS if layer in layers)
 
 

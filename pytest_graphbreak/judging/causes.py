@@ -44,18 +44,18 @@ def place_of(where: Frame) -> tuple[str, str]:
 
 def causes(record: Record) -> tuple[Cause, ...]:
     """Return the causes of the graphs that are not plain, each cause and place once."""
-    counts: Counter[Cause] = Counter()
+    counts: dict[Cause, int] = {}
     again = _recompiles(record)
-    for layer in record.graphs:
-        if record.is_explained(layer):
-            graphs = [graph for graph in record.graph_list if graph.layer == layer]
-            single = sum(map(is_entry, graphs)) == 1
-            counts.update(
-                cause_of(graph, again)
-                for graph in graphs
-                if not (is_lowered(graph) or (single and is_entry(graph)))
-                if graph.cause in CAUSES[layer]  # a report of a later version may have others
-            )
+    for layer, count in record.graphs.items():
+        graphs = [graph for graph in record.graph_list if graph.layer == layer]
+        if len(graphs) != count:
+            continue
+        plain = [graph for graph in graphs if is_entry(graph)]
+        for graph in graphs:
+            if is_lowered(graph) or plain == [graph] or graph.cause not in CAUSES[layer]:
+                continue  # a report of a later version may have other causes
+            cause = cause_of(graph, again)
+            counts[cause] = counts.get(cause, 0) + 1
     return tuple(replace(cause, count=count) for cause, count in counts.items())
 
 

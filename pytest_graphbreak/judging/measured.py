@@ -47,9 +47,10 @@ def values(record: Record) -> Values:
 
 def _entries(record: Record) -> tuple[str, ...]:
     """Return names in the order of the alphabet, so that two runs write the same."""
-    most = sorted(entries(record).items(), key=lambda pair: (-pair[1], pair[0]))
-    names = [name for name, _ in most if not _COMPREHENSION.search(name)]
-    return tuple(sorted(names[:MOST_ENTRIES]))
+    operations = entries(record)
+    names = [name for name in operations if not _COMPREHENSION.search(name)]
+    most = sorted(names, key=lambda name: (-operations[name], name))
+    return tuple(sorted(most[:MOST_ENTRIES]))
 
 
 def _lines(record: Record) -> dict[str, int]:
@@ -57,6 +58,8 @@ def _lines(record: Record) -> dict[str, int]:
 
     A layer whose graphs ran once each, and that read nothing, has none that need to be known.
     """
+    if not (record.execution_list or record.read_list):
+        return {}
     layers = {
         layer
         for layer, count in record.executions.items()

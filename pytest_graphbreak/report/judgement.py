@@ -153,9 +153,10 @@ def budget_for(record: Record, expected: Expected | None, cap: Cap | None) -> Bu
     if expected is None and cap is None:
         return None
     graphs: dict[str, int] = {}
+    judged = () if expected is None else expected.judged_layers(record.layers)
     for layer in record.layers:
         limits = [cap.graphs(layer) if cap is not None else None]
-        if expected is not None and layer in expected.judged_layers(record.layers):
+        if expected is not None and layer in judged:
             limits.append(expected.values.graphs.get(layer, 0))
         stated = [limit for limit in limits if limit is not None]
         if stated:

@@ -74,13 +74,13 @@ class Judge:
             return None
         entry = self.baselines.entry(seen.nodeid)
         earlier = self._against.get((seen.profile, seen.nodeid))
-        record, expected, baseline, line = seen.test.record, None, None, None
+        record = seen.test.record
         if earlier is not None and earlier.level == MEASURED:
             expected, record = budget_of(earlier, record)
-            baseline = earlier.report.name
-        elif entry is not None:
-            expected = entry.expectation(seen.profile)
-            baseline, line = display_path(entry.path, self.checkout.root), entry.line
+            source: SeenTest | Entry | None = earlier
+        else:
+            expected = None if entry is None else entry.expectation(seen.profile)
+            source = entry
         case = Case(
             record,
             expected,
@@ -91,11 +91,17 @@ class Judge:
             versions=seen.report.versions,
             packages=owner_versions(seen.test.record, seen.report.environment.packages),
         )
-        judged = judgement(case, self.checkout, lambda: self._context(seen, baseline, line))
+        judged = judgement(case, self.checkout, lambda: self._context(seen, source))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 
-    def _context(self, seen: SeenTest, baseline: str | None, line: int | None) -> Context:
+    def _context(self, seen: SeenTest, source: SeenTest | Entry | None) -> Context:
+        """Return what the text of a failure contains; ``source`` is what it was judged by."""
         report, typed = shlex.quote(seen.report.given or seen.report.name), this_command()
+        baseline, line = None, None
+        if isinstance(source, Entry):
+            baseline, line = display_path(source.path, self.checkout.root), source.line
+        elif source is not None:
+            baseline = source.report.name
         return Context(
             nodeid=seen.nodeid,
             profile=seen.profile,
