@@ -302,7 +302,7 @@ def _in_autograd_function(stack: Sequence[Frame]) -> bool:
     return any(
         re.search(rf"\b{re.escape(inner.function.split('.')[-2])}\.apply\(", outer.code)
         for outer, inner in pairs
-        if inner.function.count(".")
+        if ".apply(" in outer.code and "." in inner.function
     )
 
 

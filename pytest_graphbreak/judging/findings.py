@@ -51,8 +51,7 @@ def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) ->
     above = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
     below = (graph for graph in deepest if graph.layer == layer != PLACES_LAYER)
     explained = structs.replace(record, graph_list=(*above, *below))
-    observed = findings_of_changes(observed_changes(explained), explained)
-    findings = [replace(finding, sign=SEEN) for finding in observed]
+    findings = findings_of_changes(observed_changes(explained), explained, sign=SEEN)
     return sorted(findings, key=lambda finding: (-int(finding.seconds or 0), -finding.count))
 
 
@@ -70,15 +69,21 @@ def findings_of_changes(
     changes: Sequence[Difference],
     record: Record,
     wanted: Callable[[Difference], bool] | None = None,
+    sign: str = NEW,
 ) -> list[Finding]:
-    """Return the changes that are reported separately, in the order of the report."""
+    """Return the changes that are reported separately, in the order of the report.
+
+    ``sign`` is that of what is there now, except for consequences.
+    """
     below: dict[int, list[Finding]] = {}
     findings = []
     # Consequences of a change come after it.
     for number, change in reversed([*enumerate(changes)]):
         if change.total or change.kind not in LISTS or (wanted and not wanted(change)):
             continue
-        finding = _finding_of_change(change, record, tuple(reversed(below.get(number, []))))
+        consequences = tuple(reversed(below.get(number, [])))
+        new_or_seen = sign if change.parent is None else NEW
+        finding = _finding_of_change(change, record, consequences, new_or_seen)
         if change.parent is None:
             findings.append(finding)
         else:
@@ -100,9 +105,11 @@ def finding_of_place(sign: str, kind: str, place: BaselinePlace | Cause) -> Find
     )
 
 
-def _finding_of_change(change: Difference, record: Record, below: tuple[Finding, ...]) -> Finding:
+def _finding_of_change(
+    change: Difference, record: Record, below: tuple[Finding, ...], sign: str
+) -> Finding:
     finding = Finding(
-        NEW,
+        sign,
         change.cause if change.kind == "graph" else change.kind,
         change.layer,
         change.reason,
