@@ -86,7 +86,8 @@ class Override:
 
 PLAIN: Final = Override()
 """No override: the values of a profile are the plain ones."""
-NO_LAYERS: Final[frozenset[str]] = frozenset()
+NOTHING: Final = Values()
+"""The plain values of an entry that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,31 +203,30 @@ class Entry:
 
     def expectation(self, profile: str) -> Expected | None:
         """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
-        values, override = self.values, self.overrides.get(profile)
-        if values is None and override is None:
-            return None
-        plain_layers = (
-            values.layers if values is not None and profile == self.profile else NO_LAYERS
-        )
-        if override is None:
+        values, override = self.values or NOTHING, self.overrides.get(profile)
+        is_plain = profile == self.profile
+        own = values.layers if is_plain else frozenset()
+        if override is not None:
             return Expected(
-                values=values,
-                profile=self.profile,
-                versions=self.versions,
-                recorded=profile == self.profile,
-                own=plain_layers,
+                values=override.overlay(values),
+                profile=profile,
+                versions=override.versions,
+                recorded=True,
+                own=override.layers | own,
                 packages=self.packages,
-                plain_with=self.versions,
+                plain_with=override.versions if self.values is None else self.versions,
+                override=override,
             )
+        if self.values is None:
+            return None
         return Expected(
-            values=override.overlay(values or Values()),
-            profile=profile,
-            versions=override.versions,
-            recorded=True,
-            own=override.layers | plain_layers,
+            values=values,
+            profile=self.profile,
+            versions=self.versions,
+            recorded=is_plain,
+            own=own,
             packages=self.packages,
-            plain_with=override.versions if values is None else self.versions,
-            override=override,
+            plain_with=self.versions,
         )
 
 

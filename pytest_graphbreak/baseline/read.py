@@ -222,7 +222,8 @@ def _mapping(kind: inspect.DictType, metadata: Raw) -> Read:
             if item is None:
                 raw[name] = reader(part, f"{what} of {name}")
             else:
-                raw[name] = {**reader(part, item + brief(name)), _LINE: line_of(key)}
+                raw[name] = reader(part, item + brief(name))
+                raw[name][_LINE] = line_of(key)
         return raw
 
     return read
@@ -240,17 +241,17 @@ def _items(kind: inspect.ListType) -> Read:
             _wrong(node, what, f"a list of {noun}s")
         if most is not None and len(node.items) > most:
             _fail(f"{what} has {len(node.items)} items", node, f"keep {most} of them")
-        items: dict[object, Any] = {}
-        lines: dict[object, int] = {}
+        items: list[Any] = []
+        parts: dict[object, Node] = {}
         for part in node.items:
             item = reader(part, f"an item of {what}")
-            key = item.key if is_struct else item
-            if key in items:
-                again = f"the same {noun} twice in {what}, first on line {lines[key]}"
+            items.append(item)
+            first = parts.setdefault(item.key if is_struct else item, part)
+            if first is not part:
+                again = f"the same {noun} twice in {what}, first on line {line_of(first)}"
                 step = "keep one, with a count for both" if is_struct else "keep one"
                 _fail(again, part, step)
-            items[key], lines[key] = item, line_of(part)
-        return tuple(items.values())
+        return tuple(items)
 
     return read
 
@@ -261,7 +262,7 @@ def _text(words: inspect.StrType, allowed: Iterable[str] | None) -> Read:
     def read(node: Node, what: str) -> str:
         if not isinstance(node, Scalar) or kind(node) != "str":
             _wrong(node, what, "text")
-        text = str(node.value)
+        text: str = node.value
         if pattern is not None and not pattern.search(text):
             if not text.strip():
                 _fail(f"{what} is empty", node, "fill it in, or leave the key out")

@@ -76,14 +76,15 @@ class Judge:
         earlier = self._against.get((seen.profile, seen.nodeid))
         record = seen.test.record
         if earlier is not None and earlier.level == MEASURED:
-            expected, record = budget_of(earlier, record)
             source: SeenTest | Entry | None = earlier
+            budget: Expected | None
+            budget, record = budget_of(earlier, record)
         else:
-            expected = None if entry is None else entry.expectation(seen.profile)
             source = entry
+            budget = None if entry is None else entry.expectation(seen.profile)
         case = Case(
             record,
-            expected,
+            budget,
             seen.test.cap,
             ungated=_reason_not_gated(seen, entry),
             # The gate fails a test inside its call, so an xfail mark covers that failure as well.
