@@ -1,4 +1,4 @@
-"""What `check`, `accept` and `compare` cost on reports of many tests, in processor time and memory.
+"""What `accept`, `check`, `report` and `compare` cost on reports of many tests, in processor time and memory.
 
     python -m benchmarks.reports [--tests 100000] [--reports 20] [--files 500]
 
@@ -70,6 +70,7 @@ def main() -> int:
             ["accept", "--yes", *names],
             ["check", *names],
             ["check", *names, "--markdown", "comment.md", "--html", "page.html"],
+            ["report", *names],
             ["compare", "graphs", "graphs"],
             ["compare", "graphs", "later"],
             ["compare", "graphs", "later", "--markdown", "comparison.md"],
