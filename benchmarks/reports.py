@@ -1,4 +1,4 @@
-"""What `accept`, `check`, `report` and `compare` cost on reports of many tests, in processor time and memory.
+"""What `accept`, `check`, `report` and `compare` cost with many tests: processor time, memory.
 
     python -m benchmarks.reports [--tests 100000] [--reports 20] [--files 500]
 
