@@ -192,7 +192,7 @@ class DeviceRuns:
         graph = frame.f_locals.get("xla_model") if frame is not None else None
         if graph is None:
             return 0
-        ops = sum(node.op.startswith("call_") for node in graph.graph.nodes)
+        ops: int = sum(node.op.startswith("call_") for node in graph.graph.nodes)
         self._of_graph[graph_hash] = ops
         return ops
 
@@ -288,7 +288,7 @@ class DeviceRuns:
         never_compile_function(item)
         return item
 
-    def _note_read(self, before: tuple[int, int]) -> None:
+    def _note_read(self, before: Lookups) -> None:
         with suppress(Exception):  # the value must get to the user's code
             stack, after = self._stack(), self.before_sync(())
             with self._lock:
