@@ -86,8 +86,6 @@ class Override:
 
 PLAIN: Final = Override()
 """No override: the values of a profile are the plain ones."""
-NOTHING: Final = Values()
-"""The plain values of an entry that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,30 +201,21 @@ class Entry:
 
     def expectation(self, profile: str) -> Expected | None:
         """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
-        values, override = self.values or NOTHING, self.overrides.get(profile)
-        is_plain = profile == self.profile
-        own = values.layers if is_plain else frozenset()
-        if override is not None:
-            return Expected(
-                values=override.overlay(values),
-                profile=profile,
-                versions=override.versions,
-                recorded=True,
-                own=override.layers | own,
-                packages=self.packages,
-                plain_with=override.versions if self.values is None else self.versions,
-                override=override,
-            )
-        if self.values is None:
+        override, is_plain = self.overrides.get(profile), profile == self.profile
+        if self.values is None and override is None:
             return None
+        values = self.values or Values()
+        versions = override.versions if override else self.versions
+        own = override.layers if override else frozenset[str]()
         return Expected(
-            values=values,
-            profile=self.profile,
-            versions=self.versions,
-            recorded=is_plain,
-            own=own,
+            values=override.overlay(values) if override else values,
+            profile=profile if override else self.profile,
+            versions=versions,
+            recorded=is_plain or override is not None,
+            own=own | values.layers if is_plain else own,
             packages=self.packages,
-            plain_with=self.versions,
+            plain_with=versions if self.values is None else self.versions,
+            override=override or PLAIN,
         )
 
 

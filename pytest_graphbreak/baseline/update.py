@@ -61,18 +61,22 @@ def update(
         return Changes()
     with files.hold_lock(directory, lock_timeout):
         changes = _plan(directory, work, mode, base_profile, previewed)
-        texts = [(resolve(directory, file.path), file.new) for file in changes.files]
-        parents = dict.fromkeys(path.parent for path, _ in texts)
-        for parent in parents:
-            files.clear(parent)
-        for path, text in texts:
-            if text is None:
-                files.remove(path)
-            else:
-                files.replace(path, text)
-        for parent in parents:
-            files.sync(parent)
+        _write(directory, changes)
     return changes
+
+
+def _write(directory: Path, changes: Changes) -> None:
+    texts = [(resolve(directory, file.path), file.new) for file in changes.files]
+    parents = dict.fromkeys(path.parent for path, _ in texts)
+    for parent in parents:
+        files.clear(parent)
+    for path, text in texts:
+        if text is None:
+            files.remove(path)
+        else:
+            files.replace(path, text)
+    for parent in parents:
+        files.sync(parent)
 
 
 def preview(

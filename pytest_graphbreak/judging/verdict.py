@@ -131,11 +131,9 @@ def judge(
     if cap is not None or expected is None or expected.values != values(record):
         compared = {"ops": ops is not None, "runs": runs != "off"}
         differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
-    name, changes = "ok", differences
-    if differences:
-        rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
-        changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
-        name = _first(changes)
+    rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
+    changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
+    name = _first(changes)
     reported = changes if name != "ok" else ()
     return Verdict(name, reported, _unseen_layers(record, expected, cap), _foreign(expected))
 

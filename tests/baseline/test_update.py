@@ -862,6 +862,21 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     ]
 
 
+def test_a_preview_holds_for_files_that_are_as_they_were(case: Case) -> None:
+    measured = [seen("test_a", {"dynamo": 2}), seen("test_b", {"dynamo": 1})]
+    case.has("  test_a:\n    graphs: {dynamo: 1}\n")
+    before = preview(case.directory, measured)
+    case.has("  test_a:\n    note: by hand\n    graphs: {dynamo: 1}\n")
+    case.update(*measured, previewed=before)
+    assert "note: by hand" in case.text
+    assert "test_b" in case.text
+    same = [seen("test_a", {"dynamo": 3}), seen("test_b", {"dynamo": 1})]
+    before = preview(case.directory, same)
+    changes = update(case.directory, same, previewed=before)
+    assert changes.read[0] is before.read[0]
+    assert "{dynamo: 3}" in case.text
+
+
 def test_a_pruned_entry_is_reported_with_what_it_had(case: Case) -> None:
     case.has(KNOWN)
     changes = update(case.directory, [], prune=gone(("test_a", None)))
