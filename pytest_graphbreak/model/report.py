@@ -214,4 +214,4 @@ class RunReport(Struct, frozen=True):
     @property
     def versions(self) -> dict[str, str]:
         """The versions of the compilers that were present."""
-        return {name: at for name in COMPILERS if (at := getattr(self.environment, name))}
+        return {name: at for name in COMPILERS if (at := getattr(self.environment, name, None))}
