@@ -894,6 +894,22 @@ def f(x):
     return z
 """,
     ),
+    "a name set on one side": (
+        "z is set on one side only",
+        "if x.max() > 3:",
+        """
+def f(x):
+    for n in range(6):
+        if x.sum() > 0:
+            z = x * 2
+        x = x + 1
+        if x.max() > 3:
+            break
+        if x.sum() > 1:
+            x = x + z
+    return x
+""",
+    ),
     "a name of a loop around it": (
         "",
         "while y.max() < 3:",
