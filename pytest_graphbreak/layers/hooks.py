@@ -26,7 +26,10 @@ Before = Callable[[tuple[Any, ...]], Any]
 """A function called with the positional arguments; what it returns is passed to ``After``."""
 
 After = Callable[[Any, Any], object]
-"""A function called with that token and the result, which is None also after an exception."""
+"""A function called with that token and the result. Either is None after an exception."""
+
+Failed = Callable[[Hook, Exception], object]
+"""A function called with a function of ours and what it raised."""
 
 FRAMES: Final = 2
 """The Python frames between a caller and the original: that of the patch and that of the hook."""
@@ -106,11 +109,12 @@ def do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing."""
 
 
-def runtime_hook(before: Before, after: After = do_nothing) -> Hook:
-    """Return a hook for a function that user code calls at run time. Both must not raise.
+def runtime_hook(before: Before, after: After | None, failed: Failed) -> Hook:
+    """Return a hook for a function that user code calls at run time.
 
     Dynamo's frame hook may be active then: it must not find our Python frames,
-    or it would compile them.
+    or it would compile them. A fault of ours goes to ``failed`` and never to the user's code. A
+    step of a model calls such hooks: each Python frame here is a part of a microsecond.
     """
     from pytest_graphbreak.layers.dynamo import private
 
@@ -119,15 +123,23 @@ def runtime_hook(before: Before, after: After = do_nothing) -> Hook:
     def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         dynamo = set_eval_frame(None)
-        token = before(args)
+        token = result = None
+        try:
+            token = before(args)
+        except Exception as fault:
+            failed(before, fault)
         set_eval_frame(dynamo)
-        result = None
+        if after is None:
+            return original(*args, **kwargs)
         try:
             result = original(*args, **kwargs)
             return result
         finally:
             dynamo = set_eval_frame(None)
-            after(token, result)
+            try:
+                after(token, result)
+            except Exception as fault:
+                failed(after, fault)
             set_eval_frame(dynamo)
 
     never_compile_function(hook)

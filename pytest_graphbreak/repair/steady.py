@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from pytest_graphbreak.layers.hooks import Patch, runtime_hook
+from pytest_graphbreak.layers.hooks import Hook, Patch, runtime_hook
 
 
 def seed(number: int = 0) -> None:
@@ -40,7 +40,11 @@ def steady_random() -> None:
     def put_back(token: tuple[int, str], result: Any) -> None:
         library._xla_set_rng_seed(*token)
 
-    _steady.append(Patch(library, "_xla_step_marker", runtime_hook(state, put_back)).patched)
+    def fail(call: Hook, fault: Exception) -> None:
+        raise fault
+
+    hook = runtime_hook(state, put_back, fail)
+    _steady.append(Patch(library, "_xla_step_marker", hook).patched)
 
 
 _steady: Final[list[Any]] = []

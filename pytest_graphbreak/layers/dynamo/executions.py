@@ -65,11 +65,12 @@ class GraphRuns:
 
     def __init__(self) -> None:
         self._compiled: list[_Compiled] = []
-        self._codes: dict[int, tuple[CodeType, bool]] = {}
+        self._codes: dict[int, CodeType] = {}
+        self._is_torchs: dict[int, bool] = {}
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        for code in (COUNTING, GraphRuns._count_call.__code__, GraphRuns._is_torchs.__code__):
+        for code in (COUNTING, GraphRuns._count_call.__code__, GraphRuns._classify.__code__):
             never_compile(code)
         for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
             for hook in hooks:
@@ -90,18 +91,21 @@ class GraphRuns:
         """Count a call of a compiled function. No other thread writes the same key."""
         # Frames: this one, that of count_calls, the code that Dynamo made, its caller.
         frame: FrameType | None = sys._getframe(3)
-        while frame is not None and self._is_torchs(frame.f_code):
+        is_torchs = self._is_torchs
+        while frame is not None:
+            code = frame.f_code
+            if not (is_torchs[id(code)] if id(code) in is_torchs else self._classify(code)):
+                break
             frame = frame.f_back
         thread = threading.get_ident()
         key = (0, 0, thread) if frame is None else (id(frame.f_code), frame.f_lasti, thread)
         calls[key] = calls.get(key, 0) + 1
 
-    def _is_torchs(self, code: CodeType) -> bool:
-        entry = self._codes.get(id(code))
-        if entry is None:
-            # The code object is kept, so that its id stays its own.
-            entry = self._codes[id(code)] = (code, "/torch/" in code.co_filename)
-        return entry[1]
+    def _classify(self, code: CodeType) -> bool:
+        """Return whether code is torch's, and keep it, so that its id stays its own."""
+        self._codes[id(code)] = code
+        self._is_torchs[id(code)] = is_torchs = "/torch/" in code.co_filename
+        return is_torchs
 
     def calls_so_far(self) -> Counted:
         """Return all calls up to now."""
@@ -117,8 +121,8 @@ class GraphRuns:
             graph = self._compiled[number].graph
             times = count * (graph.parts if graph is not None else 1)
             where = NOWHERE
-            if entry := self._codes.get(code):
-                where = places.frame(*line_of(entry[0], instruction))
+            if code in self._codes:
+                where = places.frame(*line_of(self._codes[code], instruction))
             ops = None if graph is None or graph.whole_ops is None else graph.whole_ops * count
             name = graph.attempt.id if graph is not None else ""
             yield LineRuns(LAYER, "call", name, times, ops, where)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
-from pytest_graphbreak.layers.hooks import Patch, runtime_hook
+from pytest_graphbreak.layers.hooks import Hook, Patch, do_nothing, runtime_hook
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
@@ -80,7 +80,7 @@ class Meter:
         """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
         if not self.is_attached and native.is_loaded():
             native.function("_clear_xla_metrics")
-            hook = runtime_hook(lambda args: self._keep())
+            hook = runtime_hook(lambda args: self._keep(), None, do_nothing)
             self._patch = Patch(native.binding(), "_clear_xla_metrics", hook)
 
     def detach(self) -> None:
@@ -202,12 +202,19 @@ class Recorder:
         """Call a function of ours. A fault is kept as an error, and never gets to user code."""
         try:
             return call(*args)
-        except MissingName as error:
-            self._remember(str(error))
-        except Exception as error:
-            text = str(error).strip().split("\n")[0]
-            self._remember(f"{type(error).__name__} in {call.__name__.strip('_')}: {text}")
+        except Exception as fault:
+            self.failed(call, fault)
         return None
+
+    def failed(self, call: Hook, fault: Exception) -> None:
+        """Keep a fault of a function of ours as an error."""
+        text = str(fault)
+        if not isinstance(fault, MissingName):
+            line = text.strip().split("\n")[0]
+            text = f"{type(fault).__name__} in {call.__name__.strip('_')}: {line}"
+        error = f"the xla layer cannot be observed: {text}"
+        if error not in self.errors:
+            self.errors.append(error)
 
     def drain(self, context: LoweringContext | None = None) -> None:
         """Note what was compiled since the last call; it belongs to ``context``.
@@ -281,11 +288,6 @@ class Recorder:
             if (growth := _growth(before.get(op, 0), count))
         }
         return fallbacks, _growth(resharded, self._resharded)
-
-    def _remember(self, text: str) -> None:
-        error = f"the xla layer cannot be observed: {text}"
-        if error not in self.errors:
-            self.errors.append(error)
 
 
 def without_hooks(frames: Iterable[Line]) -> tuple[Line, ...]:

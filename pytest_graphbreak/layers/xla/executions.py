@@ -46,6 +46,9 @@ _DEPTH: Final = 6
 """The most frames of a stack that are kept, without those of torch and torch_xla."""
 _THEIRS: Final = ("/torch/", "/torch_xla/", "/pytest_graphbreak/layers/")
 
+Lookups = tuple[int | None, int | None]
+"""Two counters of torch_xla: graphs found in its cache, and graphs that were not."""
+
 Stack = tuple[tuple[int, int], ...]
 """Frames from the innermost outwards: the ``id`` of the code object, and the instruction."""
 
@@ -108,11 +111,13 @@ class DeviceRuns:
         """The sum of these counters at that look."""
         self._of_graph: dict[bytes, int] = {}
         self._codes: dict[int, CodeType] = {}
-        self._passed: dict[int, bool | None] = {}
+        self._is_users: dict[int, bool | None] = {}
         """Whether a frame of this code is the user's; None for torch's, which no stack has."""
         self._places: Places | None = None
         self._library: Any = None
         self._watched = False
+        self._counter_value: Callable[[str], int | None] = lambda name: None
+        """The function of torch_xla, once runs are counted: a step calls it four times."""
         self._lock = threading.Lock()
         self._local = _Doing()
 
@@ -153,29 +158,43 @@ class DeviceRuns:
 
     # Functions of torch_xla that run graphs.
 
-    def before_sync(self, args: tuple[Any, ...]) -> tuple[int, int]:
-        return native.lookups()
+    def before_sync(self, args: tuple[Any, ...]) -> Lookups:
+        """Return how many graphs about to run were found in the cache, and how many compiled.
 
-    def after_sync(self, before: tuple[int, int] | None, result: Any) -> bool:
+        Counters may be cleared: only whether they differ has a meaning.
+        """
+        value = self._counter_value
+        return value("CachedCompile"), value("UncachedCompile")
+
+    def after_sync(self, before: Lookups | None, result: Any) -> bool:
         """Note what a sync ran; return whether something was compiled, and not for the bridge."""
-        if before is None or before == (after := native.lookups()):
+        value = self._counter_value
+        compiled = value("UncachedCompile")
+        if before is None or before == (value("CachedCompile"), compiled):
             return False
-        self._note(self._ran, Asked("sync", self._stack()))
-        return after[1] != before[1] and not self._local.lowers
+        asked = Asked("sync", self._stack())
+        with self._lock:
+            self._ran[asked] += 1
+        return compiled != before[1] and not self._local.lowers
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        asked = Asked("call", self._stack())
-        self._note(self._ran, asked)
-        graph_hash = args[0]
+        asked, graph_hash = Asked("call", self._stack()), args[0]
         ops = self._of_graph.get(graph_hash)
         if ops is None:
-            frame = caller()
-            graph = frame.f_locals.get("xla_model") if frame is not None else None
-            if graph is None:
-                return
-            ops = sum(node.op.startswith("call_") for node in graph.graph.nodes)
-            self._of_graph[graph_hash] = ops
-        self._note(self._ops, asked, ops)
+            ops = self._operations_of_caller(graph_hash)
+        with self._lock:
+            self._ran[asked] += 1
+            self._ops[asked] += ops
+
+    def _operations_of_caller(self, graph_hash: bytes) -> int:
+        """Return the operations of the graph that ``optimized_mod`` of the bridge will run."""
+        frame = caller()
+        graph = frame.f_locals.get("xla_model") if frame is not None else None
+        if graph is None:
+            return 0
+        ops: int = sum(node.op.startswith("call_") for node in graph.graph.nodes)
+        self._of_graph[graph_hash] = ops
+        return ops
 
     def before_lower(self, args: tuple[Any, ...]) -> bool:
         """Note that the bridge lowers a graph: operations noted meanwhile do not run."""
@@ -189,10 +208,6 @@ class DeviceRuns:
             self._local.lowers -= 1
             self._look(count=False)
 
-    def _note(self, counter: Counter[Asked], asked: Asked, count: int = 1) -> None:
-        with self._lock:
-            counter[asked] += count
-
     def _stack(self) -> Stack:
         """Return the frames from the innermost that is not torch's to the user's, if any."""
         frames: list[tuple[int, int]] = []
@@ -203,36 +218,38 @@ class DeviceRuns:
                 frame = frame.f_back.f_back  # take the caller of the code that Dynamo made
                 continue
             try:
-                users_own = self._passed[id(code)]
+                is_users = self._is_users[id(code)]
             except KeyError:
-                users_own = self._is_users(code)
-            if users_own is not None:
+                is_users = self._classify(code)
+            if is_users is not None:
                 frames.append((id(code), frame.f_lasti))
-                if users_own:
+                if is_users:
                     break
             frame = frame.f_back
         return tuple(frames)
 
-    def _is_users(self, code: CodeType) -> bool | None:
+    def _classify(self, code: CodeType) -> bool | None:
         self._codes[id(code)] = code  # its id stays its own
         file = code.co_filename
         theirs = any(part in file for part in _THEIRS)
-        users_own = None if theirs else self._places is not None and self._places.is_user(file)
-        self._passed[id(code)] = users_own
-        return users_own
+        is_users = None if theirs else self._places is not None and self._places.is_user(file)
+        self._is_users[id(code)] = is_users
+        return is_users
 
     # The kernel that sees reads.
 
     def attach(self, places: Places) -> None:
         """Put the kernel in, for good; ``places`` says which frames are the user's.
 
+        Raises ``MissingName``.
         It stays when nobody watches, and then only passes calls on: torch's table of kernels must
         not change while another thread calls one (``OperatorEntry::lookup`` takes no lock).
         """
         if self._places is not places:
             self._places = places
-            self._passed = {}
+            self._is_users = {}
         self._watched = True
+        self._counter_value = native.function("_xla_counter_value")
         if self._library is None:
             library = sys.modules["torch"].library.Library("aten", "IMPL")
             with suppress(RuntimeError):  # somebody else has put one there: reads have no line
@@ -260,7 +277,7 @@ class DeviceRuns:
             if not self._watched or type(tensor) not in kinds:
                 return value_of(tensor)
             dynamo = set_eval_frame(None)
-            before = native.lookups()
+            before = self.before_sync(())
             set_eval_frame(dynamo)
             value = value_of(tensor)
             dynamo = set_eval_frame(None)
@@ -271,12 +288,13 @@ class DeviceRuns:
         never_compile_function(item)
         return item
 
-    def _note_read(self, before: tuple[int, int]) -> None:
+    def _note_read(self, before: Lookups) -> None:
         with suppress(Exception):  # the value must get to the user's code
-            stack = self._stack()
-            self._note(self._read, Asked("item", stack))
-            if native.lookups() != before:
-                self._note(self._ran, Asked("access", stack))
+            stack, after = self._stack(), self.before_sync(())
+            with self._lock:
+                self._read[Asked("item", stack)] += 1
+                if after != before:
+                    self._ran[Asked("access", stack)] += 1
 
     # What runs and reads are in a record.
 

@@ -121,15 +121,6 @@ def counters(names: Iterable[str]) -> int:
     return sum(value(name) or 0 for name in names)
 
 
-def lookups() -> tuple[int, int]:
-    """Return how many graphs about to run were found in the cache, and how many compiled.
-
-    Counters may be cleared: only whether they differ has a meaning.
-    """
-    value = function("_xla_counter_value")
-    return value("CachedCompile") or 0, value("UncachedCompile") or 0
-
-
 def compile_counters() -> int:
     """Return a number that differs after each compilation, and after counters were cleared."""
     return counters(("UncachedCompile", "ReplicateShardedData"))

@@ -7,7 +7,7 @@ A name that is missing becomes an error of the observation, never a graph that n
 from __future__ import annotations
 
 import sys
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,6 @@ from pytest_graphbreak.layers.hooks import (
     Before,
     ImportWatch,
     Patch,
-    do_nothing,
     locate,
     runtime_hook,
 )
@@ -70,7 +69,7 @@ RUNS: Final = (MARK, CACHED, CLEAR)
 """The sensors that only runs and their operations need."""
 
 
-def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, After]]:
+def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, After | None]]:
     """Return what is done before and after each function."""
     lazy, executions = bridge.lazy, recorder.executions
 
@@ -87,13 +86,13 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
         TRY: (bridge.before_node, bridge.after_node),
         RUN: (bridge.before_bridge_node, bridge.after_bridge_node),
         SETTLE: _both((bridge.before_settle, bridge.after_settle), syncs),
-        CACHED: (executions.before_call, do_nothing),
+        CACHED: (executions.before_call, None),
         CALL: (lazy.before_call, lazy.after_call),
-        INTERPRET: (lazy.before_interpret, do_nothing),
+        INTERPRET: (lazy.before_interpret, None),
         BACKWARD: (bridge.before_backward, bridge.after_backward),
         COMPILE: (bridge.before_compile, bridge.after_compile),
         MARK: (executions.before_sync, after_mark),
-        CLEAR: (executions.before_clear_counters, do_nothing),
+        CLEAR: (executions.before_clear_counters, None),
     }
 
 
@@ -178,9 +177,7 @@ class XlaSensors:
         if getattr(owner, name) in ours:
             return None  # copied from a module that is watched already
         before, after = self._hooks[sensor]
-        guard = self.recorder.guard
-        hook = runtime_hook(partial(guard, before), partial(guard, after))
-        return Patch(owner, name, hook)
+        return Patch(owner, name, runtime_hook(before, after, self.recorder.failed))
 
     def _detach(self) -> None:
         self._imports.detach()
