@@ -158,6 +158,7 @@ def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatc
     assert "jax 0.7.1" in first.do
 
 
+@pytest.mark.nightly
 @pytest.mark.once
 def test_blindness_is_a_problem() -> None:
     pytest.importorskip("torch")
