@@ -594,6 +594,22 @@ def f(x):
     return z
 """,
     ),
+    "an elif": (
+        "it has an `elif`",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for n in range(6):
+        if x.sum() > 3:
+            x = x + 1
+        elif x.min() > 0:
+            x = x * 3
+        x = x * 2
+        if x.max() > 30:
+            break
+    return x
+""",
+    ),
     "a name set on one side": (
         "z is set on one side only",
         "if x.max() > 3:",
