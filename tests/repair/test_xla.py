@@ -17,6 +17,12 @@ pytestmark = [
     ),
 ]
 
+
+@pytest.fixture
+def shop(xla_shop: Shop) -> Shop:
+    return xla_shop
+
+
 LENGTHS = """
     import torch
     import torch_xla

@@ -118,6 +118,7 @@ def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
     assert "did not come to its end in 1 s" in found.what
 
 
+@pytest.mark.once
 def test_dynamo_is_seen_here() -> None:
     pytest.importorskip("torch")
     (found,) = checks.probe_results("dynamo", 300, os.environ)
