@@ -21,8 +21,11 @@ from pytest_graphbreak.model.stacks import Line
 
 _CALL: Final = re.compile(
     r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))"
-    # The seeds of inductor's own random numbers; calls of libraries; collectives.
-    r"(?!aten\.randint\.low_out\b|(?:mkldnn|onednn|mkl|_c10d_functional)\.)(\w+\.\w+)"
+    # The seeds of inductor's own random numbers; attention and the backward pass of a convolution,
+    # which lowering.py leaves to torch's libraries on all devices; other libraries; collectives.
+    r"(?!aten\.(?:randint\.low_out|convolution_backward)\b)"
+    r"(?!aten\._(?:scaled_dot_product|flash|efficient)_\w*attention)"
+    r"(?!(?:mkldnn|onednn|mkl|_c10d_functional)\.)(\w+\.\w+)"
 )
 _NODE: Final = re.compile(r"(?: = |with_effects\(\w+, )torch\.ops\.((?!higher_order)\w+\.\w+)")
 _NO_LINE: Final = "# No stacktrace found"

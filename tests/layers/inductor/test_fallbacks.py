@@ -28,6 +28,9 @@ aten = torch.ops.aten
         aten.randint.low_out(-9223372036854775808, 9223372036854775807, [1], out=buf6)
         buf7 = torch.ops.mkldnn._linear_pointwise.default(buf0, primals_2, None, 'none', [], '')
         torch.ops._c10d_functional.all_reduce_.default(buf0, 'sum', '0')
+        buf8 = torch.ops.aten._scaled_dot_product_cudnn_attention.default(buf0, buf0, buf0, None)
+        buf10 = torch.ops.aten.convolution_backward.default(buf0, buf0, buf0, [4])
+        buf9 = torch.ops.aten._flash_attention_forward.default(buf0, buf0, buf0, None, None)
         aten.scatter_reduce_.two(buf0,0,buf4,primals_1, reduce='sum', include_self=True)
         torch.ops.aten._linalg_check_errors.default(buf3, 'linalg.inv', is_matrix=True)
 """
@@ -66,7 +69,7 @@ def test_each_has_its_operator_and_its_line() -> None:
         *(Fallback("aten.sort", line) for line in sorts),
         Fallback("aten.index_put", sorts[1]),
         Fallback("mine.send", None),
-        # Neither inductor's seeds nor calls of libraries and collectives are fallbacks.
+        # Neither inductor's seeds, attention, convolutions, libraries nor collectives are any.
         Fallback("aten.scatter_reduce", sorts[1]),
         Fallback("aten._linalg_check_errors", sorts[1]),
     )
