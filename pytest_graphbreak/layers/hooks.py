@@ -1,8 +1,8 @@
 """Ways to put a sensor into torch: around a function, now or once its module is imported.
 
-``Patch`` replaces one function, ``LatePatch`` one of a module that may not be
-imported yet, ``ImportWatch`` calls back when modules are imported. All are taken out
-again with the last open window.
+``Patch`` replaces one function, ``RuntimePatch`` one that each step of a model calls, ``LatePatch``
+one of a module that may not be imported yet, ``ImportWatch`` calls back when modules are imported.
+All are taken out again with the last open window.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Failed = Callable[[Hook, Exception], object]
 """A function called with a function of ours and what it raised."""
 
 FRAMES: Final = 2
-"""The Python frames between a caller and the original: that of the patch and that of the hook."""
+"""The Python frames between a caller and the original: of a ``Patch``, and of its hook."""
 
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -57,18 +57,21 @@ class Patch:
         original: Hook = do_nothing if self.original is None else self.original
         self._inherited = isinstance(owner, type) and attribute not in vars(owner)
         self._live = True
+        self.patched = functools.wraps(original)(self._wrapper(original, hook))
+        if of_torch or _dynamo_is_imported():
+            never_compile_function(self.patched)
+        setattr(owner, attribute, self.patched)
 
-        @functools.wraps(original)
+    def _wrapper(self, original: Hook, hook: Hook) -> Hook:
+        """Return the function that is put in."""
+
         def patched(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             if not self._live:
                 return original(*args, **kwargs)
             return hook(original, *args, **kwargs)
 
-        if of_torch or _dynamo_is_imported():
-            never_compile_function(patched)
-        self.patched = patched
-        setattr(owner, attribute, patched)
+        return patched
 
     def remove(self) -> None:
         self._live = False
@@ -78,6 +81,57 @@ class Patch:
             delattr(self.owner, self.attribute)
         else:
             setattr(self.owner, self.attribute, self.original)
+
+
+class RuntimePatch(Patch):
+    """A patch of a function that user code calls at run time.
+
+    ``before`` and ``after`` are called around the original. A fault of theirs goes to ``failed``
+    and never to the user's code. Dynamo's frame hook may be active then: it must not find our
+    Python frames, or it would compile them. A step of a model calls several of these, so there is
+    one frame of ours, and no hook in another.
+    """
+
+    def __init__(
+        self, owner: Any, attribute: str, before: Before, after: After | None, failed: Failed
+    ) -> None:
+        """Replace ``attribute``. Raises ``AttributeError`` if there is no such attribute."""
+        self._before = before
+        self._after = after
+        self._failed = failed
+        super().__init__(owner, attribute, do_nothing)
+
+    def _wrapper(self, original: Hook, hook: Hook) -> Hook:
+        from pytest_graphbreak.layers.dynamo import private
+
+        set_eval_frame = private.value(private.FRAME_HOOK)
+        before, after, failed = self._before, self._after, self._failed
+
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if not self._live:
+                return original(*args, **kwargs)
+            dynamo = set_eval_frame(None)
+            token = result = None
+            try:
+                token = before(args)
+            except Exception as fault:
+                failed(before, fault)
+            set_eval_frame(dynamo)
+            if after is None:
+                return original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+                return result
+            finally:
+                dynamo = set_eval_frame(None)
+                try:
+                    after(token, result)
+                except Exception as fault:
+                    failed(after, fault)
+                set_eval_frame(dynamo)
+
+        return patched
 
 
 def note_hook(note: Note, failed: Callable[[Exception], None], *, after: bool = False) -> Hook:
@@ -107,43 +161,6 @@ def note_hook(note: Note, failed: Callable[[Exception], None], *, after: bool = 
 
 def do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing."""
-
-
-def runtime_hook(before: Before, after: After | None, failed: Failed) -> Hook:
-    """Return a hook for a function that user code calls at run time.
-
-    Dynamo's frame hook may be active then: it must not find our Python frames,
-    or it would compile them. A fault of ours goes to ``failed`` and never to the user's code. A
-    step of a model calls such hooks: each Python frame here is a part of a microsecond.
-    """
-    from pytest_graphbreak.layers.dynamo import private
-
-    set_eval_frame = private.value(private.FRAME_HOOK)
-
-    def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        dynamo = set_eval_frame(None)
-        token = result = None
-        try:
-            token = before(args)
-        except Exception as fault:
-            failed(before, fault)
-        set_eval_frame(dynamo)
-        if after is None:
-            return original(*args, **kwargs)
-        try:
-            result = original(*args, **kwargs)
-            return result
-        finally:
-            dynamo = set_eval_frame(None)
-            try:
-                after(token, result)
-            except Exception as fault:
-                failed(after, fault)
-            set_eval_frame(dynamo)
-
-    never_compile_function(hook)
-    return hook
 
 
 def count_calls(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
@@ -328,7 +345,7 @@ class AroundImports(ImportWatch):
     """Calls ``before`` and ``after`` around each import in one thread that loads a module.
 
     What is imported in turn is part of the outermost import. Neither call may raise. Dynamo's
-    frame hook may be active here, and must not find what they do (see ``runtime_hook``).
+    frame hook may be active here, and must not find what they do (see ``RuntimePatch``).
     """
 
     def __init__(self, before: Callable[[], None], after: Callable[[], None]) -> None:

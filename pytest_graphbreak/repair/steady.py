@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from pytest_graphbreak.layers.hooks import Hook, Patch, runtime_hook
+from pytest_graphbreak.layers.hooks import Hook, RuntimePatch
 
 
 def seed(number: int = 0) -> None:
@@ -43,8 +43,8 @@ def steady_random() -> None:
     def fail(call: Hook, fault: Exception) -> None:
         raise fault
 
-    hook = runtime_hook(state, put_back, fail)
-    _steady.append(Patch(library, "_xla_step_marker", hook).patched)
+    patch = RuntimePatch(library, "_xla_step_marker", state, put_back, fail)
+    _steady.append(patch.patched)
 
 
 _steady: Final[list[Any]] = []

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
-from pytest_graphbreak.layers.hooks import Hook, Patch, do_nothing, runtime_hook
+from pytest_graphbreak.layers.hooks import Hook, Patch, RuntimePatch, do_nothing
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
@@ -80,15 +80,16 @@ class Meter:
         """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
         if not self.is_attached and native.is_loaded():
             native.function("_clear_xla_metrics")
-            hook = runtime_hook(lambda args: self._keep(), None, do_nothing)
-            self._patch = Patch(native.binding(), "_clear_xla_metrics", hook)
+            self._patch = RuntimePatch(
+                native.binding(), "_clear_xla_metrics", self._keep, None, do_nothing
+            )
 
     def detach(self) -> None:
         if self._patch is not None:
             self._patch.remove()
             self._patch = None
 
-    def _keep(self) -> None:
+    def _keep(self, args: tuple[Any, ...]) -> None:
         self._before_clear()
         try:
             self.total()

@@ -19,8 +19,8 @@ from pytest_graphbreak.layers.hooks import (
     Before,
     ImportWatch,
     Patch,
+    RuntimePatch,
     locate,
-    runtime_hook,
 )
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
@@ -177,7 +177,7 @@ class XlaSensors:
         if getattr(owner, name) in ours:
             return None  # copied from a module that is watched already
         before, after = self._hooks[sensor]
-        return Patch(owner, name, runtime_hook(before, after, self.recorder.failed))
+        return RuntimePatch(owner, name, before, after, self.recorder.failed)
 
     def _detach(self) -> None:
         self._imports.detach()
