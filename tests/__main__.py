@@ -3,9 +3,10 @@
 A marker says where a test is run. ``pytestmark = pytest.mark.pure`` in a file: without torch, and
 nowhere else. ``once``, of a file or a test: not in ``xla``, the environment after that of
 ``torch``, since no layer of a device and no version of torch changes it. ``jax``: also in the
-environment ``jax``, which has no torch. ``nightly``: it repeats another test with more data, and
-is left out of all four. ``whole`` runs all that there is but for JAX, ``whole-jax`` the rest, with
-three times as many examples (``tests/examples.py``): each night, in each environment.
+environment ``jax``, which has no torch. ``nightly``: it repeats another test with more data, or
+shows slowly what others show in part, and is left out of all four. ``whole`` runs all that there is
+but for JAX, ``whole-jax`` the rest, with ten times as many examples (``tests/examples.py``): each
+night, in each environment.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are

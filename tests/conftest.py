@@ -39,7 +39,7 @@ MARKERS = (
     "pure: needs no torch, and is run without it (tests/__main__.py)",
     "jax: needs JAX, and is run where it is installed (tests/__main__.py)",
     "once: does the same with any torch, and is not run in the xla environment (tests/__main__.py)",
-    "nightly: repeats another test with more data, and is run at night (tests/__main__.py)",
+    "nightly: slow, beside a quicker test of the same; run at night (tests/__main__.py)",
 )
 
 

@@ -160,7 +160,7 @@ Program = tuple[types.CodeType, dict[str, Any]]
 def serve(address: str, modules: Sequence[str]) -> Program:
     """Import and answer. Returns in the forks alone, each with the program that it is to run."""
     own = [entry for entry in sys.path[1:] if entry not in _python_path(os.environ)]
-    for module in (*modules, *_what_a_first_compilation_imports()):
+    for module in (*modules, *_what_a_first_window_imports()):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     leave_guards_untimed()
@@ -305,8 +305,11 @@ def _python_path(environ: Mapping[str, str]) -> list[str]:
     return [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
-def _what_a_first_compilation_imports() -> list[str]:
-    """Found out in a fork: in the server nothing may have been compiled. Without torch, none."""
+def _what_a_first_window_imports() -> list[str]:
+    """What our observers, a first compilation, and a run of a repair import. Without torch, none.
+
+    Found out in a fork: in the server nothing may have been compiled, nor observed.
+    """
     if find_spec("torch") is None:
         return []
     reader, writer = os.pipe()
@@ -314,7 +317,11 @@ def _what_a_first_compilation_imports() -> list[str]:
     if child == 0:
         import torch
 
-        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        from pytest_graphbreak.repair import compare, measure  # noqa: F401
+        from pytest_graphbreak.watching.measure import Measurement
+
+        with Measurement(ROOT):
+            torch.compile(_breaks, backend="eager", dynamic=True)(torch.ones(2))
         os.write(writer, " ".join(sys.modules).encode())
         os._exit(0)
     os.close(writer)
@@ -324,9 +331,19 @@ def _what_a_first_compilation_imports() -> list[str]:
     return [name for name in names if name not in sys.modules]
 
 
+def _breaks(x: Any) -> Any:
+    import torch
+
+    torch._dynamo.graph_break()
+    return x + x.shape[0]
+
+
 def _load_the_plugins() -> None:
-    """What pytest loads whenever it starts, and by pytest itself: it rewrites their asserts."""
+    """What pytest loads whenever it starts, and by pytest itself: it rewrites their asserts.
+
+    A single ``--version`` loads none, from pytest 9 on.
+    """
     import pytest
 
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
-        pytest.main(["--version", "--rootdir", "/", "-c", os.devnull])
+        pytest.main(["--version", "--version", "--rootdir", "/", "-c", os.devnull])

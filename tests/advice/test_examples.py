@@ -43,12 +43,15 @@ def _quiet(recwarn: pytest.WarningsRecorder) -> None:
 @pytest.mark.once
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> None:
+    """What it breaks by is advised on by its own page."""
     example = case.example
     if example.raises:
-        assert type(raised(case)).__name__ == example.raises
+        error = raised(case)
+        assert type(error).__name__ == example.raises
         after = running.run(example.after, example.inputs, tmp_path)
         eager = running.uncompiled(example.after, example.inputs, tmp_path)
         torch.testing.assert_close(after.outputs, eager)
+        assert is_of_another_name(case) or case.name in topics(error)
         return
     before = run_before(case)
     after = running.run(example.after, example.inputs, tmp_path)
@@ -60,30 +63,22 @@ def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> 
     torch.testing.assert_close(after.outputs, before.outputs, check_dtype=False)
     assert before.record.graphs.get("dynamo", 0) == before.graphs
     assert after.record.graphs.get("dynamo", 0) == after.graphs
+    record = before.record
+    assert is_of_another_name(case) or case.name in running.families(record) | also(case)
+    assert all(advice.short(item) for item in (*record.breaks, *record.recompile_list))
 
 
-@pytest.mark.once
-@pytest.mark.graph_budget(gate=False, reason="the code of the test above, which is gated")
-@pytest.mark.parametrize(
-    "case",
-    [case for case in HERE if not {case.name, str(case)} & OF_ANOTHER_NAME],
-    ids=str,
-)
-def test_what_it_breaks_by_is_advised_on_by_its_own_page(case: Case) -> None:
-    if case.example.raises:
-        error = raised(case)
-        trace = "".join(traceback.format_exception(error))
-        found = triage(type(error).__name__, str(error), trace)
-        assert found is not None
-        topics = {found.topic}
-        if found.broke is not None and (family := advice.family(found.broke)):
-            topics.add(family.name)
-        assert case.name in topics
-        return
-    record = run_before(case).record
-    assert case.name in running.families(record) | also(case)
-    assert all(advice.short(item) for item in record.breaks)
-    assert all(advice.short(item) for item in record.recompile_list)
+def is_of_another_name(case: Case) -> bool:
+    return bool({case.name, str(case)} & OF_ANOTHER_NAME)
+
+
+def topics(error: Exception) -> set[str]:
+    """The pages that are advised for what was raised."""
+    trace = "".join(traceback.format_exception(error))
+    failure = triage(type(error).__name__, str(error), trace)
+    assert failure is not None
+    family = advice.family(failure.broke) if failure.broke is not None else None
+    return {failure.topic, family.name} if family else {failure.topic}
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,7 @@ PRINTS = """
 """
 
 
+@pytest.mark.usefixtures("forks")
 def test_one_cause_behind_many_red_tests_on_a_terminal(here: Suite) -> None:
     here.write(PRINTS)
     arguments = ("-q", "--graph-budget", "-p", "no:cacheprovider", "-p", "no:xdist")

@@ -227,7 +227,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory, server_of_forks: Server) 
     ("arguments", "count"),
     [
         (["fix", PROGRAM], 1),
-        (["repro", PROGRAM, "--out", "scripts_of_the_house"], 0),
+        pytest.param(
+            *(["repro", PROGRAM, "--out", "scripts_of_the_house"], 0), marks=pytest.mark.nightly
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

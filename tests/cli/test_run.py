@@ -297,6 +297,7 @@ def test_the_log_can_be_analysed(workspace: Workspace) -> None:
     assert "net.py > run.log 2>&1" in analysed.out  # what to run is the script, not this command
 
 
+@pytest.mark.nightly
 def test_the_log_of_a_run_of_pytest(workspace: Workspace) -> None:
     """pytest captures standard error before torch is imported, and closes what it put there."""
     test = NET.replace("torch.compile(", "def test_it():\n        torch.compile(")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -168,35 +167,6 @@ def test_each_command_of_a_red_run_makes_it_green(suite: Suite) -> None:
     for command in commands:
         typed_in_process(suite, command)
     suite.run("--graph-budget").assert_outcomes(passed=4)
-
-
-def test_only_python_m_pytest_finds_the_package(suite: Suite) -> None:
-    """As in the quick start: the package is beside the tests, and nothing is installed."""
-    suite.pytester.makepyfile(**{"net/__init__": "def f(x):\n    return x + 1\n"})
-    suite.pytester.makepyfile(
-        **{
-            "tests/test_net": """
-                import torch
-                from net import f
-
-                def test_net():
-                    torch.compile(f, backend="eager")(torch.ones(3))
-            """
-        }
-    )
-    (suite.path / "below").mkdir()
-    first = subprocess.run(
-        [sys.executable, "-m", "pytest", "--graph-budget", "-p", "no:cacheprovider", "tests"],
-        cwd=suite.path,
-        capture_output=True,
-        text=True,
-    )
-    record, again = COMMAND.findall(first.stdout)
-    assert "-m pytest" in record
-    assert "-m pytest" in again
-    done = subprocess.run(record, shell=True, cwd=suite.path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert (suite.path / "baselines" / "tests" / "test_net.yaml").exists()
 
 
 def typed_in_process(suite: Suite, command: str) -> None:

@@ -19,19 +19,9 @@ pytestmark = pytest.mark.skipif(
 ONE = ("tests/models/test_ranker.py::test_ranker",)
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_committed_baselines_are_green(tmp_path: Path) -> None:
     assert show.green(ONE, tmp_path)
-
-
-@pytest.mark.usefixtures("xla_forks")
-def test_a_planted_break_is_red(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert show.red(tmp_path)
-    printed = capfd.readouterr().out
-    assert "GB0124" in printed
-    assert "if scores.max().item() > self.limit:" in printed
-    source = (Path(__file__).parents[1] / "models" / "ranker.py").read_text().splitlines()
-    (line,) = (n for n, text in enumerate(source, 1) if "scores.clamp(" in text)
-    assert f"tests/models/ranker.py:{line} in Ranker.forward" in printed
 
 
 @pytest.mark.usefixtures("xla_forks")
@@ -45,12 +35,17 @@ def test_a_test_that_is_not_there_is_not_green(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("xla_forks")
-def test_on_a_terminal_the_red_text_stands_alone(tmp_path: Path) -> None:
+def test_a_planted_break_is_red_on_a_terminal(tmp_path: Path) -> None:
     """With colours pytest's log has other lines: none of them may follow our text."""
     code = "import pathlib, sys; from demo import show\n"
     code += "sys.exit(not show.red(pathlib.Path(sys.argv[1])))"
     seen = terminal.run([sys.executable, "-c", code, str(tmp_path)], show.ROOT)
     assert seen.code == 0, seen.text
+    assert "GB0124" in seen.text
+    assert "if scores.max().item() > self.limit:" in seen.text
+    source = (Path(__file__).parents[1] / "models" / "ranker.py").read_text().splitlines()
+    (line,) = (n for n, text in enumerate(source, 1) if "scores.clamp(" in text)
+    assert f"tests/models/ranker.py:{line} in Ranker.forward" in seen.text
     assert "\x1b[31m\x1b[1mgraph budget: " in seen.raw
     assert "torch.__trace" not in seen.text
     first = next(n for n, line in enumerate(seen.lines) if line.startswith("graph budget: "))

@@ -13,6 +13,6 @@ pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("name", sample(["llama", "qwen3"], ["llama"], pytest.mark.once))
+@pytest.mark.parametrize("name", sample(["llama", "qwen3"], ["llama"]))
 def test_decoding(compile_model: CompileModel, name: str, cache: str) -> None:
     scenes.decoding(compile_model, ZOO[name], cache)

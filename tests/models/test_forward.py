@@ -16,8 +16,13 @@ pytest.importorskip("transformers")
 ON_BOTH = ("bert", "gpt2", "llama", "mixtral")
 """What each push also runs on torch_xla; the job ``models`` of the workflow runs all on both."""
 
+PUSHED = (*ON_BOTH, "bigbird", "t5")
+"""What the half of torch runs too: one that breaks, and an encoder with a decoder."""
+NIGHT = (pytest.mark.once, pytest.mark.nightly)
+AT_NIGHT = [pytest.param(name, marks=NIGHT) for name in ZOO if name not in PUSHED]
 
-@pytest.mark.parametrize("name", sample(ZOO, ON_BOTH, pytest.mark.once))
+
+@pytest.mark.parametrize("name", [*sample(PUSHED, ON_BOTH, pytest.mark.once), *AT_NIGHT])
 def test_forward(compile_model: CompileModel, name: str) -> None:
     model = ZOO[name]
     if model.fails_on_xla and scenes.on_xla(compile_model):

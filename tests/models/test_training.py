@@ -12,6 +12,6 @@ from tests.models.zoo import ZOO
 pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("name", sample(["bert", "gpt2", "llama"], ["bert"], pytest.mark.once))
+@pytest.mark.parametrize("name", sample(["bert", "gpt2", "llama"], ["bert"]))
 def test_training(compile_model: CompileModel, name: str) -> None:
     scenes.training(compile_model, ZOO[name])

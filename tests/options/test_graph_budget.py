@@ -116,7 +116,7 @@ def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
     suite.write("def test_three():\n    pass\n", "test_other")
     (suite.path / "baselines").mkdir()
     (suite.path / "baselines" / "test_it.yaml").write_text(BAD)
-    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n2")
+    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n1")
     assert result.ret == 1
     result.assert_outcomes(errors=2, passed=1)
     result.stdout.fnmatch_lines(
@@ -130,14 +130,14 @@ def test_a_broken_baseline_that_no_worker_reads_turns_the_run_red(suite: Suite) 
     suite.write(PRINTING)
     (suite.path / "baselines").mkdir()
     (suite.path / "baselines" / "other.yaml").write_text(BAD)
-    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n2")
+    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n1")
     assert result.ret == 1
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*baselines/other.yaml:5: graphs of dynamo is negative*"])
 
 
 @pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize("options", [(), ("-n2",)])
+@pytest.mark.parametrize("options", [(), ("-n1",)])
 def test_baselines_of_tests_that_do_not_run_are_not_read(
     suite: Suite, options: tuple[str, ...]
 ) -> None:

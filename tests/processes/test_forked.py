@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import CLEAN, Suite
+from tests.examples import sample
 
 pytest.importorskip("pytest_forked")
 
@@ -26,18 +27,18 @@ def pytest_runtest_teardown(item):
 """
 
 
-def test_a_child_imports_none_of_our_modules(suite: Suite) -> None:
+GATE = ("--graph-budget",)
+
+
+@pytest.mark.parametrize(
+    "options",
+    sample(
+        [("--graph-budget",), ("--graph-budget-report=graphs.json",), ()], [("--graph-budget",)]
+    ),
+    ids=str,
+)
+def test_a_child_imports_none_of_our_modules(suite: Suite, options: tuple[str, ...]) -> None:
     """In a Python that is new: no other run has imported anything."""
-    forked(suite, "--graph-budget")
-
-
-@pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize("options", [("--graph-budget-report=graphs.json",), ()])
-def test_nor_with_a_report_nor_without_options(suite: Suite, options: tuple[str, ...]) -> None:
-    forked(suite, *options)
-
-
-def forked(suite: Suite, *options: str) -> None:
     suite.write(CLEAN.replace("def test_model", "import pytest\n\n    @MARK\n    def test_model"))
     source = (suite.path / "test_it.py").read_text()
     (suite.path / "test_it.py").write_text(source.replace("MARK", "pytest.mark.max_graphs(1)"))

@@ -49,6 +49,7 @@ def needed(module: str) -> None:
         pytest.skip(f"{module} is not installed in this environment")
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("module", "options"),
     [
@@ -59,13 +60,10 @@ def needed(module: str) -> None:
     ids=["plain", "xdist", "forked"],
 )
 def test_counts_are_properties_of_each_test(
-    module: str, options: tuple[str, ...], suite: Suite, request: pytest.FixtureRequest
+    module: str, options: tuple[str, ...], suite: Suite
 ) -> None:
     needed(module)
     suite.write(SOURCE)
-    # A process of its own: workers and forks import what is installed, as users' do.
-    if module != "pytest":
-        request.getfixturevalue("forks")
     result = suite.pytester.runpytest_subprocess(
         *("-p", "no:cacheprovider", "--graph-budget-report=g.json", "--junitxml=junit.xml"),
         *options,

@@ -80,6 +80,23 @@ def shop(
     return opened(tmp_path, monkeypatch, capsys, server)
 
 
+@pytest.fixture(scope="session")
+def xla_server(server_of_xla_forks: Server) -> Iterator[subprocess.Popen[str]]:
+    yield from served(server_of_xla_forks)
+
+
+@pytest.fixture
+def xla_shop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    xla_server: subprocess.Popen[str],
+    xla_forks: None,
+) -> Shop:
+    """A shop whose runs are forks of a process that has imported torch_xla, too."""
+    return opened(tmp_path, monkeypatch, capsys, xla_server)
+
+
 def opened(
     path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -31,7 +29,8 @@ pytestmark = pytest.mark.once
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 
-SAMPLE = ("item", "logging", "disabled", "lengths", "helper_c")
+SAMPLE = ("disabled", "lengths", "helper_c")
+"""Switches and lines that are written later have tests of their own here and in ``test_gain``."""
 
 
 def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) -> SearchResult:
@@ -177,6 +176,7 @@ GROWS = """
 """
 
 
+@pytest.mark.nightly  # a line that is written later, as in test_gain
 def test_a_list_that_grows_is_no_reason_to_compile_again(shop: Shop) -> None:
     shop.write("grows.py", GROWS)
     said = shop.run("fix", "grows.py")
@@ -207,6 +207,7 @@ WRONG = """
 """
 
 
+@pytest.mark.nightly  # as test_prove has it
 def test_a_patch_that_changes_a_gradient_is_not_kept(shop: Shop, shared: Bench) -> None:
     """``torch.where`` has a gradient on both sides; log of a negative number makes it NaN."""
     target = shop.write("a.py", WRONG)
@@ -254,31 +255,6 @@ def test_a_side_effect_that_is_lost_is_said_or_forbidden(shop: Shop) -> None:
     assert done.returncode == 0
 
 
-TEST = """
-    import pytest
-    import torch
-
-    class Net(torch.nn.Module):
-        def forward(self, x):
-            return x * x.sum().item()
-
-    @pytest.mark.max_graphs(1)
-    @pytest.mark.parametrize("size", [2, 3])
-    def test_net(size):
-        y = torch.compile(Net(), backend="eager")(torch.ones(size))
-        assert y.shape == (size,)
-"""
-
-
-def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
-    shop.write("test_a.py", TEST)
-    (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
-    said = shop.run("fix", "test_a.py::test_net[3]")
-    assert said.code == 0, said.err
-    assert "Wrote a_fixed.py" in said.out
-    assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
-
-
 FIXTURES = """
     import pytest
     import torch
@@ -299,18 +275,21 @@ FIXTURES = """
 
     @pytest.fixture
     def x():
-        return torch.randn(2, 4)
+        return torch.randn(3, 4)
 
-    def test_net(net, x):
-        assert net(x).shape == (2, 4)
+    @pytest.mark.max_graphs(1)
+    @pytest.mark.parametrize("size", [2, 3])
+    def test_net(net, x, size):
+        assert net(x[:size]).shape == (size, 4)
 """
 
 
 @pytest.mark.parametrize("scope", sample(["function", "module"], ["module"]))
-def test_a_test_whose_fixtures_make_weights_of_no_seed_is_fixed(scope: str, shop: Shop) -> None:
-    """The proof of the written file is a new Python, with another state of random numbers."""
+def test_a_test_is_fixed_by_its_node_id(scope: str, shop: Shop) -> None:
+    """Its fixtures make weights of no seed, and the proof of the written file is a new Python."""
     shop.write("test_a.py", FIXTURES.format(scope=scope))
-    said = shop.run("fix", "test_a.py::test_net")
+    (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
+    said = shop.run("fix", "test_a.py::test_net[3]")
     assert said.code == 0, said.out + said.err
     assert "Wrote a_fixed.py" in said.out
 
@@ -370,39 +349,6 @@ def test_an_interrupt_keeps_what_is_finished_and_leaves_nothing_else(
     assert "stopped: interrupted" in said.out
     assert shop.files() == {"a.py", "a_fixed.py"}
     assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
-
-
-def test_ctrl_c_ends_clean_with_what_is_proved(tmp_path: Path) -> None:
-    """A real signal, while a run is under way."""
-    (tmp_path / "a.py").write_text(textwrap.dedent(TWO))
-    (tmp_path / "tmp").mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest_graphbreak", "fix", "a.py"],
-        cwd=tmp_path,
-        env=os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts what runs in the background with this signal ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stderr is not None
-    steps = ""
-    while "the line is written" not in steps:  # the second patch for the second break
-        line = process.stderr.readline()
-        assert line, steps
-        steps += line
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, out + err
-    assert "kept  capture_scalar_outputs" in out
-    assert "stopped: interrupted" in out
-    assert "Traceback" not in err
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    left = {name for name in left if "torchinductor" not in name}
-    assert left == {"a.py", "a_fixed.py"}
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
 
 
 @pytest.mark.parametrize("seconds", ["0", "-3", "1e7", "soon"])
@@ -483,6 +429,7 @@ def test_the_lines_that_led_to_an_error_are_shown(command: str, shop: Shop) -> N
     ]
 
 
+@pytest.mark.nightly  # no other errors of writing than those of a file that came
 def test_a_full_disk_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(path: Path, _: str) -> None:
         raise OSError(28, "No space left on device")

@@ -174,6 +174,7 @@ LOOP = """
 """
 
 
+@pytest.mark.nightly  # as the next, of one line
 def test_a_function_that_ran_eagerly_and_compiles_is_fixed(shop: Shop) -> None:
     """In two graphs, as it breaks where nothing helps, and where nobody could see it before."""
     out = fixed(shop, LOOP)
@@ -220,6 +221,7 @@ OUTLIERS = """
 """
 
 
+@pytest.mark.nightly  # the search tries all it has
 def test_a_branch_on_a_number_that_is_read_before_becomes_an_op(shop: Shop) -> None:
     out = fixed(shop, OUTLIERS)
     assert "kept  what the branch writes is written after the graph, the rest is torch.where" in out

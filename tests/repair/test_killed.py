@@ -31,11 +31,14 @@ PROGRAM = """
         time.sleep(600)
 """
 
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
+"""Each signal with the exit code."""
+
 
 def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> None:
-    """SIGTERM clears up before it ends; after SIGKILL the process that runs the program does."""
+    """Ctrl-C and SIGTERM clear up first; after SIGKILL the process that runs the program does."""
     begun = []
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number in ENDS:
         path = tmp_path / number.name
         (path / "tmp").mkdir(parents=True)
         (path / "p.py").write_text(textwrap.dedent(PROGRAM))
@@ -47,6 +50,8 @@ def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> No
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell starts what runs in the background with this signal ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         begun.append((number, path, process))
     for number, path, process in begun:
@@ -55,7 +60,7 @@ def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> No
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
         assert "Traceback" not in said
-        assert process.returncode == (143 if number == signal.SIGTERM else -number)
+        assert process.returncode == ENDS[number]
         program = int((path / "pid").read_text())
         soon(lambda program=program: not lives(program))
         (path / "pid").unlink()

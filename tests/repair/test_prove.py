@@ -125,6 +125,17 @@ LATER: Final = (
         "    return out\n\n",
     ),
 )
+PRINTS_LATER: Final = (
+    (PRINT, "        return torch.relu(h), h.mean().detach()\n"),
+    (
+        'model = torch.compile(plain, backend="eager")\n',
+        'compiled = torch.compile(plain, backend="eager")\n\n'
+        "def model(x):\n"
+        "    out, mean = compiled(x)\n"
+        '    print("mean", round(float(mean), 3))\n'
+        "    return out\n\n",
+    ),
+)
 COUNT: Final = "(x0 > 0).sum().clamp(min=1).to(x.dtype)"
 
 RIGHT: Final = {
@@ -137,15 +148,7 @@ RIGHT: Final = {
     "sizes that vary": SIZES.replace("dynamic=False", "dynamic=True"),
     "no print, and it prints later": edited(
         MODEL,
-        (PRINT, "        return torch.relu(h), h.mean().detach()\n"),
-        (
-            'model = torch.compile(plain, backend="eager")\n',
-            'compiled = torch.compile(plain, backend="eager")\n\n'
-            "def model(x):\n"
-            "    out, mean = compiled(x)\n"
-            '    print("mean", round(float(mean), 3))\n'
-            "    return out\n\n",
-        ),
+        *PRINTS_LATER,
     ),
     "sizes of a mask as a sum": edited(
         MASK,
@@ -214,15 +217,7 @@ WRONG: Final = {
         edited(
             MODEL,
             ("        self.seen += 1\n", ""),
-            (PRINT, "        return torch.relu(h), h.mean().detach()\n"),
-            (
-                'model = torch.compile(plain, backend="eager")\n',
-                'compiled = torch.compile(plain, backend="eager")\n\n'
-                "def model(x):\n"
-                "    out, mean = compiled(x)\n"
-                '    print("mean", round(float(mean), 3))\n'
-                "    return out\n\n",
-            ),
+            *PRINTS_LATER,
         ),
         "",
     ),
@@ -249,7 +244,7 @@ WRONG: Final = {
 
 SAMPLE: Final = (
     *("a branch as torch.where", "sizes that vary", "no print, and it prints later"),
-    *("a gradient", "a printed line", "a change in place", "a batch of one", "a dtype"),
+    *("a gradient", "a printed line", "a change in place"),
 )
 
 

@@ -34,6 +34,7 @@ print(random.random())
 """
 
 
+@pytest.mark.nightly  # the remedies refuse what draws, in tests of their own
 @pytest.mark.skipif(not NEWER, reason="older versions of PyTorch trace random.random()")
 def test_numbers_are_drawn_as_often_and_in_the_same_order(tmp_path: Path, shared: Bench) -> None:
     """What one side of a branch draws is not drawn for the other."""

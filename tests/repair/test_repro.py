@@ -220,10 +220,20 @@ def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop
     assert "smaller was not possible: make.<locals>.f: it is defined inside" in said.out
 
 
+BRANCH = """
+    import torch
+
+    def f(x):
+        return x + 1 if x.sum() > 3 else x - 1
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
 def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None:
-    shop.write("a.py", SCRIPT)
+    shop.write("a.py", BRANCH)
     assert shop.run("repro", "a.py", "--as-test", "--out", "tests").code == 0
-    name = "tests/test_a_repro_tests_2.py"
+    name = "tests/test_a_repro_tests_1.py"
     assert "@pytest.mark.max_graphs(1, breaks=0)" in (shop.path / name).read_text()
     (shop.path / "pytest.ini").write_text("[pytest]\n")
 
@@ -232,8 +242,7 @@ def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None
     assert f"FAILED {name}::test_no_break" in done.stdout
     source = (shop.path / "a.py").read_text()
     patched = source.replace(
-        "if x.sum() > limit:\n        return x + 1\n    return x - 1",
-        "return torch.where(x.sum() > limit, x + 1, x - 1)",
+        "x + 1 if x.sum() > 3 else x - 1", "torch.where(x.sum() > 3, x + 1, x - 1)"
     )
     assert patched != source
     (shop.path / "a.py").write_text(patched)
@@ -376,6 +385,7 @@ def whole(target: Target, *, as_test: bool = False) -> str:
     return Writer(target, "", {}, as_test, Path("repros")).whole(NOWHERE_CUT)
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_program_that_cannot_be_cut_is_run_as_it_is(here: Path) -> None:
     (here / "net.py").write_text("import sys\nprint(__name__, sys.argv)\n")
     script = here / "repros" / "net_repro_1.py"
@@ -387,6 +397,7 @@ def test_a_program_that_cannot_be_cut_is_run_as_it_is(here: Path) -> None:
     assert out == f"__main__ {[str(here / 'net.py'), '--deep', '3']}\n"
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_test_that_cannot_be_cut_is_run_by_pytest(here: Path) -> None:
     (here / "test_net.py").write_text("def test_a(): print('it ran')\ndef test_b(): assert False\n")
     script = here / "repros" / "a.py"

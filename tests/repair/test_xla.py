@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from cases.training import SCRIPTS
 from pytest_graphbreak.cli import program
 from tests.repair.conftest import Shop
 
@@ -15,6 +16,12 @@ pytestmark = [
         importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
     ),
 ]
+
+
+@pytest.fixture
+def shop(xla_shop: Shop) -> Shop:
+    return xla_shop
+
 
 LENGTHS = """
     import torch
@@ -73,36 +80,22 @@ def test_inputs_drawn_on_the_device_are_those_of_the_original(shop: Shop) -> Non
     assert "what is drawn there are other random numbers than before" in said.out
 
 
-CLIPS = """
-    import torch
-    import torch_xla
-
-    device = torch_xla.device()
-    torch.manual_seed(0)
-    model = torch.nn.Linear(4, 4).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    @torch.compile(backend="openxla")
-    def clip(grads, limit):
-        norm = torch.stack([grad.norm() for grad in grads]).norm()
-        if norm > limit:
-            grads = [grad * (limit / norm) for grad in grads]
-        return grads
-
-    for _ in range(4):
-        optimizer.zero_grad()
-        model(torch.randn(8, 4, device=device)).pow(2).sum().backward()
-        parameters = [*model.parameters()]
-        for parameter, grad in zip(parameters, clip([p.grad for p in parameters], 1.0)):
-            parameter.grad = grad
-        optimizer.step()
-        torch_xla.sync()
-"""
+ON_DEVICE = (
+    ("import torch\n", "import torch\nimport torch_xla\n"),
+    ("nn.Linear(4, 4)", "nn.Linear(4, 4).to('xla')"),
+    ("torch.randn(8, 4)", "torch.randn(8, 4, device='xla')"),
+    ("optimizer.step()", "optimizer.step()\n    torch_xla.sync()"),
+    ('"eager"', '"openxla"'),
+)
 
 
 def test_what_is_recorded_of_a_program_makes_no_graph(shop: Shop) -> None:
     """A result that is held until the next step is a result of that step, and compiles it again."""
-    target = shop.write("a.py", CLIPS)
+    source = SCRIPTS["clips gradients by their norm"][1]
+    for old, new in ON_DEVICE:
+        assert old in source
+        source = source.replace(old, new)
+    target = shop.write("a.py", source)
     with program.bench(600) as trials:
         trial = trials.measure(target, outputs=False)
     assert trial.error is None

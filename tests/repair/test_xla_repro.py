@@ -16,6 +16,12 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
 )
 
+
+@pytest.fixture
+def shop(xla_shop: Shop) -> Shop:
+    return xla_shop
+
+
 LAZY = """
     import torch
     import torch_xla

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.text.files import hold, in_one_step, write
+from pytest_graphbreak.text.files import display_path, hold, in_one_step, write
 
 pytestmark = pytest.mark.pure
 
@@ -50,3 +50,11 @@ def test_the_mode_is_that_of_any_new_file(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_path_is_named_from_where_the_reader_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert display_path(Path("/x/a.yaml")) == "x/a.yaml"
+    assert display_path(Path("/x/a.yaml"), Path("/x")) == "a.yaml"
+    assert display_path(Path("/x/a.yaml"), Path("/y")) == "/x/a.yaml"
+    assert display_path(Path("b/a.yaml"), Path("/y")) == "b/a.yaml"

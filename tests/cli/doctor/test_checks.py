@@ -118,6 +118,7 @@ def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
     assert "did not come to its end in 1 s" in found.what
 
 
+@pytest.mark.once
 def test_dynamo_is_seen_here() -> None:
     pytest.importorskip("torch")
     (found,) = checks.probe_results("dynamo", 300, os.environ)
@@ -158,6 +159,7 @@ def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatc
     assert "jax 0.7.1" in first.do
 
 
+@pytest.mark.nightly
 @pytest.mark.once
 def test_blindness_is_a_problem() -> None:
     pytest.importorskip("torch")

@@ -36,7 +36,7 @@ def test_a_function_that_is_one_node(name: str) -> None:
     patched = torch.compile(loaded(BODY, g=made)["f"], backend="eager", fullgraph=True)
     pair._run = patched
 
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=6, deadline=None)
     @given(TENSORS)
     def check(x: torch.Tensor) -> None:
         torch._dynamo.reset()
