@@ -5,14 +5,15 @@
 
 The same loop, in one process and in turns: without a window of ours, and with one, with runs
 counted (``graph_budget_runs = report``) and not (``off``). Prints the CPU time of a call, as the
-median of the rounds with the minimum and the maximum: of a compiled graph of one operation on the
-backend ``eager``. ``--steps``: of ``Linear(8, 8)`` and ``torch_xla.sync(wait=True)``, lazy and
-compiled with ``openxla``.
+median of the rounds with the minimum and the maximum, and the median of what it is more than off in
+the same round: of a compiled graph of one operation on the backend ``eager``. ``--steps``: of
+``Linear(8, 8)`` and ``torch_xla.sync(wait=True)``, lazy and compiled with ``openxla``.
 """
 
 from __future__ import annotations
 
 import argparse
+import operator
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -112,11 +113,14 @@ def main() -> None:
     loops = (lazy_step, compiled_step) if options.steps else (call_of_a_graph,)
     calls = options.calls or (600 if options.steps else 100_000)
     print(f"torch {torch.__version__}, {calls:,} calls, {options.rounds} rounds\n")
-    print("| | microseconds of CPU time for a call |\n| --- | ---: |")
+    print("| | microseconds of CPU time for a call | more than off |\n| --- | ---: | ---: |")
     for loop in loops:
-        for name, times in table(loop(), calls, options.rounds).items():
-            middle, least, most = statistics.median(times), min(times), max(times)
-            print(f"| {loop.__name__}, {name} | {middle:.1f} ({least:.1f} to {most:.1f}) |")
+        times = table(loop(), calls, options.rounds)
+        for name, rounds in times.items():
+            middle, least, most = statistics.median(rounds), min(rounds), max(rounds)
+            spread = f"{middle:.1f} ({least:.1f} to {most:.1f})"
+            more = statistics.median(map(operator.sub, rounds, times["off"]))
+            print(f"| {loop.__name__}, {name} | {spread} | {more:.1f} |")
 
 
 if __name__ == "__main__":
