@@ -46,10 +46,8 @@ def causes(record: Record) -> tuple[Cause, ...]:
     """Return the causes of the graphs that are not plain, each cause and place once."""
     counts: dict[Cause, int] = {}
     again = _recompiles(record)
-    for layer, count in record.graphs.items():
+    for layer in filter(record.is_explained, record.graphs):
         graphs = [graph for graph in record.graph_list if graph.layer == layer]
-        if len(graphs) != count:
-            continue
         plain = [graph for graph in graphs if is_entry(graph)]
         for graph in graphs:
             if is_lowered(graph) or plain == [graph] or graph.cause not in CAUSES[layer]:

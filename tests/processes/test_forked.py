@@ -32,9 +32,7 @@ GATE = ("--graph-budget",)
 
 @pytest.mark.parametrize(
     "options",
-    sample(
-        [("--graph-budget",), ("--graph-budget-report=graphs.json",), ()], [("--graph-budget",)]
-    ),
+    sample([GATE, ("--graph-budget-report=graphs.json",), ()], [GATE]),
     ids=str,
 )
 def test_a_child_imports_none_of_our_modules(suite: Suite, options: tuple[str, ...]) -> None:
