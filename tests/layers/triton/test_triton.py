@@ -13,8 +13,6 @@ import pytest
 from pytest_graphbreak import BudgetExceeded, observe
 from pytest_graphbreak.layers.base import observers
 
-pytestmark = pytest.mark.once
-
 KERNEL = """
 import triton
 import triton.language as tl
