@@ -8,8 +8,10 @@ changed in tests that pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging.finding import (
     GONE,
