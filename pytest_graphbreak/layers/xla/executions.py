@@ -158,7 +158,7 @@ class DeviceRuns:
 
     # Functions of torch_xla that run graphs.
 
-    def before_sync(self, args: tuple[Any, ...]) -> Lookups:
+    def _lookups(self) -> Lookups:
         """Return how many graphs about to run were found in the cache, and how many compiled.
 
         Counters may be cleared: only whether they differ has a meaning.
@@ -166,16 +166,18 @@ class DeviceRuns:
         value = self._counter_value
         return value("CachedCompile"), value("UncachedCompile")
 
+    def before_sync(self, args: tuple[Any, ...]) -> Lookups:
+        return self._lookups()
+
     def after_sync(self, before: Lookups | None, result: Any) -> bool:
         """Note what a sync ran; return whether something was compiled, and not for the bridge."""
-        value = self._counter_value
-        compiled = value("UncachedCompile")
-        if before is None or before == (value("CachedCompile"), compiled):
+        after = self._lookups()
+        if before is None or before == after:
             return False
         asked = Asked("sync", self._stack())
         with self._lock:
             self._ran[asked] += 1
-        return compiled != before[1] and not self._local.lowers
+        return before[1] != after[1] and not self._local.lowers
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         asked, graph_hash = Asked("call", self._stack()), args[0]
@@ -277,7 +279,7 @@ class DeviceRuns:
             if not self._watched or type(tensor) not in kinds:
                 return value_of(tensor)
             dynamo = set_eval_frame(None)
-            before = self.before_sync(())
+            before = self._lookups()
             set_eval_frame(dynamo)
             value = value_of(tensor)
             dynamo = set_eval_frame(None)
@@ -290,7 +292,7 @@ class DeviceRuns:
 
     def _note_read(self, before: Lookups) -> None:
         with suppress(Exception):  # the value must get to the user's code
-            stack, after = self._stack(), self.before_sync(())
+            stack, after = self._stack(), self._lookups()
             with self._lock:
                 self._read[Asked("item", stack)] += 1
                 if after != before:
