@@ -117,7 +117,7 @@ importlib.util.find_spec = lambda name, *args: None if name == "torch" else find
 
 
 WITHOUT_HOOK = """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from pytest_graphbreak.layers.dynamo import private
 
