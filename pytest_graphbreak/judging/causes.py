@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -23,8 +23,7 @@ from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, EXPECTED, LAYER
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedGraphs:
+class MatchedGraphs(Struct, frozen=True):
     """The graphs of one layer, compared with those of the baseline.
 
     ``added`` are the new graphs, ``gone`` the causes that are gone, each with its recorded number

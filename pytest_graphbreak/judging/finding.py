@@ -7,8 +7,10 @@ judgement. Reports choose from them and format them: as lines, as Markdown, as d
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.model.differences import Item
@@ -32,8 +34,7 @@ class NamedPlace(NamedTuple):
     where: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What changed or happened at one place, in the words of every report.
 
     - ``kind``: break, eager, recompile, execution, read, compiled, or the cause of a graph. A

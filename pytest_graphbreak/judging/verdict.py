@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -27,8 +27,7 @@ from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The result of comparing a record with its budget.
 
     ``changes`` are all differences, even if another verdict takes precedence. ``unseen`` are layers
@@ -154,8 +153,7 @@ def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 
 
-@dataclass(frozen=True)
-class _Rules:
+class _Rules(Struct, frozen=True, dict=True):
     """The verdict that each of some changes leads to by itself.
 
     These are the rules of docs/explanation/counting.md, "Verdicts". Operations may fall by

@@ -12,8 +12,9 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Expected
@@ -55,8 +56,7 @@ class SourceLines:
 NO_LINES: Final = SourceLines()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A record, and everything that it is judged by.
 
     ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
@@ -69,12 +69,11 @@ class Case:
     cap: Cap | None = None
     ungated: str | None = None
     excused: Collection[str] = ()
-    versions: Versions = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
+    versions: Versions = {}
+    packages: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The data that the text needs in addition to the record and its verdict.
 
     ``case`` is what was judged. ``baseline`` is the file as it is shown
@@ -93,7 +92,7 @@ class Context:
     not_accepted: str = ""
     typed: Typed = field(default_factory=Typed)
     test: Frame = NOWHERE
-    fixtures: Mapping[str, int] = field(default_factory=dict)
+    fixtures: Mapping[str, int] = {}
     """The number of its graphs that the test's fixtures made before its call, by layer."""
     shown: SourceLines = NO_LINES
 
@@ -238,8 +237,7 @@ _SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
 _PUBLIC: Final = "github.com"
 
 
-@dataclass(frozen=True, slots=True)
-class GitHubRun:
+class GitHubRun(Struct, frozen=True):
     """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
 
     number: str

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.finding import GONE, Finding, NamedPlace

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, distinct_findings
