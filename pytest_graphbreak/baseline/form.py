@@ -228,12 +228,11 @@ USUAL: Final[Mapping[str, Callable[[str, CountsByKey], int]]] = {
 
 def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
-    values = {key: {} for key in ("graphs", "recompiles", "ops", *USUAL)} | {**written}
+    values = {"graphs": {}, "recompiles": {}, "ops": {}, "executions": {}, "work": {}, **written}
     for key, usual in USUAL.items():
         counts = {layer: usual(layer, values) for layer in values["ops"]} | values[key]
         values[key] = {layer: count for layer, count in counts.items() if count}
-    stated = written.keys() - USUAL
-    return {key: value for key, value in values.items() if value or key in stated}
+    return values
 
 
 def shorten(values: Mapping[str, Any]) -> dict[str, Any]:

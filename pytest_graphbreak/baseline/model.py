@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,7 +89,7 @@ PLAIN: Final = Override()
 """No override: the values of a profile are the plain ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expected:
     """What one profile is judged by.
 
@@ -108,6 +109,11 @@ class Expected:
     packages: Mapping[str, str] = field(default_factory=dict)
     plain_with: Versions = field(default_factory=dict)
     override: Override = PLAIN
+
+    @cached_property
+    def layers(self) -> frozenset[str]:
+        """The layers with any count or place."""
+        return self.values.layers
 
     def places_with(self, key: str) -> Versions:
         """Return the compilers that measured the places of a key: ``breaks``, ``eager``."""
@@ -135,9 +141,9 @@ class Expected:
         values of another profile are a guide only, on the layers that they have and that were
         observed. A layer that is only judged when named is judged if it has values.
         """
-        layers = {*observed} & self.values.layers
+        layers = self.layers.intersection(observed)
         if self.recorded:
-            layers |= ({*observed} & JUDGED) | self.own
+            layers |= JUDGED.intersection(observed) | self.own
         return tuple(layer for layer in LAYERS if layer in layers)
 
     def counts_ops(self, layer: str, versions: Versions, packages: Mapping[str, str]) -> bool:
@@ -152,7 +158,7 @@ class Expected:
 
     def unseen_layers(self, observed: Collection[str]) -> tuple[str, ...]:
         """Return the layers that have values here, were not observed, and are not judged."""
-        layers = self.values.layers.difference(observed)
+        layers = self.layers.difference(observed)
         layers = layers.difference(self.judged_layers(observed)) if layers else layers
         return tuple(layer for layer in LAYERS if layer in layers)
 

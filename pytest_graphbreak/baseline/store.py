@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected
@@ -77,34 +78,32 @@ def resolve(directory: Path, path: Path) -> Path:
 
 
 def _refuse_outside(nodeid: str, file: str) -> None:
+    if problem := _problem(file):
+        raise BaselineError(
+            f"{nodeid!r} {problem}, and can have no baseline",
+            step="run pytest with a rootdir that holds the test (--rootdir, or a pytest.ini there)",
+        )
+
+
+@lru_cache(4096)  # a file has many tests
+def _problem(file: str) -> str:
+    """Return why a test file can have no baseline, or an empty text."""
     parts = file.split("/")
     if not file or "\0" in file:
-        problem = "names no file"
-    elif "\\" in file:
-        problem = "has a backslash in its file name"
-    elif file.startswith("/") or file[1:2] == ":":
-        problem = "is not relative to the root directory"
-    elif ".." in parts:
-        problem = "is outside of the root directory"
-    elif "." in parts or "" in parts:
-        problem = "has an empty part or a '.' in its path"
-    elif not _is_encodable(file):
-        problem = "has a character that no file name has"
-    else:
-        return
-    raise BaselineError(
-        f"{nodeid!r} {problem}, and can have no baseline",
-        step="run pytest with a rootdir that holds the test (--rootdir, or a pytest.ini there)",
-    )
-
-
-def _is_encodable(file: str) -> bool:
-    """Return whether the system can represent the name; it cannot represent lone surrogates."""
+        return "names no file"
+    if "\\" in file:
+        return "has a backslash in its file name"
+    if file.startswith("/") or file[1:2] == ":":
+        return "is not relative to the root directory"
+    if ".." in parts:
+        return "is outside of the root directory"
+    if "." in parts or "" in parts:
+        return "has an empty part or a '.' in its path"
     try:
         os.fsencode(file)
-    except UnicodeEncodeError:
-        return False
-    return True
+    except UnicodeEncodeError:  # lone surrogates
+        return "has a character that no file name has"
+    return ""
 
 
 class Baselines:

@@ -67,6 +67,7 @@ class Sequence(Struct):
 
 
 Node = Scalar | Mapping | Sequence
+_OURS = (Mapping, Sequence)
 
 
 # Events that were parsed have their marks; their types allow None, hence Any.
@@ -82,13 +83,13 @@ def end_of(node: Any) -> int:
 
     A block scalar ends after the blank lines that follow it.
     """
-    is_ours = isinstance(node, Mapping | Sequence)
+    is_ours = isinstance(node, _OURS)
     return node.end if is_ours else node.end_mark.index  # type: ignore[no-any-return]
 
 
 def line_of(node: Any) -> int:
     """Return the line of a node or an event, 1-based."""
-    is_ours = isinstance(node, Mapping | Sequence)
+    is_ours = isinstance(node, _OURS)
     return node.line if is_ours else node.start_mark.line + 1  # type: ignore[no-any-return]
 
 
@@ -168,20 +169,19 @@ class _Builder:
         mark = event.start_mark
         items: dict[str, tuple[Scalar, Node]] = {}
         node = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
-        value: Node | None = None
-        while True:
-            key: Any = following()
-            if type(key) is not ScalarEvent:
-                if type(key) is MappingEndEvent:
-                    break
-                raise self.refusal(key)
+        value: Any = None
+        while type(key := following()) is ScalarEvent:
             text = key.value
             if key.tag is not None or key.anchor is not None or text in items:
                 raise self.refusal(key, items)
             if not key.style and plain_kind(text) != "str":
                 raise self.refusal(key)
-            value = self.node(following(), depth + 1)
+            value = following()
+            if type(value) is not ScalarEvent or value.tag is not None or value.anchor is not None:
+                value = self.node(value, depth + 1)
             items[text] = (key, value)
+        if type(key) is not MappingEndEvent:
+            raise self.refusal(key)
         node.end = end_of(value) if value is not None and not node.flow else end_of(key)
         return node
 

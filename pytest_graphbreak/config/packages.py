@@ -45,7 +45,7 @@ def files_of(record: Record) -> Iterator[str]:
 
 def owner_versions(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the versions of the packages that own places of a record."""
-    names = dict.fromkeys(map(owner, files_of(record)))
+    names = dict.fromkeys(map(owner, files_of(record))) if versions else ()
     return {name: versions[name] for name in names if name in versions}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +22,14 @@ from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, EXPECTED, LAYERS, made_by
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
+
+_PLAIN: Final = frozenset(
+    (layer, cause.name)
+    for layer, description in DESCRIPTIONS.items()
+    for cause in description.causes
+    if cause.is_plain
+)
+"""The layers, each with the name of its plain cause."""
 
 
 class MatchedGraphs(Struct, frozen=True):
@@ -155,8 +164,7 @@ def _recorded_entry(entries: Sequence[Graph], names: Sequence[str]) -> Graph | N
 
 def is_entry(graph: Graph) -> bool:
     """Return whether a graph is a function that was compiled when it was called."""
-    layer = DESCRIPTIONS[graph.layer]
-    return layer.above is None and layer.cause(graph.cause).is_plain
+    return (graph.layer, graph.cause) in _PLAIN and DESCRIPTIONS[graph.layer].above is None
 
 
 def entries(record: Record) -> dict[str, int]:
@@ -170,8 +178,8 @@ def entries(record: Record) -> dict[str, int]:
 
 def is_lowered(graph: Graph) -> bool:
     """Return whether a graph is one of the layer above, lowered as a whole."""
-    layer = DESCRIPTIONS[graph.layer]
-    return layer.above is not None and layer.cause(graph.cause).is_plain and bool(graph.sources)
+    is_plain = bool(graph.sources) and (graph.layer, graph.cause) in _PLAIN
+    return is_plain and DESCRIPTIONS[graph.layer].above is not None
 
 
 def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:

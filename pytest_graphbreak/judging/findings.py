@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from pytest_graphbreak import advice
@@ -50,7 +49,7 @@ def findings_of_record(record: Record, graphs: Iterable[Graph] | None = None) ->
     deepest = record.graph_list if graphs is None else graphs
     above = (graph for graph in record.graph_list if graph.layer == PLACES_LAYER)
     below = (graph for graph in deepest if graph.layer == layer != PLACES_LAYER)
-    explained = structs.replace(record, graph_list=(*above, *below))
+    explained = replace(record, graph_list=(*above, *below))
     findings = findings_of_changes(observed_changes(explained), explained, sign=SEEN)
     return sorted(findings, key=lambda finding: (-int(finding.seconds or 0), -finding.count))
 
@@ -183,7 +182,7 @@ def _describe_recompile(finding: Finding, recompile: Recompile) -> Finding:
     set_in = NamedPlace("set in", origin)
     places = (guard, where, set_in)
     if recompile.guard.file and recompile.where.file:
-        without_code = structs.replace(recompile.where, code="")
+        without_code = replace(recompile.where, code="")
         places = (guard, set_in, NamedPlace("recompiles", without_code))
     return replace(
         finding,

@@ -125,16 +125,16 @@ def judge(
     if expected is None and cap is None:
         is_new = gate and record.has_judged_layer
         return Verdict("new", diff(None, record)) if is_new else Verdict("none")
-    differences: tuple[Difference, ...] = ()
+    unseen, foreign = _unseen_layers(record, expected, cap), _foreign(expected)
     # Most tests are as recorded, which is seen sooner than that nothing differs.
-    if cap is not None or expected is None or expected.values != values(record):
-        compared = {"ops": ops is not None, "runs": runs != "off"}
-        differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
+    if cap is None and expected is not None and expected.values == values(record):
+        return Verdict("ok", (), unseen, foreign)
+    compared = {"ops": ops is not None, "runs": runs != "off"}
+    differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
     name = _first(changes)
-    reported = changes if name != "ok" else ()
-    return Verdict(name, reported, _unseen_layers(record, expected, cap), _foreign(expected))
+    return Verdict(name, changes if name != "ok" else (), unseen, foreign)
 
 
 def _first(changes: Sequence[Difference]) -> str:

@@ -157,10 +157,8 @@ def budget_of(earlier: SeenTest, record: Record) -> tuple[Expected, Record]:
     """
     measured = values(earlier.test.record)
     versions = minors(earlier.report.versions, earlier.report.versions)
-    # What ran is compared where all captured operations are known.
-    work = {layer: count for layer, count in measured.work.items() if layer in measured.ops}
     expected = Expected(
-        values=replace(measured, work=work),
+        values=measured,
         profile=earlier.profile,
         versions=versions,
         recorded=True,

@@ -356,6 +356,25 @@ def test_against_wins_over_the_baseline(workspace: Workspace) -> None:
     assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
 
 
+def test_another_run_judges_as_its_baseline_does(workspace: Workspace) -> None:
+    """Also what ran, on a layer of which not all captured operations are known."""
+
+    def lazy(ran: int) -> Data:
+        run = {"layer": "xla", "cause": "sync", "ops": ran, "where": place()}
+        graphs, counts = {"dynamo": 0, "xla": 1}, {"executions": {"xla": 1}}
+        lists: Data = {"graph_list": [], "execution_list": [run]}
+        return a_test(T, layers=["dynamo", "xla"], graphs=graphs, **counts, **lists)
+
+    workspace.report("main.json", a_report(lazy(6)))
+    workspace.report("branch.json", a_report(lazy(5)))
+    accepted(workspace, lazy(6))
+    by_baseline = workspace.run("check", "branch.json")
+    by_run = workspace.run("check", "branch.json", "--against", "main.json")
+    for said in (by_baseline, by_run):
+        assert said.code == 1
+        assert "5 operations ran in xla graphs, the baseline has 6 (-1)" in said.out
+
+
 def test_a_test_that_main_lacks_is_judged_by_its_baseline(workspace: Workspace) -> None:
     workspace.report("main.json", a_report(a_test("tests/test_a.py::other")))
     workspace.report("branch.json", a_report(a_test(T, 2)))
