@@ -18,9 +18,6 @@ A_NUMBER: Final = (
 AN_INDEX: Final = (
     "one code for all instances: pass in what the index selects, or compile what holds them"
 )
-A_VALUE: Final = (
-    "a graph for each value: keep to a few, or choose by it outside of the compiled function"
-)
 INFERENCE: Final = (
     "make it under torch.no_grad(), in the warm-up too, or pass x.clone(), "
     "in place of inference_mode"
