@@ -97,17 +97,17 @@ def uncompiled(code: str, inputs: str, folder: Path) -> list[Any]:
     return _call(names["f"], inputs, names)
 
 
-def on_xla() -> dict[str, dict[str, Any]]:
-    """All examples that need a device, run in a fresh process, by ``str(case)``.
+def on_xla(python: str) -> dict[str, dict[str, Any]]:
+    """All examples that need a device, run in a process of their own, by ``str(case)``.
 
-    Fresh, since autograd cannot use a device that torch_xla registers after
-    the first backward of a process. Each has, for ``before`` and ``after``: the
+    There was no backward pass in it: autograd cannot use a device that torch_xla
+    registers after the first of a process. Each has, for ``before`` and ``after``: the
     graphs by torch_xla's own metric, those of our record, its families, and the
     outputs as lists.
     """
     environment = os.environ | {"PJRT_DEVICE": "CPU"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.advice.running"],
+        [python, "-m", "tests.advice.running"],
         capture_output=True,
         text=True,
         env=environment,

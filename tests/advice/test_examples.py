@@ -82,9 +82,9 @@ def topics(error: Exception) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def on_xla() -> dict[str, dict[str, Any]]:
+def on_xla(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     pytest.importorskip("torch_xla")
-    return running.on_xla()
+    return running.on_xla(request.getfixturevalue("server_of_xla_forks").python)
 
 
 @pytest.mark.parametrize("case", running.cases("xla"), ids=str)

@@ -12,6 +12,14 @@ from pytest_graphbreak.model.record import Eager, Frame, Graph, Recompile
 pytestmark = pytest.mark.once
 
 
+def short(item: Graph | Recompile) -> str:
+    """Return the line that is shown of an item: there is one, and it fits."""
+    line = advice.short(item)
+    assert line is not None
+    assert len(line) <= SHORT_LIMIT
+    return line
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
@@ -40,18 +48,6 @@ pytestmark = pytest.mark.once
         ("2 <= kwargs['input_ids'].size()[1]", "mark_unbacked(input_ids, 1)"),
         ("2 <= self._buffers['scales'].size()[1]", "mark_unbacked(self.scales, 1)"),
         ("2 <= self.decoder.key_cache[0].size()[2]", "(self.decoder.key_cache[0], 2)"),
-    ],
-)
-def test_a_size_names_its_tensor_and_its_dimension(reason: str, said: str) -> None:
-    line = advice.short(Recompile("dynamo", "f", reason))
-    assert line is not None
-    assert said in line
-    assert len(line) <= SHORT_LIMIT
-
-
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
         ("len(self.lin._forward_hooks) == 1", "register hooks once"),
         ("len(self.param_groups[0]) == 9", "the keys and the groups of the optimizer"),
         ("self.weight.grad is not None", "zero_grad(set_to_none=False)"),
@@ -70,10 +66,7 @@ def test_a_size_names_its_tensor_and_its_dimension(reason: str, said: str) -> No
     ],
 )
 def test_the_advice_fits_the_guard(reason: str, said: str) -> None:
-    line = advice.short(Recompile("dynamo", "f", reason))
-    assert line is not None
-    assert said in line
-    assert len(line) <= SHORT_LIMIT
+    assert said in short(Recompile("dynamo", "f", reason))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +93,7 @@ def test_the_advice_fits_the_guard(reason: str, said: str) -> None:
     ],
 )
 def test_a_graph_of_a_device(cause: str, reason: str, said: str) -> None:
-    line = advice.short(Graph("xla", "0", cause, reason=reason))
-    assert line is not None
-    assert said in line
+    assert said in short(Graph("xla", "0", cause, reason=reason))
 
 
 @pytest.mark.parametrize(
@@ -137,9 +128,7 @@ def test_a_function_of_jax(reason: str, family: str, said: str) -> None:
     found = advice.family(item)
     assert found is not None
     assert found.name == family
-    line = advice.short(item)
-    assert line is not None
-    assert said in line
+    assert said in short(item)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +147,7 @@ def test_a_function_of_jax(reason: str, family: str, said: str) -> None:
     ],
 )
 def test_layers_below_dynamo_have_their_own_advice(layer: str, reason: str, said: str) -> None:
-    line = advice.short(Recompile(layer, "m.scale", reason))
-    assert line is not None
-    assert said in line
-    assert len(line) <= SHORT_LIMIT
+    assert said in short(Recompile(layer, "m.scale", reason))
     assert advice.short(Graph(layer, "m.scale", "recompile", reason=reason)) is None
 
 

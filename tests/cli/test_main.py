@@ -20,13 +20,6 @@ def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None
     assert [name for name in COMMANDS if name not in words] == []
 
 
-def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["chek"])
-    assert ended.value.code == 2
-    assert "invalid choice: 'chek'" in capsys.readouterr().err
-
-
 def test_a_command_that_is_misspelt_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["chek", "graphs.json"])

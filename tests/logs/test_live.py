@@ -23,10 +23,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MINOR = tuple(int(part) for part in (version("torch") or "0.0").split(".")[:2])
 
-LOGS = """
-import torch
-torch._logging._internal._init_logs()  # of TORCH_LOGS, as when torch is imported
-"""
 WATCHED = """
 import json, sys
 from msgspec.structs import replace
@@ -42,6 +38,8 @@ Path(sys.argv[1]).write_text(json.dumps(window.close().to_dict()))
 ON_DEVICE = """
 import json, sys
 from pathlib import Path
+import torch
+torch._logging._internal._init_logs()  # of TORCH_LOGS, as when torch is imported
 from cases.xla import CASES
 from pytest_graphbreak.layers.xla.observer import XlaObserver
 from pytest_graphbreak.model.places import Places
@@ -77,7 +75,7 @@ NAMES = (
 def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
     """Run a script; what its standard error says, and what it wrote down itself."""
     file = tmp_path / "script.py"
-    file.write_text(LOGS + script)
+    file.write_text(script)
     log, said = tmp_path / "run.log", tmp_path / "said.json"
     root = str(ROOT)
     with log.open("ab") as errors:  # torch_xla may append to it as well
@@ -91,7 +89,6 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
     return read(str(log), Places(HERE), directories=[tmp_path, ROOT]), json.loads(said.read_text())
 
 
-@pytest.mark.usefixtures("xla_forks")
 def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> None:
     reading, data = run(tmp_path, WATCHED.format(here=str(HERE)), TORCH_LOGS="+dynamo,recompiles")
     live, log = _in_a_log(Record.from_dict(data)), reading.record

@@ -17,7 +17,7 @@ from pytest_graphbreak.config.device import (
     profile_name,
     runs_tt,
 )
-from tests.conftest import CLEAN, Suite
+from tests.conftest import Suite
 from tests.options.tools import TT, cards, machine, on_tt
 
 pytestmark = pytest.mark.once
@@ -185,26 +185,6 @@ def test_so_it_is_where_only_a_fixture_would_compile_there(suite: Suite) -> None
     result = suite.run()
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])
-
-
-def test_tt_is_a_usage_error_here(suite: Suite) -> None:
-    suite.write(CLEAN)
-    result = suite.run("--graph-budget-device=tt")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])
-
-
-def test_an_unknown_device_is_a_usage_error(suite: Suite) -> None:
-    suite.write(CLEAN)
-    result = suite.run("--graph-budget-device=gpu")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: --graph-budget-device *'gpu' is not one of auto, tt*"])
-
-
-def test_the_ini_key(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.pytester.makeini("[pytest]\ngraph_budget_device = cpu\n")
-    assert suite.report()["environment"]["device"] == "cpu"
 
 
 def test_the_fixture_compiles_there(suite: Suite) -> None:

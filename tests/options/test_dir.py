@@ -18,13 +18,6 @@ def test_a_directory_under_the_rootdir(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["graph-budget: check, *, baselines in budgets/graphs"])
 
 
-def test_the_ini_key(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.pytester.makeini("[pytest]\ngraph_budget_dir = elsewhere\n")
-    suite.run("--graph-budget-update")
-    assert (suite.path / "elsewhere" / "test_it.yaml").exists()
-
-
 def test_files_mirror_their_tests(suite: Suite) -> None:
     folder = suite.path / "tests" / "torch"
     folder.mkdir(parents=True)

@@ -57,23 +57,19 @@ def test_nothing_is_written_by_the_gate(suite: Suite) -> None:
     assert not (suite.path / "baselines").exists()
 
 
-@pytest.mark.parametrize("text", ["graph_budget = true", "graph_budget = 1"])
-def test_the_ini_key(suite: Suite, text: str) -> None:
-    suite.write(CLEAN)
-    suite.pytester.makeini(f"[pytest]\n{text}\n")
-    suite.run().assert_outcomes(failed=1)
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("name", "text"),
     [
-        "[tool.pytest.ini_options]\ngraph_budget = true\n",
-        "[tool.pytest.ini_options]\ngraph_budget = 'true'\n",
+        ("pytest.ini", "[pytest]\ngraph_budget = true\n"),
+        ("pytest.ini", "[pytest]\ngraph_budget = 1\n"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\ngraph_budget = true\n"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\ngraph_budget = 'true'\n"),
     ],
 )
-def test_the_ini_key_in_pyproject(suite: Suite, text: str) -> None:
+def test_the_ini_key(suite: Suite, name: str, text: str) -> None:
     suite.write(CLEAN)
-    suite.pytester.makepyprojecttoml(text)
+    (suite.path / "pytest.ini").unlink(missing_ok=True)
+    (suite.path / name).write_text(text)
     suite.run().assert_outcomes(failed=1)
 
 

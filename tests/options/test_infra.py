@@ -166,12 +166,3 @@ def test_device_graphs_show_their_stack_without_it(
         'test_it.py inner(torch.ones(2).to("xla"))',
         "test_it.py return as_numbers(x + 1)",
     ]
-
-
-@pytest.mark.once
-def test_a_directory_that_is_not_there_is_a_usage_error(infra: Suite) -> None:
-    result = infra.run("-o", "graph_budget_infra=tests/infra")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(
-        ["ERROR: graph_budget_infra: 'tests/infra' is no directory under *"]
-    )

@@ -50,13 +50,6 @@ def test_without_reasons_xla_graphs_are_only_counted(
 
 
 @pytest.mark.once
-def test_an_unknown_isolation_is_a_usage_error(suite: Suite) -> None:
-    result = suite.run("-o", "graph_budget_isolation=process")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: graph_budget_isolation: 'process' is not one of*"])
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(("before", "after"), [(BROKEN, CLEAN)], ids=["improved"])
 def test_strict_fails_an_improvement(suite: Suite, before: str, after: str) -> None:
     suite.write(before)

@@ -55,9 +55,3 @@ def test_on_github_there_is_a_line_to_paste(
     result.stdout.fnmatch_lines([f"  record    {line} --tests test_it.py::test_model"])
     result = suite.run("--graph-budget")
     result.stdout.fnmatch_lines(["  record    add --graph-budget-report=graphs.json, and keep *"])
-
-
-def test_another_value_is_a_usage_error(suite: Suite) -> None:
-    result = suite.run("-o", "graph_budget_new=maybe")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*graph_budget_new: 'maybe' is not one of fail, report"])

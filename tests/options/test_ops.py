@@ -286,9 +286,6 @@ def test_how_far_it_may_fall(suite: Suite) -> None:
     for value, verdict in (("90", "changed"), ("83", "lost"), ("off", "ok"), ("0", "lost")):
         (test,) = suite.report("--graph-budget", "-o", f"graph_budget_ops={value}")["tests"]
         assert test["verdict"] == verdict, value
-    result = suite.run("-o", "graph_budget_ops=much")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*graph_budget_ops: 'much' is not a percentage from 0 to 100*"])
 
 
 @pytest.mark.once

@@ -30,13 +30,6 @@ def test_the_suites_own_arch(suite: Suite) -> None:
     assert report["environment"]["profile"] in ("tt-n150", "tt-cpu", "tt-gpu")
 
 
-def test_an_unknown_field_is_a_usage_error(suite: Suite) -> None:
-    suite.write(CLEAN)
-    result = suite.run("--graph-budget", "--graph-budget-profile={card}")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: *{card}*fields are {device}, {arch} and {torch}"])
-
-
 def test_another_profile_gets_an_override(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.run("--graph-budget-update", "--graph-budget-profile=one")
@@ -61,9 +54,3 @@ def test_a_profile_never_recorded_is_judged_by_the_plain_values(suite: Suite) ->
     result = suite.run("--graph-budget", "--graph-budget-profile=three")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  profile   three was never recorded, judged by * one"])
-
-
-def test_the_ini_key(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.pytester.makeini("[pytest]\ngraph_budget_profile = nightly\n")
-    assert suite.report()["environment"]["profile"] == "nightly"

@@ -85,13 +85,6 @@ def test_the_header_says_off(suite: Suite) -> None:
     result.stdout.no_fnmatch_line("*tt through xla*")
 
 
-@pytest.mark.once
-def test_another_value_is_a_usage_error(suite: Suite) -> None:
-    result = suite.run("-o", "graph_budget_tt_log=on")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*graph_budget_tt_log: 'on' is not one of headers, full, off"])
-
-
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 @pytest.mark.parametrize("log", ["off", "headers"])
 def test_off_counts_through_xla(suite: Suite, monkeypatch: pytest.MonkeyPatch, log: str) -> None:

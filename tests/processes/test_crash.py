@@ -48,6 +48,9 @@ def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -
     assert tests["test_it.py::test_dies"]["outcome"] == "crashed"
     assert tests["test_it.py::test_before"]["outcome"] == "passed"
     assert tests["test_it.py::test_after"]["graphs"] == {"dynamo": 1}
+    if "--forked" not in args:
+        advice = ["*crash of the runtime:*", "*alone, without xdist and forked*"]
+        result.stdout.fnmatch_lines(advice)
 
 
 REWRITES = """
@@ -104,11 +107,3 @@ def pytest_runtest_logreport(report):
     result = pytester.runpytest_subprocess("--graph-budget")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["unmeasured test_it.py::test_it"])
-
-
-@pytest.mark.once
-@pytest.mark.usefixtures("forks")
-def test_a_crash_under_xdist_has_advice(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it=SOURCE)
-    result = pytester.runpytest_subprocess("--graph-budget-report=graphs.json", "-n1")
-    result.stdout.fnmatch_lines(["*crash of the runtime:*", "*alone, without xdist and forked*"])

@@ -18,9 +18,6 @@ A_NUMBER: Final = (
 AN_INDEX: Final = (
     "one code for all instances: pass in what the index selects, or compile what holds them"
 )
-A_VALUE: Final = (
-    "a graph for each value: keep to a few, or choose by it outside of the compiled function"
-)
 INFERENCE: Final = (
     "make it under torch.no_grad(), in the warm-up too, or pass x.clone(), "
     "in place of inference_mode"
@@ -82,20 +79,6 @@ def test_it():
     for size in (16, 8):
         torch.compile(Model(size), backend="eager")(torch.ones(2, size))
 """
-WEIGHTS: Final = f"""{HEAD}class Model(torch.nn.Module):
-    def __init__(self, weight):
-        super().__init__()
-        self.weight = torch.nn.Parameter(weight)
-
-    def forward(self, x):
-        return x * self.weight
-
-
-@pytest.mark.max_graphs(2, recompiles=0)
-def test_it():
-    for weight in (torch.ones(16), torch.ones(2, 16)):
-        torch.compile(Model(weight), backend="eager")(torch.ones(2, 16))
-"""
 EXPECTED: Final = (("@pytest.mark.max_graphs(2, recompiles=0)", "@pytest.mark.max_graphs(2)"),)
 """The recompile of the second model, which is expected, is allowed."""
 
@@ -109,15 +92,6 @@ def f(x):
         x = torch.ones(4)
     f(torch.ones(4))
     f(x)
-"""
-WARM_UP: Final = f"""{HEAD}model = torch.compile(torch.nn.Linear(4, 4), backend="eager")
-
-
-{LIMIT}def test_it():
-    with torch.inference_mode():
-        model(torch.ones(2, 4))
-    with torch.no_grad():
-        model(torch.ones(2, 4))
 """
 
 ENUM: Final = f"""
@@ -232,12 +206,6 @@ SITUATIONS: Final = (
         ("(another Model: x has shape [2, 8] now)",),
     ),
     Situation(
-        "two models of one class, with other weights",
-        WEIGHTS,
-        (ALL_INSTANCES,),
-        (EXPECTED,),
-    ),
-    Situation(
         "an inference tensor",
         FUNCTION,
         (INFERENCE,),
@@ -245,12 +213,6 @@ SITUATIONS: Final = (
             (("torch.inference_mode()", "torch.no_grad()"),),
             (("    f(x)\n", "    f(x.clone())\n"),),
         ),
-    ),
-    Situation(
-        "a warm-up under inference_mode",
-        WARM_UP,
-        (INFERENCE,),
-        ((("torch.inference_mode()", "torch.no_grad()"),),),
     ),
     Situation(
         "members of an enum",

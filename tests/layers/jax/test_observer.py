@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -223,20 +222,6 @@ def test_the_device_and_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(np.asarray(golden), np.asarray(result))
 
     assert [cause for _, cause, _ in reported(watched(run))] == ["jit"]
-
-
-def test_threads_are_all_seen() -> None:
-    def run() -> None:
-        threads = [
-            threading.Thread(target=lambda n=n: jax.jit(lambda x: x * n)(THREE)) for n in range(6)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    found = watched(run)
-    assert (found.graphs, found.errors) == ({"jax": 6}, ())
 
 
 class Compares:

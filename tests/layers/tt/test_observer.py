@@ -533,6 +533,7 @@ DISAGREE = """
 """
 
 
+@pytest.mark.usefixtures("xla_forks")
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 def test_disagreement_with_torch_xla_is_reported(library: Path, log: Path) -> None:
     script = textwrap.dedent(DISAGREE.format(root=str(ROOT), library=str(library)))

@@ -11,7 +11,7 @@ import pytest
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 pytest.importorskip("torch_xla")
 
-from tests.forkserver import REAL
+from tests.forkserver import Server
 from tests.layers.xla.tools import python, python_process
 
 PRELUDE = """
@@ -93,10 +93,14 @@ def test_what_compiles_between_windows_first_is_noticed() -> None:
     ]
 
 
-def test_torch_xla_imported_inside_is_reported_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", REAL)
+def test_torch_xla_imported_inside_is_reported_too(
+    server_of_forks: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", server_of_forks.python)
     out = python("""
+        import sys
         from pathlib import Path
+        assert "torch_xla" not in sys.modules
         from pytest_graphbreak.layers.xla.observer import XlaObserver
         from pytest_graphbreak.model.places import Places
         window = XlaObserver().open(Places(Path.cwd()))

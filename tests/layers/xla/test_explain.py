@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -135,28 +134,6 @@ def test_hashes_are_those_of_the_test_whatever_ran_before(order: str) -> None:
         return {name: sorted(str(graph.hash) for graph in seen_in(how, name)) for name in CASES}
 
     assert hashes(("forked",)) == hashes(("order", order))
-
-
-@pytest.mark.usefixtures("xla_forks")
-def test_resharding_has_its_own_cause() -> None:
-    out = python(
-        PRELUDE
-        + """
-    import numpy, torch_xla.runtime as xr, torch_xla.distributed.spmd as xs
-    xr.use_spmd()
-    mesh = xs.Mesh(numpy.arange(4), (4,), ("a",))
-    window = XlaObserver().open(Places(Path.cwd()))
-    x = torch.ones(8, 8).to("xla")
-    xs.mark_sharding(x, mesh, ("a", None))
-    y = x + 1
-    torch_xla.sync()
-    y.cpu()
-    y.cpu()
-    print(Counter(graph.cause for graph in window.close().graph_list).most_common())
-    """.replace("Counter", "__import__('collections').Counter"),
-        CPU_NUM_DEVICES="4",
-    )
-    assert out == f"{Counter(reshard=2, sync=1).most_common()}\n"
 
 
 def test_what_compiled_before_we_looked_leaves_only_the_lazy_causes_unknown() -> None:

@@ -503,7 +503,7 @@ def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
 
 
 @pytest.mark.usefixtures("xla_forks")
-def test_resharding_graphs_are_counted() -> None:
+def test_resharding_graphs_are_counted_and_have_a_cause_of_their_own() -> None:
     out = python(
         """
         from pathlib import Path
@@ -524,11 +524,11 @@ def test_resharding_graphs_are_counted() -> None:
             y.cpu()
             y.cpu()
             seen = window.close()
-            print(seen.graphs["xla"], seen.errors)
+            print(seen.graphs["xla"], sorted(one.cause for one in seen.graph_list), seen.errors)
         """,
         CPU_NUM_DEVICES="4",
     )
-    assert out == "3 ()\n3 ()\n"
+    assert out == "3 ['reshard', 'reshard', 'sync'] ()\n" * 2
 
 
 @pytest.mark.parametrize("cleared", [0, 2], ids=["kept", "cleared by the bridge"])
