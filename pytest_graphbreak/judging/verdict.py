@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -27,8 +28,7 @@ from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The result of comparing a record with its budget.
 
     ``changes`` are all differences, even if another verdict takes precedence. ``unseen`` are layers

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
+
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.packages import owner
@@ -55,8 +57,7 @@ class SourceLines:
 NO_LINES: Final = SourceLines()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A record, and everything that it is judged by.
 
     ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
@@ -69,8 +70,11 @@ class Case:
     cap: Cap | None = None
     ungated: str | None = None
     excused: Collection[str] = ()
-    versions: Versions = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
+    versions: Versions = {}
+    packages: Mapping[str, str] = {}
+
+
+_NO_CASE: Final = Case(Record())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Context:
 
     nodeid: str
     profile: str
-    case: Case = Case(Record())
+    case: Case = _NO_CASE
     baseline: str | None = None
     baseline_line: int | None = None
     accept: str | None = None

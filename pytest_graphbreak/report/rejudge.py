@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
@@ -29,8 +29,7 @@ from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """One test with its new verdict. ``test`` is its entry in a report."""
 
     seen: SeenTest

@@ -144,11 +144,6 @@ REFUSED = [
     (entry("breaks:\n- where: a\n  line: 3"), 8, "an item of breaks has an unknown key 'line'"),
     (entry("breaks:\n- where: a\n  layer: xla"), 8, "layer is 'xla'; allowed: dynamo, jax"),
     (
-        entry("causes:\n- {layer: dynamo, cause: pending}"),
-        7,
-        "cause is 'pending'; allowed: entry, break, callee, bucket, recompile",
-    ),
-    (
         entry("causes:\n- {layer: dynamo, cause: typo}"),
         7,
         "cause is 'typo'; allowed: entry, break, callee, bucket, recompile",
