@@ -18,7 +18,6 @@ import random
 import sys
 import warnings
 import zlib
-from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -119,59 +118,6 @@ def clean_module(compile: Compile) -> None:
 
 
 @case(1)
-def library_module(compile: Compile) -> None:
-    compile(nn.Linear(4, 2))(X())
-
-
-@case(1)
-def module_list(compile: Compile) -> None:
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-
-        def forward(self, x):
-            for layer in self.layers:
-                x = torch.relu(layer(x))
-            return x
-
-    compile(Model())(X())
-
-
-@case(1)
-def called_three_times(compile: Compile) -> None:
-    def f(x):
-        return x * 2
-
-    f = compile(f)
-    f(X())
-    f(X() + 1)
-    f(X() + 2)
-
-
-@case(1)
-def raise_and_catch(compile: Compile) -> None:
-    def f(x):
-        try:
-            raise ValueError("inside")
-        except ValueError:
-            x = x + 1
-        return x * 2
-
-    compile(f)(X())
-
-
-@case(1)
-def import_inside(compile: Compile) -> None:
-    def f(x):
-        import math as m
-
-        return x * m.pi
-
-    compile(f)(X())
-
-
-@case(1)
 def assert_on_tensor(compile: Compile) -> None:
     def f(x):
         assert x.sum() > 0
@@ -201,134 +147,6 @@ def generator_clean(compile: Compile) -> None:
         return total
 
     compile(f)(X())
-
-
-@case(1)
-def context_manager_torch(compile: Compile) -> None:
-    def f(x):
-        with torch.no_grad():
-            x = x * 2
-        return x + 1
-
-    compile(f)(X())
-
-
-@case(1)
-def context_manager_user_clean(compile: Compile) -> None:
-    @contextlib.contextmanager
-    def scaled(box):
-        box.append(2)
-        try:
-            yield box
-        finally:
-            box.pop()
-
-    def f(x):
-        with scaled([]) as box:
-            x = x * box[0]
-        return x + 1
-
-    compile(f)(X())
-
-
-@case(1)
-def closure_clean(compile: Compile) -> None:
-    scale = 3.0
-
-    def f(x):
-        def g(y):
-            return y * scale
-
-        return g(x) + g(x + 1)
-
-    compile(f)(X())
-
-
-@case(1)
-def dataclass_output(compile: Compile) -> None:
-    @dataclasses.dataclass
-    class Out:
-        logits: torch.Tensor
-        hidden: torch.Tensor
-
-    def f(x):
-        return Out(logits=x * 2, hidden=x + 1)
-
-    compile(f)(X())
-
-
-@case(1)
-def named_tuple_output(compile: Compile) -> None:
-    Out = namedtuple("Out", "logits hidden")
-
-    def f(x):
-        out = Out(x * 2, x + 1)
-        return Out(out.hidden, out.logits)
-
-    compile(f)(X())
-
-
-class ModelOutput(OrderedDict):
-    """As in transformers: an OrderedDict that is also read by attribute and by index."""
-
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def to_tuple(self):
-        return tuple(self[key] for key in self.keys())
-
-
-@case(1)
-def model_output(compile: Compile) -> None:
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(4, 2)
-
-        def forward(self, x, return_dict=True):
-            logits = self.head(x)
-            return ModelOutput(logits=logits, hidden=x) if return_dict else (logits, x)
-
-    compile(Model())(X(), return_dict=True)
-
-
-@case(1)
-def keyword_arguments(compile: Compile) -> None:
-    def g(x, *, scale=1.0, shift=0.0, **rest):
-        return x * scale + shift + rest.get("bias", 0.0)
-
-    def f(x, **kwargs):
-        return g(x, **kwargs)
-
-    compile(f)(X(), scale=2.0, shift=1.0, bias=3.0)
-
-
-@case(1)
-def recursion_clean(compile: Compile) -> None:
-    def f(x, depth):
-        return x if depth == 0 else f(torch.sin(x), depth - 1)
-
-    compile(f)(X(), 4)
-
-
-@case(1)
-def property_access(compile: Compile) -> None:
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = nn.Parameter(torch.ones(4))
-
-        @property
-        def scale(self):
-            return self.w.abs() + 1
-
-        def forward(self, x):
-            return x * self.scale
-
-    compile(Model())(X())
 
 
 @case(1)
@@ -377,12 +195,6 @@ def forward_hook_clean(compile: Compile) -> None:
 
 
 @case(1)
-def training_step(compile: Compile) -> None:
-    model = compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)))
-    model(X(2, 4)).sum().backward()
-
-
-@case(1)
 def nested_compile_clean(compile: Compile) -> None:
     def g(x):
         return torch.cos(x)
@@ -418,17 +230,6 @@ def mark_dynamic(compile: Compile) -> None:
 
 
 @case(1)
-def functional_call(compile: Compile) -> None:
-    model = nn.Linear(4, 2)
-    params = {name: p.detach() * 2 for name, p in model.named_parameters()}
-
-    def f(params, x):
-        return torch.func.functional_call(model, params, (x,))
-
-    compile(f)(params, X())
-
-
-@case(1)
 def vmap_inside(compile: Compile) -> None:
     def f(x):
         return torch.vmap(lambda row: row.sin().sum())(x)
@@ -442,19 +243,6 @@ def cond_inside(compile: Compile) -> None:
         return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
 
     compile(f)(X())
-
-
-@case(1)
-def partial_and_star(compile: Compile) -> None:
-    def g(a, b, c=1):
-        return a * b + c
-
-    h = functools.partial(g, c=5)
-
-    def f(*xs):
-        return h(*xs)
-
-    compile(f)(X(), X())
 
 
 @case(1)
@@ -541,22 +329,6 @@ def c_function(compile: Compile) -> None:
 
 
 @case(2, 1, 1)
-def nonzero_call(compile: Compile) -> None:
-    def f(x):
-        return torch.nonzero(x * 2).sum() + 1
-
-    compile(f)(X())
-
-
-@case(2, 1, 1)
-def unique_call(compile: Compile) -> None:
-    def f(x):
-        return torch.unique(x * 2).sum() + 1
-
-    compile(f)(X())
-
-
-@case(2, 1, 1)
 def mask_index(compile: Compile) -> None:
     def f(x):
         y = x * 2
@@ -571,15 +343,6 @@ def tolist_call(compile: Compile) -> None:
         y = torch.sin(x)
         values = y.tolist()
         return y * len(values)
-
-    compile(f)(X())
-
-
-@case(2, 1, 1)
-def float_of_tensor(compile: Compile) -> None:
-    def f(x):
-        y = torch.sin(x)
-        return y * float(y.sum())
 
     compile(f)(X())
 
@@ -812,16 +575,6 @@ def break_under_no_grad(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(2, 1, 1)
-def attribute_on_tensor(compile: Compile) -> None:
-    def f(x):
-        y = torch.sin(x)
-        y.tag = zlib.crc32(b"abc")
-        return y + 1
-
-    compile(f)(X())
-
-
 @case(2, 2, 1)  # one of the two is inside torch, called from the same line
 def system_random(compile: Compile) -> None:
     def f(x):
@@ -931,25 +684,6 @@ def break_in_user_context(compile: Compile) -> None:
     compile(f)(X())
 
 
-class Scope:
-    def __enter__(self):
-        print("", end="")
-        return self
-
-    def __exit__(self, *rest):
-        return False
-
-
-@case(0, 1, 1, eager=1)
-def break_in_context_class(compile: Compile) -> None:
-    def f(x):
-        with Scope():
-            x = torch.sin(x)
-        return x + 1
-
-    compile(f)(X())
-
-
 @case(0, 1, 1, eager=1)
 def user_raise(compile: Compile) -> None:
     def f(x):
@@ -971,23 +705,6 @@ def class_in_function(compile: Compile) -> None:
         return x * Local.scale
 
     compile(f)(X())
-
-
-@case(0, 1, 1, eager=1, pythons={(3, 10): (4, 3, 1, 2, 0)})
-def loop_over_layers_with_item(compile: Compile) -> None:
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-
-        def forward(self, x):
-            for layer in self.layers:
-                x = layer(x)
-                if x.sum().item() > 1e6:
-                    break
-            return x
-
-    compile(Model())(X())
 
 
 @case(2, 2, 1, eager=1)
@@ -1077,16 +794,6 @@ def python_value(compile: Compile) -> None:
 
 
 @case(2, recompiles=1)
-def python_int(compile: Compile) -> None:
-    def f(x, n):
-        return x * n
-
-    f = compile(f)
-    for n in (1, 2, 3, 4):
-        f(X(), n)
-
-
-@case(2, recompiles=1)
 def list_length(compile: Compile) -> None:
     def f(xs):
         return sum(xs)
@@ -1094,23 +801,6 @@ def list_length(compile: Compile) -> None:
     f = compile(f)
     f([X(), X()])
     f([X(), X(), X()])
-
-
-@case(2, recompiles=1)
-def module_mutation(compile: Compile) -> None:
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = 2
-
-        def forward(self, x):
-            return x * self.scale
-
-    model = Model()
-    compiled = compile(model)
-    compiled(X())
-    model.scale = "changed" and 5.5
-    compiled(X())
 
 
 @case(3, recompiles=2)
@@ -1229,14 +919,6 @@ def fullgraph_error(compile: Compile) -> None:
 
     with contextlib.suppress(Exception):
         compile(f, fullgraph=True)(X())
-
-
-@case(1)
-def fullgraph_clean(compile: Compile) -> None:
-    def f(x):
-        return torch.sin(x) + 1
-
-    compile(f, fullgraph=True)(X())
 
 
 @case(0, eager=1)  # it is stopped: what Dynamo's log calls no skip, and the observer a loss
@@ -1367,7 +1049,7 @@ def compiled_autograd(compile: Compile) -> None:
     x = X().requires_grad_()
     enable = getattr(torch._dynamo.compiled_autograd, "_enable", None)
     enable = enable or torch._dynamo.compiled_autograd.enable
-    with enable(compile(lambda gm: gm) if False else (lambda gm: compile(gm))):
+    with enable(compile):
         compile(f)(x).backward()
 
 
@@ -1427,49 +1109,6 @@ def recursion_levels(compile: Compile) -> None:
     f2(X(), 3)
 
 
-@case(1)
-def einsum_attention(compile: Compile) -> None:
-    class Attention(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.qkv = nn.Linear(8, 24)
-
-        def forward(self, x):
-            q, k, v = self.qkv(x).chunk(3, -1)
-            w = torch.einsum("bid,bjd->bij", q, k).softmax(-1)
-            return torch.einsum("bij,bjd->bid", w, v)
-
-    compile(Attention())(X(2, 4, 8))
-
-
-@case(1)
-def transformer_encoder(compile: Compile) -> None:
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
-    compile(layer)(X(2, 4, 8))
-
-
-@case(2, 1, 1)
-def non_tensor_global_call(compile: Compile) -> None:
-    def f(x):
-        y = torch.sin(x)
-        state = random.getstate()
-        return y * len(state)
-
-    compile(f)(X())
-
-
-@case(1)
-def try_finally(compile: Compile) -> None:
-    def f(x, box):
-        try:
-            x = torch.sin(x)
-        finally:
-            box.append(1)
-        return x * len(box)
-
-    compile(f)(X(), [])
-
-
 @case(2, 1, 1)
 def break_after_inplace(compile: Compile) -> None:
     def f(x):
@@ -1487,24 +1126,6 @@ def break_in_comprehension(compile: Compile) -> None:
         return sum([zlib.crc32(b"a") * x for x in xs])
 
     compile(f)([X(), X()])
-
-
-@case(1)
-def grad_inside(compile: Compile) -> None:
-    def f(x):
-        return torch.func.grad(lambda y: (y**2).sum())(x)
-
-    compile(f)(X())
-
-
-@case(2, 1, 1)
-def set_item_with_number(compile: Compile) -> None:
-    def f(x):
-        y = torch.sin(x)
-        y[int(y.argmax())] = 0.0
-        return y + 1
-
-    compile(f)(X())
 
 
 @case(3, 2, 1)
@@ -1562,20 +1183,6 @@ def break_under_autocast(compile: Compile) -> None:
         return y + 1
 
     compile(f)(X(2, 2))
-
-
-@case(0, 1, 1, eager=1)
-def break_in_try_finally(compile: Compile) -> None:
-    def f(x):
-        try:
-            x = torch.sin(x)
-            torch._dynamo.graph_break()
-            x = torch.cos(x)
-        finally:
-            x = x + 1
-        return x
-
-    compile(f)(X())
 
 
 @case(1, 2, 1, eager=1)

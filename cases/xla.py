@@ -79,11 +79,6 @@ def nothing() -> None:
 
 
 @case()
-def cpu_only() -> None:
-    (torch.ones(3) + 1).sum().item()
-
-
-@case()
 def upload_only() -> None:
     torch.ones(3).to("xla").cpu()
 
@@ -153,21 +148,6 @@ def zero_and_one_are_constants() -> None:
         del y
 
 
-@case(("sync", "torch_xla.sync()  # dropout"))
-def dropout_three_times() -> None:
-    for _ in range(3):
-        y = torch.nn.functional.dropout(tensor(8), 0.5)
-        torch_xla.sync()  # dropout
-        del y
-
-
-@case(("sync", "torch_xla.sync()  # both"))
-def two_results_one_sync() -> None:
-    a, b = tensor(3) + 1, tensor(4) * 2
-    torch_xla.sync()  # both
-    del a, b
-
-
 @case(("sync", "xm.mark_step()"))
 def mark_step() -> None:
     y = tensor(3) + 1
@@ -218,18 +198,6 @@ def to_cpu() -> None:
     y.cpu()
 
 
-@case(("access", 'y.to("cpu")', ".to()"))
-def moved_to_cpu() -> None:
-    y = tensor(3) + 1
-    y.to("cpu")
-
-
-@case(("access", "float(y.sum())", "float()"))
-def to_float() -> None:
-    y = tensor(3) + 1
-    float(y.sum())
-
-
 @case(
     ("access", "while y.sum() < 20:", "while"),
     ("recompile", "while y.sum() < 20:", "while"),
@@ -241,37 +209,10 @@ def loop_on_value() -> None:
         y = y * 4
 
 
-@case(("access", "assert bool((y > 0).all())", "bool()"))
-def asserted() -> None:
-    y = tensor(3) + 1
-    assert bool((y > 0).all())
-
-
-@case(("access", "torch.testing.assert_close(y, y.clone())", "assert_close"))
-def compared() -> None:
-    y = tensor(3) + 1
-    torch.testing.assert_close(y, y.clone())
-
-
-@case(("access", "torch.save(y, io.BytesIO())", "save"))
-def saved() -> None:
-    y = tensor(3) + 1
-    torch.save(y, io.BytesIO())
-
-
 @case(("access", "torch.equal(x + 1, x * 2)", "aten::equal runs on the CPU"))
 def equal() -> None:
     x = tensor(3)
     torch.equal(x + 1, x * 2)
-
-
-@case(
-    ("access", "peek = lambda t: t.max().item()  # noqa: E731", ".item()"),
-)
-def read_in_a_lambda() -> None:
-    y = tensor(3) + 1
-    peek = lambda t: t.max().item()  # noqa: E731
-    peek(y)
 
 
 @case(
@@ -312,16 +253,6 @@ def mask_index() -> None:
     picked = y[y > 1]
     picked += 1
     torch_xla.sync()  # after mask
-
-
-@case(
-    ("access", 'F.interpolate(y, scale_factor=2, mode="bicubic")', "aten::upsample_bicubic2d"),
-)
-def interpolate_on_cpu() -> None:
-    from torch.nn import functional as F
-
-    y = tensor(1, 1, 4, 4) + 1
-    F.interpolate(y, scale_factor=2, mode="bicubic")
 
 
 @case()
@@ -368,13 +299,6 @@ def two_threads_at_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-@case(("sync", "torch_xla.sync()  # a view"))
-def update_of_a_view() -> None:
-    x = tensor(4)
-    x[:2].add_(1)
-    torch_xla.sync()  # a view
 
 
 @case(
@@ -616,11 +540,6 @@ def with_item(x: torch.Tensor) -> torch.Tensor:
     return x * total.item()
 
 
-@case(("fx", "total = x.sum()"), ("fx", "return x * total.item()"), dynamo=2)
-def compiled_with_item() -> None:
-    compiled(with_item)(tensor(3))
-
-
 @case(("fx", "return x * 2 + 1"), ("recompile", "return x * 2 + 1"), dynamo=2)
 def compiled_two_shapes() -> None:
     run = compiled(double)
@@ -751,32 +670,6 @@ def compiled_input_mutation() -> None:
     x = tensor(3)
     run(x)
     run(x)
-
-
-class Counter(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("steps", torch.zeros(1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.steps += 1
-        return x + self.steps
-
-
-@case(("fx", "self.steps += 1"), dynamo=1)
-def compiled_buffer_mutation() -> None:
-    run = compiled(Counter().to("xla"))
-    for _ in range(3):
-        run(tensor(3))
-
-
-@case(("fx", "return x * scale"), dynamo=1)
-def compiled_scalar_tensor_input() -> None:
-    def apply(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return x * scale
-
-    run = compiled(apply)
-    run(tensor(3), torch.tensor(0.5).to("xla"))
 
 
 class Block(nn.Module):
@@ -927,65 +820,6 @@ def compiled_mask_index() -> None:
     compiled(pick)(tensor(8))
 
 
-@case(
-    ("fx", "return torch.sin(x)"),
-    ("fx", "return torch.cos(x)"),
-    dynamo=2,
-)
-def two_compiled_functions() -> None:
-    def first(x: torch.Tensor) -> torch.Tensor:
-        return torch.sin(x)
-
-    def second(x: torch.Tensor) -> torch.Tensor:
-        return torch.cos(x)
-
-    compiled(second)(compiled(first)(tensor(3)))
-
-
-@case(
-    ("pending", "run(noise)  # random", "x"),
-    ("fx", "return x * 2 + 1"),
-    dynamo=1,
-)
-def compiled_random_input() -> None:
-    run = compiled(double)
-    noise = torch.randn(3, device="xla")
-    run(noise)  # random
-
-
-@case(
-    ("fx", "return torch.nn.functional.dropout(x, 0.5)"),
-    dynamo=1,
-)
-def compiled_dropout() -> None:
-    def drop(x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.dropout(x, 0.5)
-
-    run = compiled(drop)
-    for _ in range(2):
-        run(tensor(8))
-
-
-@case(
-    ("fx", "return checkpoint(inner, x, use_reentrant=False).sum()"),
-    ("pending", "loss.backward()  # recomputed", "gradient"),
-    ("backward", "loss.backward()  # recomputed"),
-    dynamo=1,
-)
-def compiled_checkpoint() -> None:
-    from torch.utils.checkpoint import checkpoint
-
-    def inner(x: torch.Tensor) -> torch.Tensor:
-        return torch.cos(torch.sin(x))
-
-    def outer(x: torch.Tensor) -> torch.Tensor:
-        return checkpoint(inner, x, use_reentrant=False).sum()
-
-    x = tensor(3).requires_grad_()
-    loss = compiled(outer)(x)
-    loss.backward()  # recomputed
-
-
 def with_two_cpu_ops(x: torch.Tensor) -> torch.Tensor:
     a = torch.histc(torch.sin(x), 4)
     b = torch.median(a + 1)
@@ -1047,24 +881,6 @@ def compiled_exported_program() -> None:
     program = torch.export.export(block, (tensor(2, 3),))
     with torch.no_grad():
         compiled(program.module())(tensor(2, 3))
-
-
-@case(
-    ("fx", "x = torch.sin(x) * 2"),
-    ("fx", "return torch.cos(x)"),
-    dynamo=2,
-)
-def compiled_callee() -> None:
-    @torch.compiler.disable
-    def middle(x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    def outer(x: torch.Tensor) -> torch.Tensor:
-        x = torch.sin(x) * 2
-        x = middle(x)
-        return torch.cos(x)
-
-    compiled(outer)(tensor(3))
 
 
 def step_inside(x: torch.Tensor) -> torch.Tensor:
@@ -1362,20 +1178,6 @@ def lifted_weights() -> Any:
 
 
 @case(
-    ("pending", "run(x, y)  # marked, second pending", "`y` was"),
-    ("fx", "return torch.matmul(x, y)"),
-    dynamo=1,
-)
-def marked_second_input_pending() -> None:
-    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.matmul(x, y)
-
-    run = through(multiply, "bridge")
-    x, y = tensor(3, 3), tensor(3, 3) + 1
-    run(x, y)  # marked, second pending
-
-
-@case(
     ("fx", "return torch.matmul(x, y)"),
     ("pending", "run(x, x + 1)  # marked, pending later", "`y` was"),
     dynamo=1,
@@ -1388,15 +1190,6 @@ def marked_input_pending_later() -> None:
     x = tensor(3, 3)
     run(x, tensor(3, 3))
     run(x, x + 1)  # marked, pending later
-
-
-@case(
-    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
-    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
-    dynamo=1,
-)
-def marked_histc() -> None:
-    through(with_histc, "bridge")(tensor(8))
 
 
 @case(
@@ -1484,15 +1277,6 @@ def lazily_executed_and_synced() -> None:
 @case(("fx", "return x * 2 + 1"), dynamo=1)
 def lazily_executed_by_an_interpreter() -> None:
     through(double, "interpreted")(tensor(3))
-
-
-@case(
-    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
-    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
-    dynamo=1,
-)
-def lazily_executed_histc_by_an_interpreter() -> None:
-    through(with_histc, "interpreted")(tensor(8))
 
 
 @case(("fx", "return self.blocks(x).sum()"), dynamo=1)
@@ -1583,26 +1367,6 @@ def lazily_executed_training_loop() -> None:
         torch_xla.sync()  # lazy step
 
 
-@case(
-    ("fx", "return x * 2 + 1"),
-    ("recompile", "return x * 2 + 1"),
-    ("recompile", "return x * 2 + 1"),
-    dynamo=3,
-)
-def lazily_executed_growing_input() -> None:
-    run = through(double, "lazy")
-    for size in (2, 3, 4):
-        run(tensor(size))
-
-
-@case(("sync", "torch_xla.sync()  # traced by hand"))
-def traced_by_hand() -> None:
-    traced = torch.fx.symbolic_trace(double)
-    y = traced(tensor(3))
-    torch_xla.sync()  # traced by hand
-    del y
-
-
 # --- code of the user's that is nowhere on the stack of what was traced -------------------
 
 
@@ -1611,12 +1375,6 @@ def compiled_library_module() -> None:
     chain = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).to("xla")
     with torch.no_grad():
         compiled(chain)(tensor(2, 3))
-
-
-@case(("fx", "compiled(layer)(tensor(2, 3, 4))  # an encoder"), dynamo=1)
-def compiled_library_encoder() -> None:
-    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True).to("xla")
-    compiled(layer)(tensor(2, 3, 4))  # an encoder
 
 
 @case(

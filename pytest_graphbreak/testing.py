@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from _pytest import pytester as _pytester
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
@@ -29,8 +29,7 @@ from pytest_graphbreak.runs import incoming
 REPORT = "graphs.json"
 
 
-@dataclass(frozen=True)
-class GatedRun:
+class GatedRun(Struct, frozen=True):
     """A run: what pytest says of it, and the report of each measured test by its node id."""
 
     pytest: pytest.RunResult

@@ -40,6 +40,9 @@ APART: Final = (
     "tests/demo",
     "tests/golden",
     "tests/suite/test_blind.py",
+    "tests/suite/test_block.py",
+    "tests/suite/test_session.py",
+    "tests/logs/test_live.py",
 )
 """What takes the observers apart or starts processes that other processes watch: not gated."""
 

@@ -16,7 +16,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -348,8 +348,8 @@ class _All:
 
 
 def signs() -> Iterator[str]:
-    for group in fields(families()):
-        for sign in (one for family in getattr(families(), group.name) for one in family.signs):
+    for group in families().__struct_fields__:
+        for sign in (one for family in getattr(families(), group) for one in family.signs):
             yield from filter(None, (sign.reason, sign.detail, sign.code))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+
+from msgspec import Struct
 
 from pytest_graphbreak.advice import registry
 from pytest_graphbreak.advice.match import Family, families, first, guard
@@ -22,8 +23,7 @@ class PageError(ValueError):
     """A page of this package that does not have the format of this module."""
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """Code before and after. ``f`` is what is compiled, unless it compiles itself.
 
     ``note`` says what the example shows; ``inputs`` is the expression of the calls; ``needs`` is
@@ -42,8 +42,7 @@ class Example:
     until: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A parsed page. Paragraphs are single lines; code keeps its lines."""
 
     meaning: str
@@ -153,8 +152,7 @@ def by_name() -> dict[str, Family]:
     return {family.name: family for group in groups().values() for family in group}
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What is known of a reason.
 
     ``family`` is the name of the page, empty if there are only torch's words; ``id`` is an id of

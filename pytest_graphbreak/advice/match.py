@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import (
@@ -32,8 +32,7 @@ SHORT_LIMIT = 110
 """Maximum number of characters of the line after ``fix:``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(Struct, frozen=True):
     """The pattern of a family's reasons. Every part that is given must be found.
 
     ``reason`` is searched in the reason (torch's ``gb_type``, or the free text of an older torch),
@@ -60,8 +59,7 @@ class Sign:
         return bool(self.reason and open_parts and re.search(self.reason, reason, re.IGNORECASE))
 
 
-@dataclass(frozen=True, slots=True)
-class SpecificLine:
+class SpecificLine(Struct, frozen=True):
     """What to write instead for those reasons of a family in which all given parts are found.
 
     The parts are those of a sign, but their case matters. In ``short``, ``{tensor}`` and ``{dim}``
@@ -79,8 +77,7 @@ class SpecificLine:
         return all(not part or re.search(part, text) for part, text in pairs)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Family:
+class Family(Struct, frozen=True, eq=False):
     """Reasons with one meaning and one remedy.
 
     ``name`` is what a user types after ``graphbreak explain``; ``short`` is one line of at most
@@ -99,8 +96,7 @@ class Family:
         return any(sign.matches(reason, detail, code) for sign in self.signs)
 
 
-@dataclass(frozen=True, slots=True)
-class Families:
+class Families(Struct, frozen=True):
     """The families of ``families.yaml``, by what they apply to."""
 
     breaks: tuple[Family, ...]

@@ -18,10 +18,11 @@ import importlib.util
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 """Torch's pages on the ids (``torch/_dynamo/exc.py`` builds the same links)."""
@@ -36,8 +37,7 @@ _LITERAL = re.compile(r'f?"([^"]*)"')
 _ID = re.compile(r"^GB[-_ ]?(\d{1,4})$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """One wording of an id: the reason (``gb_type``), torch's explanation, its hints.
 
     Parts in braces (``{fn}``) are filled in when the break happens; an explanation that is made
@@ -50,8 +50,7 @@ class Words:
     hints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Struct, frozen=True):
     """The ids of one torch. ``version`` is None if no torch is installed.
 
     ``ids`` maps an id to its wordings, the newest first, and is empty if torch has no registry.

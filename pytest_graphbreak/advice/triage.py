@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.match import load_yaml
@@ -26,8 +27,7 @@ RUN = "{run}"
 """Placeholder in a command for what runs the test: ``pytest tests/test_a.py::test_b``."""
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
+class NextStep(Struct, frozen=True):
     """One thing to gather. ``what`` says what it shows, ``command`` is typed as it is.
 
     A command that has to run the test contains ``RUN``.
@@ -41,8 +41,7 @@ class NextStep:
         return self.command.replace(RUN, run)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of failure: ``meaning`` is one or two sentences, ``steps`` the best first.
 
     ``files`` are files of torch for further reading.
@@ -55,8 +54,7 @@ class Kind:
     files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Triage:
+class Triage(Struct, frozen=True):
     """The result. ``topic`` is for ``graphbreak explain``, ``broke`` the graph break.
 
     ``broke`` is set for errors of ``fullgraph=True``: it is reported and advised on like any other
@@ -94,8 +92,7 @@ class Triage:
         return tuple(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """A rule that fits if every part that is given is found.
 
     ``error`` is the whole name of the exception, ``place`` is searched in the name of the file that
@@ -116,8 +113,7 @@ class _Rule:
         return all(not part or re.search(part, text) for part, text in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """The contents of ``triage.yaml``."""
 
     kinds: tuple[Kind, ...]

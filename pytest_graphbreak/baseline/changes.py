@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import LAYERS
@@ -18,8 +19,7 @@ have been removed for it.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """The change of one entry.
 
     ``profile`` is the profile of the values. ``old`` are the values that were expected before
@@ -60,8 +60,7 @@ class Change:
         return "no graphs" if self.old is None else "other places or reasons"
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """A file before and after, and its entries; the text is None if there is no file."""
 
     path: Path
@@ -70,8 +69,7 @@ class FileChange:
     entries: tuple[Change, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """The changes that an update made, or would make; ``read`` are all files that it concerns."""
 
     read: tuple[FileChange, ...] = ()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.baseline.places import (
     distinct_places,
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 Layers = Collection[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Overriding:
+class Overriding(Struct, frozen=True):
     """An override that is to make the plain values ``after``, on ``layers`` only.
 
     ``override`` is the one before, with the versions that measure now; ``base_versions`` measured

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from yaml.events import (
     AliasEvent,
     MappingEndEvent,
@@ -42,8 +42,7 @@ Scalar = ScalarEvent
 """A text, as the parser's own event: ``value``, ``style`` (None or empty: unquoted), two marks."""
 
 
-@dataclass(slots=True)
-class Mapping:
+class Mapping(Struct):
     """Keys and values in order.
 
     ``start`` and ``end`` are offsets into the text in characters, ``line`` is 1-based, ``column``
@@ -59,8 +58,7 @@ class Mapping:
     column: int
 
 
-@dataclass(slots=True)
-class Sequence:
+class Sequence(Struct):
     """Items in order; ``end`` and ``line`` are as in a mapping."""
 
     items: list[Node]

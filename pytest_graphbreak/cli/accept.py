@@ -10,9 +10,10 @@ import fnmatch
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.baseline import (
     BaselineError,
@@ -98,14 +99,13 @@ def add_writing(parser: argparse._ActionsContainer) -> None:
     add_directory(parser)
 
 
-@dataclass(slots=True)
-class Collected:
+class Collected(Struct):
     """The measurements in reports that can be written, and the tests left out, by reason."""
 
-    take: list[Measured] = field(default_factory=list)
-    blind: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    xfailed: list[str] = field(default_factory=list)
+    take: list[Measured] = []
+    blind: list[str] = []
+    failed: list[str] = []
+    xfailed: list[str] = []
     unmeasured: int = 0
 
 
@@ -129,8 +129,7 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
         return load_all([directory], shown=f"run {run.number}", note=note)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """The changes that reports make to a checkout's baselines; ``gone`` are dropped entries."""
 
     together: Union

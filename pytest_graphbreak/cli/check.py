@@ -7,11 +7,11 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
@@ -71,20 +71,19 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
     )
 
 
-@dataclass(slots=True)
-class Result:
+class Result(Struct):
     """The result of a check. ``unusable`` says why reports cannot be judged.
 
     ``missing`` are tests that were collected but did not run, and ``lost`` the shards that would
     have run them; with ``allow_missing`` they are only listed.
     """
 
-    judged: list[Judged] = field(default_factory=list)
-    unmeasured: list[str] = field(default_factory=list)
-    stale: list[Entry] = field(default_factory=list)
-    unusable: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    judged: list[Judged] = []
+    unmeasured: list[str] = []
+    stale: list[Entry] = []
+    unusable: list[str] = []
+    missing: list[str] = []
+    lost: list[str] = []
     strict: bool = False
     allow_missing: bool = False
 

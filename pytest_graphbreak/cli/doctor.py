@@ -11,9 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.config import device
@@ -67,8 +69,7 @@ def _show(finding: CheckResult) -> None:
         say(TextLine(finding.do, "advice", indent=20, head="-> "))
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """A line of the report: ``about`` is its first word, ``what`` the finding, ``do`` the step."""
 
     about: str

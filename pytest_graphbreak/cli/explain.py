@@ -7,15 +7,15 @@ programs.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import asdict, replace
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation, explain, suggest
@@ -147,9 +147,9 @@ def _to_dict(explanation: Explanation) -> Plain:
         "why": page.why,
         "instead": list(page.instead),
         "switches": list(page.switches),
-        "examples": list(map(dataclasses.asdict, page.examples)),
+        "examples": list(map(asdict, page.examples)),
         "torch": explanation.torch,
-        "words": [dataclasses.asdict(words) for words in explanation.words],
+        "words": [asdict(words) for words in explanation.words],
         "also": list(explanation.also),
         "url": explanation.url,
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import Progress, say_all
 from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench, put_json

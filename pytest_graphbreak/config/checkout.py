@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +33,7 @@ class CheckoutError(UserError):
     """A configuration file that cannot be read or used. The message names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkout(Rules):
+class Checkout(Rules, frozen=True):
     """The settings of a checkout, with its ``root`` and the ``directory`` of its baselines.
 
     Test files are named from ``root``.

@@ -13,11 +13,12 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.layer import Layer, minor
 from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
@@ -53,8 +54,7 @@ class DeviceError(UserError):
     """The requested device is not available. The message says what was looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device to compile for. ``kind`` is tt, xla, cuda or cpu; ``arch`` its model or client.
 
     If only JAX is installed, ``kind`` may also be tpu.
@@ -69,8 +69,7 @@ class Device:
         return f"{self.kind}-{self.arch}" if self.kind in BACKENDS else self.kind
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The facts about a machine that are known without opening a device."""
 
     environ: Mapping[str, str]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 NEW: Final = ("fail", "report")
 """``graph_budget_new``: whether a test without a baseline fails, or is only reported."""
@@ -16,8 +17,7 @@ OPS: Final = 10.0
 """``graph_budget_ops``: by how many percent captured operations may fall."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """The rules by which tests are judged, named after the options and ini keys.
 
     ``ops`` is None if captured operations may fall by any amount.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import field
 
 from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
 from pytest_graphbreak.config.typed import Typed, typed_command
@@ -32,8 +32,7 @@ MARKERS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Settings(Rules):
+class Settings(Rules, frozen=True):
     """The requests of a session.
 
     ``report``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's

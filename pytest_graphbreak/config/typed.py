@@ -12,9 +12,10 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import pytest
@@ -55,8 +56,7 @@ _SELECTS: Final = {
 _MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """The typed command: the words that start pytest, options to keep, and the selection.
 
     ``tool`` are the words that start ``graphbreak`` of the same environment. ``below`` is the path

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -32,8 +32,7 @@ _PLAIN: Final = frozenset(
 """The layers, each with the name of its plain cause."""
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedGraphs:
+class MatchedGraphs(Struct, frozen=True):
     """The graphs of one layer, compared with those of the baseline.
 
     ``added`` are the new graphs, ``gone`` the causes that are gone, each with its recorded number

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo.messages import UNNAMED
 from pytest_graphbreak.model.record import Recompile
@@ -129,8 +130,7 @@ MOST_NAMES: Final = 2
 """The number of graphs that are named one by one; of more, the first and the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
+class Repeats(Struct, frozen=True):
     """Recompiles of one function that fail one guard, with whatever values.
 
     ``followers`` are the recompiles of functions that it calls and that were therefore recompiled

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -22,8 +22,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, reason_key
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 
 
-@dataclass(eq=False, slots=True)
-class Draft:
+class Draft(Struct, eq=False):
     """A change whose index, and whose parent's index, are not known yet."""
 
     change: Difference
@@ -31,8 +30,7 @@ class Draft:
     parent: Draft | None = None
 
 
-@dataclass(eq=False)
-class Sides:
+class Sides(Struct, eq=False, dict=True):
     """Both sides, and the changes that were found so far.
 
     ``judged`` are the layers that the baseline judges. ``of_recompiled`` has the changes of
@@ -45,9 +43,9 @@ class Sides:
     versions: Versions
     judged: Sequence[str]
     totals: list[Difference]
-    drafts: list[Draft] = field(default_factory=list)
-    of_break: dict[int, Draft] = field(default_factory=dict)
-    of_recompiled: dict[str, Draft] = field(default_factory=dict)
+    drafts: list[Draft] = []
+    of_break: dict[int, Draft] = {}
+    of_recompiled: dict[str, Draft] = {}
 
     def __post_init__(self) -> None:
         self.drafts += [Draft(total) for total in self.totals]

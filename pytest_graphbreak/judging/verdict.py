@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -154,8 +153,7 @@ def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -
     return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 
 
-@dataclass(frozen=True)
-class _Rules:
+class _Rules(Struct, frozen=True, dict=True):
     """The verdict that each of some changes leads to by itself.
 
     These are the rules of docs/explanation/counting.md, "Verdicts". Operations may fall by

@@ -11,9 +11,9 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
@@ -25,8 +25,7 @@ Listed = TypeVar("Listed", Graph, Recompile)
 Placed = TypeVar("Placed", Break, Eager)
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """The size of a record that only grows: of each list, by layer or place."""
 
     listed: Mapping[tuple[type, str], int]
@@ -52,15 +51,13 @@ class Viewer(Protocol):
         """Return how much there is up to now. Does not raise."""
 
 
-@dataclass(eq=False, slots=True)
-class _Span:
+class _Span(Struct, eq=False):
     label: _Label
     before: Extent
     after: Extent | None = None
 
 
-@dataclass(eq=False, frozen=True, slots=True)
-class _Label:
+class _Label(Struct, eq=False, frozen=True):
     text: str
 
 

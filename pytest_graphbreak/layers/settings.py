@@ -22,6 +22,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
+from msgspec import Struct
+
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.model.forms import Plain
@@ -56,11 +58,10 @@ class SettingsError(Exception):
     """Settings that could not be read or put back; the text is for the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """All settings at one moment that are set; a missing one has its default."""
 
-    values: dict[Key, Any] = field(default_factory=dict)
+    values: dict[Key, Any] = {}
 
     def adopt(self, taken: Snapshot, keys: Iterable[Key]) -> None:
         """Take over some settings from ``taken``."""
@@ -73,8 +74,7 @@ class Snapshot:
         return self.values[key] if key in self.values else default(key)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One setting by name, with what it was and is: flags, numbers or words."""
 
     name: str
@@ -254,8 +254,7 @@ def _text(value: Any) -> str:
 # Modes: state that torch keeps beside its configs.
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """State of torch beside its configs; ``default`` is what torch has when it was just loaded."""
 
     read: Callable[[], Any]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.tt.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
@@ -30,8 +31,7 @@ TORCH_LOGS: Final = "+dynamo,recompiles"
 """``+dynamo`` logs graphs and graph breaks; only ``recompiles`` logs which guard failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completeness:
+class Completeness(Struct, frozen=True):
     """The gaps of a log (``gaps``), and the commands to run to fill them (``commands``)."""
 
     gaps: tuple[str, ...]

@@ -8,9 +8,9 @@ of an FX graph that was split, a sync, or a value that was read; only PT_XLA_DEB
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo.log import LoggedGraph
@@ -34,8 +34,7 @@ KEPT: Final = 5_000
 CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVEL=1"
 
 
-@dataclass(slots=True)
-class _Rank:
+class _Rank(Struct):
     """What is known about the next device graph of one rank.
 
     ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the

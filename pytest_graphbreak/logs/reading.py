@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo import log_records
 from pytest_graphbreak.layers.dynamo.log import Dynamo
@@ -33,8 +34,7 @@ PLACES_SHOWN: Final = 5
 """The number of source lines that are kept for each device graph."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(Struct, frozen=True):
     """What a log shows about how it was made.
 
     ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether modules name source
@@ -47,8 +47,7 @@ class Signs:
     tt: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """The contents of one log.
 
     ``size`` is in bytes, unpacked; ``fault`` says why its end could not be read. ``guesses`` are by

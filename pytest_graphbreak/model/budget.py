@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal, get_type_hints
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.forms import (
     LOCAL,
@@ -141,8 +142,7 @@ class Cause(Data, frozen=True):
         return Cause(layer, cause, where, code, self.count, guard, called)
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineKey:
+class BaselineKey(Struct, frozen=True):
     """What a field of ``Values`` is in a baseline file.
 
     ``rule`` names its type there, and the way in which it is compared, updated and overridden

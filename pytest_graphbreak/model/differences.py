@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text
 from pytest_graphbreak.model.record import (
@@ -21,8 +22,7 @@ from pytest_graphbreak.model.record import (
 # The verdicts on a test, and how each of them is treated.
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictKind:
+class VerdictKind(Struct, frozen=True):
     """A verdict on a test.
 
     A verdict that ``fails`` makes a gated test fail; others are only reported (those with

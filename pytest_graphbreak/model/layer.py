@@ -8,10 +8,11 @@ loaded where it is needed, so that a description imports neither torch nor an ob
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 # Versions of compilers and packages are compared by major and minor version.
 
@@ -36,8 +37,7 @@ def same_minor(version: str | None, another: str | None) -> bool:
     return bool(version and another) and minor(version) == minor(another)
 
 
-@dataclass(frozen=True, slots=True)
-class GraphCause:
+class GraphCause(Struct, frozen=True):
     """A reason for a graph to exist, and what it means to a reader.
 
     ``kind`` is ``plain`` for the one graph that was asked for (an ``entry``, an ``fx``),
@@ -73,8 +73,7 @@ class GraphCause:
         return f"{count:,} {words if count == 1 else self.plural or f'{words}s'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """A place where graphs are counted.
 
     - ``name`` is used in reports, baselines and markers; it is a Python identifier.

@@ -14,9 +14,10 @@ import hashlib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch, UnfitError
@@ -65,8 +66,7 @@ class BuildError(ValueError):
     """Raised with the reason why a patch cannot be written; without text if it does not apply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """The location of a stable file name on this machine: its path and its module."""
 
     path: Path
@@ -285,8 +285,7 @@ def _places(source: str) -> tuple[int, int]:
     return first, first
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Struct, frozen=True):
     """A diff for ``patch -p1`` in the directory of the packages, and the patches that it lacks.
 
     ``left_out`` has the titles of these patches: they change settings of the program, or need a

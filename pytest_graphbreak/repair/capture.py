@@ -14,10 +14,11 @@ import io
 import time
 import types
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from torch.utils._pytree import tree_flatten
 
 from pytest_graphbreak.repair import objects, sizes
@@ -42,14 +43,13 @@ _IMPROVE: Final = " (Could this error message be improved?"
 """How the plea begins that ``torch._check`` adds to its errors."""
 
 
-@dataclass(slots=True)
-class CompiledCall:
+class CompiledCall(Struct):
     """A compiled callable, with the inputs and the modes of its first call."""
 
     original: Any
     compiled: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = {}
     called: bool = False
     grad: bool = False
     inference: bool = False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pytest_graphbreak import advice as known
 from pytest_graphbreak.model.record import Record
@@ -24,8 +25,7 @@ _SLOWER: Final = 1.1
 """A call that takes this many times as long is slower; less is within the noise of timings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """The result of a program with one way to treat sizes. Times are in seconds.
 
     ``first`` is the time of the first call of compiled code, which compiles, ``all`` that of all
@@ -79,14 +79,13 @@ class Way:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Variation:
+class Variation(Struct, frozen=True):
     """What varies from call to call: dimensions by the name of the argument, and numbers.
 
     ``special`` is whether one of the sizes is 0 or 1.
     """
 
-    dims: Mapping[str, list[int]] = field(default_factory=dict)
+    dims: Mapping[str, list[int]] = {}
     numbers: Sequence[str] = ()
     special: bool = False
     variadic: str = "args"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from msgspec import Struct
 from torch.utils._pytree import tree_map
 
 from pytest_graphbreak.repair import sizes
@@ -29,8 +29,7 @@ _DOUBLE: Final = "inputs of float64"
 Named = tuple[str, torch.Tensor]
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnInputs:
+class DrawnInputs(Struct, frozen=True):
     """The arguments of a call, and the dimensions of them that vary (``sizes.varying``)."""
 
     model: Any

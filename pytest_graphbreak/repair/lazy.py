@@ -10,8 +10,9 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.repair.loading import WHOLE, Writer, indent, literal
@@ -71,8 +72,7 @@ class Line:
 '''
 
 
-@dataclass(frozen=True, slots=True)
-class LazyCut:
+class LazyCut(Struct, frozen=True):
     """The graphs of one cause that end at one line; that is ``item``, in the form of a break.
 
     ``graphs`` are all that end there, of any cause; ``most`` is how many of them need not go.

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.target import Target
@@ -74,8 +75,7 @@ _TEST: Final = """\
             vars(program).update(vars(next(of_test, program)))"""
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Writes scripts for a target; ``device`` and ``options`` are those of the original's compile.
 
     ``out`` is the directory for the scripts.

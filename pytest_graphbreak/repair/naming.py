@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.build import Site, home, text_of
 from pytest_graphbreak.repair.source import lines
 
 
-@dataclass(slots=True)
-class Names:
+class Names(Struct):
     """The file of the user, its text, its patched copies, and the other files that have places."""
 
     path: Path
     source: str
-    copies: set[str] = field(default_factory=set)
-    sites: dict[str, Site] = field(default_factory=dict)
+    copies: set[str] = set()
+    sites: dict[str, Site] = {}
 
     def add(self, sites: Mapping[str, Site]) -> None:
         """Add files; those that are known already stay as they were before they were patched."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_graphbreak.repair import printed
 from pytest_graphbreak.repair.target import Target
@@ -14,8 +15,7 @@ DRAWN = "with other inputs"
 """How a difference begins that the program's own calls do not show (``compare.DRAWN``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """How a run differs from the original; ``words`` is empty if it does not.
 
     ``inputs`` is the number of those for which results were compared, ``kinds`` are those of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.gain import graphs
@@ -11,16 +11,14 @@ from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.trial import Trial
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedPatch:
+class RejectedPatch(Struct, frozen=True):
     """A patch that was tried for a problem, and why it was not kept."""
 
     patch: SourcePatch
     why: str
 
 
-@dataclass(slots=True)
-class Problem:
+class Problem(Struct):
     """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
 
     ``before`` and ``after`` are numbers of graphs.
@@ -29,8 +27,8 @@ class Problem:
     item: Break | None
     before: int
     after: int = 0
-    tried: list[RejectedPatch] = field(default_factory=list)
-    patches: list[SourcePatch] = field(default_factory=list)
+    tried: list[RejectedPatch] = []
+    patches: list[SourcePatch] = []
     fixed: bool = False
 
     @property
@@ -40,16 +38,15 @@ class Problem:
         return f"{self.item.id}  {self.item.reason}" if self.item.id else self.item.reason
 
 
-@dataclass(slots=True)
-class SearchResult:
+class SearchResult(Struct):
     """The result of a search. ``last`` is the run of all kept patches together."""
 
     first: Trial
     last: Trial
     comparison: Comparison = field(default_factory=Comparison)
     """Of ``last`` with the original."""
-    patches: list[SourcePatch] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    patches: list[SourcePatch] = []
+    problems: list[Problem] = []
     source: bytes | None = None
     stopped: str = ""
     interrupt: KeyboardInterrupt | None = None

@@ -8,7 +8,8 @@ belongs to another module.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Frame
 
@@ -24,15 +25,13 @@ class UnfitError(ValueError):
     """Raised with the reason why a place cannot be rewritten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preamble:
+class Preamble(Struct, frozen=True):
     """Statements for the head of the patched file, after ``import torch``; each stands once."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """A change at a source line.
 
     ``helper`` is whether the new lines call a function of a ``Preamble``: then only the user's own
@@ -49,8 +48,7 @@ class Rewrite:
 Edit = Preamble | Rewrite
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePatch:
+class SourcePatch(Struct, frozen=True):
     """A remedy for a problem. Its edits are its identity: no patch is tried twice.
 
     ``drops`` says which side effect is lost, ``moves`` what still happens, but at another time,

@@ -6,8 +6,9 @@ Whoever wrote the patch: ``graphbreak fix`` proves the files that it writes so, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.gain import better, cleaner, eager, no_gain
@@ -22,8 +23,7 @@ DIFFERS: Final = "differs"
 UNJUDGED: Final = "cannot be judged"
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """The runs of a program before and after a patch, and how they differ."""
 
     before: Trial

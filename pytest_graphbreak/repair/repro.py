@@ -15,9 +15,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import lazy
@@ -32,8 +33,7 @@ MOST_TRIES = 5
 """The number of functions that are tried for one break, from the break outwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """A script. ``verified`` is true if the same break occurred; else ``why`` says why not.
 
     For a verified script, ``why`` says why it is no smaller, ``note`` why a module is not taken out
@@ -49,12 +49,11 @@ class Script:
     how: str = ""
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     """A script to try. ``weights`` are those that a module taken by its path should have."""
 
     text: str
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = {}
     how: str = ""
     by_path: bool = False
 

@@ -9,10 +9,10 @@ it, or as many with a break less, and does what the original does (``original``)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record

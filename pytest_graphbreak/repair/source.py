@@ -6,16 +6,16 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 
 class SourceError(ValueError):
     """Raised for a file that is not text in the encoding that it declares."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """The text of a file, with newlines as line ends whatever the file uses.
 
     ``encoding`` is the one that its first lines declare (PEP 263), UTF-8 by default.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.repair.source import SourceError, read
 from pytest_graphbreak.text.output import UserError
@@ -20,8 +22,7 @@ class TargetError(UserError):
     """Raised if the user named something that cannot be run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A file and how to run it. ``test`` is the part after ``::``, empty for a script."""
 
     path: Path

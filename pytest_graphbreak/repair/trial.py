@@ -6,9 +6,10 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.model.record import Frame, Record
@@ -17,8 +18,7 @@ from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """The result of a run. ``error`` is why it failed."""
 
     record: Record
@@ -35,13 +35,13 @@ class Trial:
     """The drawn inputs for which a call does not end in time."""
     varies: Sequence[dict[str, Any]] = ()
     """The sizes that vary from call to call (``sizes.varying_sizes``)."""
-    numbers: Mapping[str, list[str]] = field(default_factory=dict)
+    numbers: Mapping[str, list[str]] = {}
     """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
     roots: Sequence[str] = ()
     """The qualified names of the functions that are compiled."""
     out: str = ""
-    sites: Mapping[str, Site] = field(default_factory=dict)
-    answer: Mapping[str, Any] = field(default_factory=dict)
+    sites: Mapping[str, Site] = {}
+    answer: Mapping[str, Any] = {}
     results: Path | None = None
     """The file of what it gave (``compare.Results``)."""
 
@@ -69,7 +69,7 @@ class Trial:
 
 
 _WORK: Final = "pytest_graphbreak.repair.child:work"
-_SHARED: Final = {field.name for field in fields(Trial)} - {"record", "sites"}
+_SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites"}
 """The keys that an answer and a trial may have in common."""
 _OPTIONS: Final = {
     "eager": False,  # drawn inputs are computed without the compiler

@@ -7,8 +7,9 @@ one (``rejudge.budget_of``), and ``judging.difference`` compares them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.judging.difference import diff
@@ -30,8 +31,7 @@ NAMED: Final = 100
 """The number of tests that are named in one list."""
 
 
-@dataclass(slots=True)
-class RunComparison:
+class RunComparison(Struct):
     """Two runs beside each other. ``moved`` maps a test to the totals that changed.
 
     ``only_before`` and ``only_after`` are tests that one run has, ``unequal`` those that one of
@@ -40,12 +40,12 @@ class RunComparison:
     """
 
     compared: int = 0
-    causes: list[Finding] = field(default_factory=list)
-    moved: dict[str, tuple[Difference, ...]] = field(default_factory=dict)
-    only_before: list[str] = field(default_factory=list)
-    only_after: list[str] = field(default_factory=list)
-    unequal: list[str] = field(default_factory=list)
-    settings: set[str] = field(default_factory=set)
+    causes: list[Finding] = []
+    moved: dict[str, tuple[Difference, ...]] = {}
+    only_before: list[str] = []
+    only_after: list[str] = []
+    unequal: list[str] = []
+    settings: set[str] = set()
 
     @property
     def differs(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.report.lines import DEPTH
 from pytest_graphbreak.text.output import TextLine, plain_text

@@ -12,10 +12,9 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Expected
@@ -74,11 +73,7 @@ class Case(Struct, frozen=True):
     packages: Mapping[str, str] = {}
 
 
-_NO_CASE: Final = Case(Record())
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The data that the text needs in addition to the record and its verdict.
 
     ``case`` is what was judged. ``baseline`` is the file as it is shown
@@ -90,14 +85,14 @@ class Context:
 
     nodeid: str
     profile: str
-    case: Case = _NO_CASE
+    case: Case = Case(Record())
     baseline: str | None = None
     baseline_line: int | None = None
     accept: str | None = None
     not_accepted: str = ""
     typed: Typed = field(default_factory=Typed)
     test: Frame = NOWHERE
-    fixtures: Mapping[str, int] = field(default_factory=dict)
+    fixtures: Mapping[str, int] = {}
     """The number of its graphs that the test's fixtures made before its call, by layer."""
     shown: SourceLines = NO_LINES
 
@@ -242,8 +237,7 @@ _SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
 _PUBLIC: Final = "github.com"
 
 
-@dataclass(frozen=True, slots=True)
-class GitHubRun:
+class GitHubRun(Struct, frozen=True):
     """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
 
     number: str

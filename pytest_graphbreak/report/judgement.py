@@ -7,9 +7,9 @@ of the report and the text for people. It needs no files, no pytest and no torch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
-from msgspec import structs, to_builtins
+from msgspec import Struct, structs, to_builtins
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import Rules
@@ -26,8 +26,7 @@ from pytest_graphbreak.report.text import block_failure, failure
 from pytest_graphbreak.text.output import TextLine, pack, plain_text
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The verdict on a case. ``written`` says that its counts become those of the baseline.
 
     ``lines`` are the text for people if it ``fails``; else there are none.

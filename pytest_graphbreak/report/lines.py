@@ -6,8 +6,9 @@ Every report that shows text shows findings by these lines.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging.finding import GONE, Finding
 from pytest_graphbreak.judging.guards import names_of

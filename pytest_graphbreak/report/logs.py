@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
@@ -78,8 +79,7 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
 # The contents of a log, the same on a terminal and on a page.
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Graphs that failed in the same way: after which stage, with which error, and how many."""
 
     stage: str

@@ -8,9 +8,9 @@ changed in tests that pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.finding import (
@@ -38,8 +38,7 @@ UNREACHED: Final = f"look for {DESCRIPTIONS['dynamo'].look_for}"
 """The advice for a function that is no longer compiled."""
 
 
-@dataclass(frozen=True, slots=True)
-class RootCauses:
+class RootCauses(Struct, frozen=True):
     """The causes of failed tests: ``places`` in the source, and causes ``without`` a place.
 
     The causes of most tests come first. A test with two places is listed at both, and counted once

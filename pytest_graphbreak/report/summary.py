@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pytest_graphbreak.config.checkout import is_missing
 from pytest_graphbreak.config.device import runs_tt
@@ -42,19 +43,18 @@ LISTED = VERDICTS[: VERDICTS.index("ok")]
 """The verdicts that are listed by test, the most urgent first."""
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """The results of a run, for the summary and the report."""
 
     profile: str
     settings: Settings
     environment: RunEnvironment = field(default_factory=RunEnvironment)
-    tests: list[TestReport] = field(default_factory=list)
-    unmeasured: list[str] = field(default_factory=list)
-    complete_files: list[str] = field(default_factory=list)
-    stale: list[Entry] = field(default_factory=list)
+    tests: list[TestReport] = []
+    unmeasured: list[str] = []
+    complete_files: list[str] = []
+    stale: list[Entry] = []
     changes: Changes | None = None
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = []
 
     @property
     def final(self) -> list[TestReport]:

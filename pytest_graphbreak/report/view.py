@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, FAILING, VERDICTS
@@ -55,8 +57,7 @@ def tests_without_judgement(tests: Iterable[TestReport]) -> list[TestReport]:
     return [test for test in tests if standing(test) == UNJUDGED]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A count of one layer, before (None if unknown) and now."""
 
     layer: str
@@ -144,8 +145,7 @@ def weight(test: TestReport) -> tuple[int, int, int, str]:
     return ORDER.index(standing(test)), -abs(moved), -size, test.nodeid
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRun:
+class ProfileRun(Struct, frozen=True):
     """Reports of one run: the shards of one profile. ``label`` is its name for a reader."""
 
     label: str
@@ -237,8 +237,7 @@ def standing_words(tests: Iterable[TestReport], default: str = "none") -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or default
 
 
-@dataclass(frozen=True, slots=True)
-class CheckNotes:
+class CheckNotes(Struct, frozen=True):
     """The notes on a verdict besides its tests.
 
     ``no_verdict`` says why there is none, in words of this package; ``problems`` are those of

@@ -15,10 +15,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import BadValue
@@ -49,8 +49,7 @@ _LARGE_MARK: Final = b"PK\6\7"
 _LARGE_SIZE: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFile:
+class ReportFile(Struct, frozen=True):
     """A report: ``name`` for messages, and ``read`` for its bytes, which may raise ``OSError``."""
 
     name: str

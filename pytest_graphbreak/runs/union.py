@@ -7,8 +7,9 @@ used; two that both measured it must agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.judging.causes import place_of
 from pytest_graphbreak.model.layers import LAYERS
@@ -22,8 +23,7 @@ UNMEASURED, FAILED, BLIND, MEASURED = range(4)
 INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: "did not start"}
 
 
-@dataclass(frozen=True, slots=True)
-class SeenTest:
+class SeenTest(Struct, frozen=True):
     """One test on one profile, from the report that saw most of it."""
 
     nodeid: str
@@ -41,8 +41,7 @@ class SeenTest:
         return level(self.test)
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(Struct, frozen=True):
     """Two reports that both measured one test on one profile, and differ."""
 
     nodeid: str
@@ -57,8 +56,7 @@ class Contradiction:
         )
 
 
-@dataclass(slots=True)
-class Union:
+class Union(Struct):
     """The combined contents of all reports.
 
     ``seen`` maps (profile, node id) to a test. ``unmeasured`` are tests that no report measured
@@ -68,13 +66,13 @@ class Union:
     other shards, and ``shards`` the groups, with their number, that runs took.
     """
 
-    seen: dict[tuple[str, str], SeenTest] = field(default_factory=dict)
-    contradictions: list[Contradiction] = field(default_factory=list)
-    unmeasured: list[tuple[str, str]] = field(default_factory=list)
-    incomplete: list[str] = field(default_factory=list)
-    whole: dict[str, set[str]] = field(default_factory=dict)
-    collected: dict[str, set[str]] = field(default_factory=dict)
-    shards: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+    seen: dict[tuple[str, str], SeenTest] = {}
+    contradictions: list[Contradiction] = []
+    unmeasured: list[tuple[str, str]] = []
+    incomplete: list[str] = []
+    whole: dict[str, set[str]] = {}
+    collected: dict[str, set[str]] = {}
+    shards: dict[str, set[tuple[int, int]]] = {}
 
     @property
     def profiles(self) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from pytest_graphbreak.suite.markers import canonical
 
@@ -24,8 +25,7 @@ PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "spli
 """Options (by their ``dest``) that make a run incomplete; the last is pytest-split's."""
 
 
-@dataclass(slots=True)
-class CollectedTests:
+class CollectedTests(Struct):
     """The tests that were collected, after all deselection.
 
     ``whole`` are files from which nothing was deselected. ``scopes`` are files and functions that
@@ -33,11 +33,11 @@ class CollectedTests:
     many partial runs can be judged together.
     """
 
-    nodeids: list[str] = field(default_factory=list)
+    nodeids: list[str] = []
     deselected: int = 0
-    whole: list[str] = field(default_factory=list)
-    scopes: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    whole: list[str] = []
+    scopes: list[str] = []
+    left: list[str] = []
 
 
 class Collector:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.hooks import AroundImports
@@ -33,11 +33,10 @@ from pytest_graphbreak.model.record import Record
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What a test left: the settings by name, and the notes for the record."""
 
-    settings: Plain = field(default_factory=dict)
+    settings: Plain = {}
     notes: tuple[str, ...] = ()
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pytest_graphbreak.model.budget import Cap
 
 
-@dataclass(frozen=True, slots=True)
-class GraphBudgetMark:
+class GraphBudgetMark(Struct, frozen=True):
     """The arguments of ``@pytest.mark.graph_budget``: judged or not, isolated or not."""
 
     gate: bool = True

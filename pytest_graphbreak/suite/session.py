@@ -10,12 +10,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Hashable, Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
@@ -55,14 +55,13 @@ CI_SYSTEMS: Final = {"GITHUB_ACTIONS": "github"}
 """
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The results of one test, of its last attempt only."""
 
     attempts: int = 0
     outcome: str | None = None
     failed_by: str | None = None
-    data: Plain = field(default_factory=dict)
+    data: Plain = {}
 
 
 class Session:

@@ -7,8 +7,10 @@ indentation and on how text from outside is made harmless.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from pytest_graphbreak.text.safe import console
 
@@ -42,8 +44,7 @@ LEVELS: Final[dict[str, Kind]] = {
 """The urgency of a line that begins with one of these words."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextLine:
+class TextLine(Struct, frozen=True):
     """One line. ``head`` (signs, labels) comes before the text, only in its first row.
 
     ``command`` is to be pasted into a shell; it is at the end of the line. ``whole`` lines are

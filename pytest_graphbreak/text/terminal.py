@@ -11,10 +11,11 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, starmap
 from operator import itemgetter
 from typing import Final, NamedTuple, TextIO
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.text.output import Kind, TextLine
 

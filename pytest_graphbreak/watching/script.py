@@ -14,9 +14,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import CodeType, ModuleType, TracebackType
 from typing import Final, TextIO
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.hooks import ImportWatch
@@ -27,8 +28,7 @@ TORCH_LOGS: Final = "+dynamo,recompiles"
 _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 
 
-@dataclass(frozen=True, slots=True)
-class UserProgram:
+class UserProgram(Struct, frozen=True):
     """The program to run: a script's path or a module's name, and its arguments.
 
     ``title`` is what reports call it; a module without one is called by the path of its file.

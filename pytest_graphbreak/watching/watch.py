@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -341,8 +340,8 @@ class Steps(AbstractContextManager["Steps"]):
         judgement = judge(record, cap, self._typed)
         if judgement.fails:
             first, *others = judgement.lines
-            lines = [dataclasses.replace(first, text=f"{which}: {first.text}"), *others]
-            raise budget_error(dataclasses.replace(judgement, lines=lines))
+            lines = [replace(first, text=f"{which}: {first.text}"), *others]
+            raise budget_error(replace(judgement, lines=lines))
 
 
 class BlockBudget:

@@ -13,12 +13,12 @@ import sys
 import threading
 import time
 import tracemalloc
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_graphbreak.cli import analyze, main
 from pytest_graphbreak.logs.reading import read

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 pytest.importorskip("torch")
 

@@ -12,6 +12,8 @@ from pytest_graphbreak.judging.guards import names_of, repeats
 from pytest_graphbreak.model.record import Frame, Recompile
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 WHERE = Frame("a.py", "decode", 3, "def decode(x, n):")
 
 

@@ -16,6 +16,8 @@ from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Record
 
+pytestmark = pytest.mark.pure
+
 HERE = Frame("model.py", "Stack.forward", 12, "torch_xla.sync()")
 VERSIONS = dict.fromkeys(COMPILERS, "2.9.1")
 

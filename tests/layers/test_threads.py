@@ -19,9 +19,10 @@ def programs() -> list[object]:
     return [pytest.param(name, marks=marks.get(name, ())) for name in here()]
 
 
+@pytest.mark.usefixtures("xla_forks")
 @pytest.mark.parametrize("program", programs())
 def test_a_program_of_threads(program: str) -> None:
-    options = ["--rounds=2", "--threads", "2", "8", "--limit=240"]
+    options = ["--inside", "--rounds=2", "--threads=8", "--limit=240"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.threads", program, *options],
         cwd=ROOT,

@@ -23,6 +23,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MINOR = tuple(int(part) for part in (version("torch") or "0.0").split(".")[:2])
 
+LOGS = """
+import torch
+torch._logging._internal._init_logs()  # of TORCH_LOGS, as when torch is imported
+"""
 WATCHED = """
 import json, sys
 from msgspec.structs import replace
@@ -73,7 +77,7 @@ NAMES = (
 def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
     """Run a script; what its standard error says, and what it wrote down itself."""
     file = tmp_path / "script.py"
-    file.write_text(script)
+    file.write_text(LOGS + script)
     log, said = tmp_path / "run.log", tmp_path / "said.json"
     root = str(ROOT)
     with log.open("ab") as errors:  # torch_xla may append to it as well
@@ -87,6 +91,7 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
     return read(str(log), Places(HERE), directories=[tmp_path, ROOT]), json.loads(said.read_text())
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> None:
     reading, data = run(tmp_path, WATCHED.format(here=str(HERE)), TORCH_LOGS="+dynamo,recompiles")
     live, log = _in_a_log(Record.from_dict(data)), reading.record
@@ -140,6 +145,7 @@ def _in_a_log(live: Record) -> Record:
     )
 
 
+@pytest.mark.usefixtures("xla_forks")
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 def test_a_log_of_torch_xla_gives_the_graphs_that_were_seen_live(tmp_path: Path) -> None:
     reading, data = run(

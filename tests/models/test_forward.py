@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 ON_BOTH = ("bert", "gpt2", "llama", "mixtral")
 """What each push also runs on torch_xla; the job ``models`` of the workflow runs all on both."""
 
-PUSHED = (*ON_BOTH, "bigbird", "t5")
+PUSHED = (*ON_BOTH, "longformer", "t5")
 """What the half of torch runs too: one that breaks, and an encoder with a decoder."""
 NIGHT = (pytest.mark.once, pytest.mark.nightly)
 AT_NIGHT = [pytest.param(name, marks=NIGHT) for name in ZOO if name not in PUSHED]

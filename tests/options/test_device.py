@@ -20,6 +20,8 @@ from pytest_graphbreak.config.device import (
 from tests.conftest import CLEAN, Suite
 from tests.options.tools import TT, cards, machine, on_tt
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("here", "profile"),
@@ -63,7 +65,6 @@ def test_without_torch_auto_takes_the_device_that_jax_takes(here: Machine, profi
     assert choose("auto", "n150", here).profile == profile
 
 
-@pytest.mark.once
 def test_the_platforms_in_the_config_of_jax_win(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = SimpleNamespace(config=SimpleNamespace(jax_platforms="cpu"))
     here = machine("jax", env={"JAX_PLATFORMS": "cuda"})
@@ -89,7 +90,6 @@ def test_cpu_is_always_there() -> None:
     assert choose("cpu", None, machine(*TT, nodes="tenstorrent")) == Device("cpu", "cpu")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("types", "profile"),
     [
@@ -114,19 +114,16 @@ def test_the_driver_names_the_card(tmp_path: Path, types: list[str], profile: st
     assert choose("tt", None, on_tt(tmp_path)).profile == profile
 
 
-@pytest.mark.once
 def test_a_blackhole_that_does_not_tell_its_card(tmp_path: Path) -> None:
     cards(tmp_path, "", pci="0xb140")
     assert choose("tt", None, on_tt(tmp_path)).arch == "blackhole"
 
 
-@pytest.mark.once
 def test_the_suite_knows_better(tmp_path: Path) -> None:
     cards(tmp_path, "n300", "n300", "n300", "n300")
     assert choose("tt", "n300", on_tt(tmp_path)).profile == "tt-n300"
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("visible", "arch"),
     [("1", "n150"), ("0, 1", "n150-x2"), ("0000:01:00.0", "n150-x4"), ("", "n150-x4")],
@@ -136,7 +133,6 @@ def test_hidden_cards_do_not_count(tmp_path: Path, visible: str, arch: str) -> N
     assert choose("tt", None, on_tt(tmp_path, TT_VISIBLE_DEVICES=visible)).arch == arch
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("file", "arch"),
     [
@@ -153,7 +149,6 @@ def test_a_described_system_is_known_by_its_file(tmp_path: Path, file: str, arch
     assert choose("tt", None, here).arch == arch
 
 
-@pytest.mark.once
 def test_sysfs_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
     cards(tmp_path, "n150")
     file = tmp_path / "class" / "tenstorrent" / "tenstorrent!0" / "tt_card_type"
@@ -178,14 +173,12 @@ def test_whether_code_may_use_tt(asked: str, here: Machine, may: bool) -> None:
     assert runs_tt(asked, here) is may
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("template", ["{nothing}", "{0}", "{", "{device.x}"])
 def test_a_template_that_cannot_be_filled(template: str) -> None:
     with pytest.raises(DeviceError, match="the fields are"):
         profile_name(template, Device("cpu", "cpu"))
 
 
-@pytest.mark.once
 def test_so_it_is_where_only_a_fixture_would_compile_there(suite: Suite) -> None:
     suite.write("def test_it(compile_model):\n    assert False, 'not reached'\n")
     (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_device = tt\n")
@@ -194,7 +187,6 @@ def test_so_it_is_where_only_a_fixture_would_compile_there(suite: Suite) -> None
     result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])
 
 
-@pytest.mark.once
 def test_tt_is_a_usage_error_here(suite: Suite) -> None:
     suite.write(CLEAN)
     result = suite.run("--graph-budget-device=tt")
@@ -202,7 +194,6 @@ def test_tt_is_a_usage_error_here(suite: Suite) -> None:
     result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])
 
 
-@pytest.mark.once
 def test_an_unknown_device_is_a_usage_error(suite: Suite) -> None:
     suite.write(CLEAN)
     result = suite.run("--graph-budget-device=gpu")
@@ -210,14 +201,12 @@ def test_an_unknown_device_is_a_usage_error(suite: Suite) -> None:
     result.stderr.fnmatch_lines(["ERROR: --graph-budget-device *'gpu' is not one of auto, tt*"])
 
 
-@pytest.mark.once
 def test_the_ini_key(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.pytester.makeini("[pytest]\ngraph_budget_device = cpu\n")
     assert suite.report()["environment"]["device"] == "cpu"
 
 
-@pytest.mark.once
 def test_the_fixture_compiles_there(suite: Suite) -> None:
     suite.write(
         """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.config.device import Machine
 
@@ -31,4 +32,4 @@ def cards(sysfs: Path, *types: str, pci: str = "0x401e") -> None:
 
 
 def on_tt(sysfs: Path, **env: str) -> Machine:
-    return dataclasses.replace(machine(*TT, env=env, nodes="tenstorrent"), sysfs=sysfs)
+    return replace(machine(*TT, env=env, nodes="tenstorrent"), sysfs=sysfs)

@@ -266,24 +266,6 @@ def pytest_runtest_logreport(report):
     assert suite.run("--graph-budget-update").ret == 0
 
 
-def test_junit_properties(suite: Suite) -> None:
-    suite.write(BROKEN)
-    result = suite.run("--graph-budget-report=g.json", "--junitxml=junit.xml")
-    assert result.ret == 0
-    text = (suite.path / "junit.xml").read_text()
-    assert '<property name="graphs" value="2"' in text
-    assert '<property name="breaks" value="1"' in text
-    assert '<property name="recompiles" value="0"' in text
-
-
-@pytest.mark.usefixtures("forks")
-def test_ctrl_c_writes_no_baseline(suite: Suite) -> None:
-    suite.write(CLEAN + "\n    def test_stop():\n        raise KeyboardInterrupt\n")
-    result = suite.pytester.runpytest_subprocess("--graph-budget-update")
-    assert result.ret == 2
-    assert not suite.has_baseline()
-
-
 def test_an_installed_plugin_that_is_not_used_imports_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass\n")
     pytester.makeconftest(

@@ -160,68 +160,6 @@ def test_numbers_of_a_module_count_no_drawn_input(shop: Shop) -> None:
     assert "graphs 4 -> 1\n" in said.out
 
 
-GROWS = """
-    import torch
-
-    history = []
-
-    @torch.compile(backend="eager")
-    def step(x):
-        history.append(x.sum())
-        return x * 2
-
-    for _ in range(4):
-        step(torch.ones(3))
-    print(len(history))
-"""
-
-
-@pytest.mark.nightly  # a line that is written later, as in test_gain
-def test_a_list_that_grows_is_no_reason_to_compile_again(shop: Shop) -> None:
-    shop.write("grows.py", GROWS)
-    said = shop.run("fix", "grows.py")
-    assert "kept  the line is written after the graph (4 -> 1)" in said.out, said.out
-
-
-WRONG = """
-    import torch
-
-    CALLS = []
-
-    def f(x):
-        y = x.sin()
-        if len(CALLS) > 0 and y.sum() > 0:
-            y = y + CALLS[0]
-        return y
-
-    def g(x):
-        y = x * 2
-        if y.sum() > 0:
-            y = torch.log(y)
-        return y
-
-    f = torch.compile(f, backend="eager")
-    g = torch.compile(g, backend="eager")
-    f(torch.ones(4))
-    g(torch.ones(4, requires_grad=True)).sum().backward()
-"""
-
-
-@pytest.mark.nightly  # as test_prove has it
-def test_a_patch_that_changes_a_gradient_is_not_kept(shop: Shop, shared: Bench) -> None:
-    """``torch.where`` has a gradient on both sides; log of a negative number makes it NaN."""
-    target = shop.write("a.py", WRONG)
-    out = search(target, shared)
-    tried = [one for problem in out.problems for one in problem.tried]
-    where = next(one for one in tried if one.patch.title == "the branch became torch.where")
-    check = "torch._check(not (_if_true.requires_grad or _if_false.requir"  # 60 characters
-    assert (
-        where.why
-        == f"it fails at `{check}`: RuntimeError: Expected cond to be True, but got False."
-    )
-    assert all(not patch.title.endswith("torch.where") for patch in out.patches)
-
-
 SAYS = """
     import torch
 
@@ -427,19 +365,6 @@ def test_the_lines_that_led_to_an_error_are_shown(command: str, shop: Shop) -> N
         "    the end of what it printed:",
         "    begun",
     ]
-
-
-@pytest.mark.nightly  # no other errors of writing than those of a file that came
-def test_a_full_disk_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def put(path: Path, _: str) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pytest_graphbreak.text.files.put", put)
-    shop.write("a.py", SAYS)
-    said = shop.run("fix", "a.py")
-    assert said.code == 2
-    assert "a_fixed.py: cannot be written: No space left on device" in said.err
-    assert shop.files() == {"a.py"}
 
 
 def test_a_file_that_does_otherwise_under_its_own_name_is_not_kept(shop: Shop) -> None:

@@ -158,29 +158,6 @@ def test_a_break_before_the_first_operation_is_fixed(shop: Shop) -> None:
     assert "the line is written after the graph" in out
 
 
-LOOP = """
-    import torch
-
-    def f(x):
-        y = x
-        for i in range(2):
-            y = y.sin() + 1
-            print(i)
-        with open("/dev/null"):
-            y = y * 2
-        return y
-
-    torch.compile(f, backend="eager")(torch.ones(4))
-"""
-
-
-@pytest.mark.nightly  # as the next, of one line
-def test_a_function_that_ran_eagerly_and_compiles_is_fixed(shop: Shop) -> None:
-    """In two graphs, as it breaks where nothing helps, and where nobody could see it before."""
-    out = fixed(shop, LOOP)
-    assert "kept  print runs after the graph" in out
-
-
 LAYERS = """
     import torch
 
@@ -201,32 +178,6 @@ def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None
     assert "kept  the line is written after the graph (0 -> 2)" in out
     assert "kept  the line is written after the graph (2 -> 1)" in out
     assert "tried, not kept" not in out
-
-
-OUTLIERS = """
-    import torch
-
-    def f(x):
-        worst = x.abs().max().item()
-        if worst > 2:
-            print("outlier", worst)
-            x = x.clamp(-2, 2)
-        noise = torch.randn_like(x) if x.sum() > 0 else torch.zeros_like(x)
-        return x + noise, worst
-
-    f = torch.compile(f, backend="eager")
-    with torch.no_grad():
-        f(torch.ones(4))
-        f(torch.ones(4) * 3)
-"""
-
-
-@pytest.mark.nightly  # the search tries all it has
-def test_a_branch_on_a_number_that_is_read_before_becomes_an_op(shop: Shop) -> None:
-    out = fixed(shop, OUTLIERS)
-    assert "kept  what the branch writes is written after the graph, the rest is torch.where" in out
-    assert "\ngraphs 5 -> 2\nequal: " in out
-    assert "it cannot be written: `torch.randn_like(x)` draws random numbers" in out
 
 
 UNSURE = """

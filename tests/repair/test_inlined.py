@@ -94,21 +94,6 @@ def test_what_is_written_in_a_part_is_written_when_the_call_ends(
 
 
 @pytest.mark.nightly
-def test_all_lines_of_the_function_and_of_its_parts_are_written(
-    tmp_path: Path, shared: Bench
-) -> None:
-    source = PROGRAM.replace("WRITES", WRITES[0]).replace(
-        "        return self.part(self.part(x + 1)).cos()",
-        "        print('first', x.sum().item())\n        x = self.part(x)\n"
-        "        print('then', x.sum().item())\n        return self.part(x).cos()",
-    )
-    out = searched(source, tmp_path, shared)
-    assert (out.after, out.last.record.breaks) == (1, ())
-    # In another order: those of the function first. Lines are compared in any order.
-    assert sorted(out.last.lines) == sorted(out.first.lines)
-
-
-@pytest.mark.nightly
 def test_a_part_of_a_module_of_torch_is_inlined_too(tmp_path: Path, shared: Bench) -> None:
     """It is compiled for itself where it breaks the graph, and its stack shows no caller."""
     program = PROGRAM.replace("WRITES", WRITES[0]).replace("net.part.seen, net.part.total", "0")
@@ -127,21 +112,6 @@ def test_what_cannot_be_written_later_is_not_lost(
     assert out.first.record.breaks
     assert out.last.lines == out.first.lines
     assert not [patch.title for patch in out.patches if patch.moves]
-
-
-@pytest.mark.nightly
-def test_a_compiled_module_in_a_compiled_function_is_inlined_too(
-    tmp_path: Path, shared: Bench
-) -> None:
-    target = Target(tmp_path / "b.py")
-    program = PROGRAM.replace("WRITES", WRITES[2])
-    target.path.write_text(
-        program.replace("self.part = Part()", 'self.part = torch.compile(Part(), backend="eager")')
-    )
-    out = search(target, shared, keep_side_effects=True)
-    assert out.first.roots == ["Net.forward", "Part.forward"]
-    assert (out.after, out.last.record.breaks) == (1, ())
-    assert out.last.lines == out.first.lines
 
 
 TWICE = """\

@@ -101,6 +101,7 @@ del convert_frame.format_error_msg  # torch needs it for errors only
     assert not suite.has_baseline()
 
 
+@pytest.mark.usefixtures("forks")
 def test_no_torch_at_all(suite: Suite) -> None:
     suite.write("def test_it():\n    pass\n")
     suite.pytester.makeconftest(
@@ -116,7 +117,7 @@ importlib.util.find_spec = lambda name, *args: None if name == "torch" else find
 
 
 WITHOUT_HOOK = """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from pytest_graphbreak.layers.dynamo import private
 
@@ -127,6 +128,7 @@ WITHOUT_HOOK = """
 """A torch that has no place of that name."""
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("runs", ["off", "fail"])
 def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> None:
     suite.pytester.makeconftest(textwrap.dedent(WITHOUT_HOOK))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.forkserver import Server
 
 pytestmark = pytest.mark.once
 
@@ -77,8 +80,16 @@ def test_itself():
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forks(server_of_forks: Server) -> Iterator[None]:
+    """Each new Python is a fork of one that has imported torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", server_of_forks.python)
+        yield
+
+
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def suite(tmp_path_factory: pytest.TempPathFactory, _forks: None) -> Path:
     """Return a directory in which the suite ran once with a report, ``b.json``."""
     directory = tmp_path_factory.mktemp("blocks")
     (directory / "pytest.ini").write_text("[pytest]\n")

@@ -29,6 +29,7 @@ def test_without_a_summary_an_error_is_said_all_the_same(suite: Suite) -> None:
     result.stderr.fnmatch_lines(["graph budget: *the report was not written: *"])
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("options", [(), ("-n1",)], ids=["here", "xdist"])
 def test_one_line_is_one_line(suite: Suite, options: tuple[str, ...]) -> None:
     marked = "import pytest\n    @pytest.mark.max_graphs(1)\n    def test"

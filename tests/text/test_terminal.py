@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_graphbreak.text.output import Kind, TextLine, label_line, sign_line
 from pytest_graphbreak.text.terminal import (

@@ -18,9 +18,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.children import processes, spool
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
@@ -47,8 +49,7 @@ class ServerError(UserError):
     """No program can be run here any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True):
     """The end of a command: its exit code, or None after a timeout, and what it printed.
 
     ``answer`` is what a function returned; None if it did not end.

@@ -23,8 +23,9 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.dynamo.private import COMPILE
@@ -37,8 +38,7 @@ _GRACE: Final = 10.0
 Order = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Server:
+class Server(Struct):
     """Reads one order per line (JSON); answers each with the pid and then with the exit code."""
 
     torch: bool = False

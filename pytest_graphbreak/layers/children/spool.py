@@ -21,9 +21,10 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.layers import WAITED
@@ -74,8 +75,7 @@ class _Report(Data, frozen=True):
     record: Record = Record()
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRecord:
+class ProcessRecord(Struct, frozen=True):
     """The state that one process left in the spool.
 
     ``compiling`` says that it was in the middle of a compilation at its last

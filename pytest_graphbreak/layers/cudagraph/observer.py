@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private
@@ -47,8 +47,7 @@ Replays = dict[tuple[int, CodeType | None, int], int]
 """The number of replays by graph and by the code and instruction that asked for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """A CUDA graph; ``again`` says what changed where it was captured before, else it is None."""
 
     number: int

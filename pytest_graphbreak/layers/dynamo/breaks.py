@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from inspect import getattr_static, unwrap
 from traceback import walk_stack, walk_tb
 from types import CodeType, TracebackType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
@@ -39,8 +40,7 @@ from pytest_graphbreak.layers.hooks import Hook, Note, caller, note_hook
 from pytest_graphbreak.model.stacks import Line, first_line
 
 
-@dataclass(frozen=True, slots=True)
-class BreakSensors:
+class BreakSensors(Struct, frozen=True):
     """The hooks that note breaks among the events.
 
     ``_resolved`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.

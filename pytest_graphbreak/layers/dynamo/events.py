@@ -10,9 +10,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo.messages import Reason, reason
 from pytest_graphbreak.model.stacks import Line, outwards
@@ -34,8 +35,7 @@ Said = tuple[str, Any, Line, Line]
 function that it is about."""
 
 
-@dataclass(eq=False, slots=True)
-class Attempt:
+class Attempt(Struct, eq=False):
     """Dynamo's attempt to compile one frame; ``id`` is its compile id, ``0/0``.
 
     ``code`` is its function with its first line. ``written`` is the same, or the ``forward`` of a
@@ -67,7 +67,7 @@ class Attempt:
     graphs: int = 0
     calls: int = 0
     counted: tuple[int, int] | None = None
-    broke: dict[tuple[Any, ...], Broke] = field(default_factory=dict)
+    broke: dict[tuple[Any, ...], Broke] = {}
     pending: Said | None = None
     unlogged: Said | None = None
     owner: str = ""
@@ -85,8 +85,7 @@ class Attempt:
         return broke[-1].reason.text if broke else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """An exception that ended an attempt. ``traced`` says whether tracing had begun."""
 
     kind: str
@@ -94,22 +93,19 @@ class Fault:
     traced: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Started:
+class Started(Struct, frozen=True, eq=False):
     """The beginning of an attempt."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ended:
+class Ended(Struct, frozen=True, eq=False):
     """News of an attempt: it ended, or its error was suppressed."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class Made(Struct, frozen=True, eq=False):
     """A graph that the backend made. ``after_break`` says that a graph break ended it.
 
     ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
@@ -132,8 +128,7 @@ class Made:
     """Seconds that the backend took for a graph made after its attempt had ended."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Broke:
+class Broke(Struct, frozen=True, eq=False):
     """A graph break, with the text and the stack of its root exception, outermost first.
 
     ``full_stack``: the stack begins where that of the attempt does, and not in its frame.
@@ -155,16 +150,14 @@ class Broke:
         return self.read or reason(self.message)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Refused:
+class Refused(Struct, frozen=True, eq=False):
     """A function that Dynamo left to eager before it attempted it (a generator)."""
 
     code: Line
     message: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stopped:
+class Stopped(Struct, frozen=True, eq=False):
     """An export that raised. ``above`` is the stack that called it, ``traced`` goes on inside."""
 
     kind: str
@@ -173,23 +166,20 @@ class Stopped:
     traced: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stance:
+class Stance(Struct, frozen=True, eq=False):
     """A stance of the compiler that was set, not the default, and the stack that set it."""
 
     stance: str
     above: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Missed:
+class Missed(Struct, frozen=True, eq=False):
     """A number of graphs that Dynamo counted and no sensor saw."""
 
     graphs: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NotObserved:
+class NotObserved(Struct, frozen=True, eq=False):
     """A part that could not be observed; ``error`` is reported with the window."""
 
     error: str

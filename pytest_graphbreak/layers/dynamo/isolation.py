@@ -17,8 +17,9 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo import private as names
 
@@ -34,8 +35,7 @@ def reset() -> None:
     _no_profile()
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """The extent of what Dynamo had compiled at one moment."""
 
     codes: dict[str, set[int]]

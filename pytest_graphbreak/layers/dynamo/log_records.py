@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo.events import Attempt
 from pytest_graphbreak.layers.dynamo.messages import attempt_name
@@ -26,8 +27,7 @@ from pytest_graphbreak.text import prefixes
 _EVAL_FRAME: Final = "torch/_dynamo/eval_frame.py"
 
 
-@dataclass(eq=False, slots=True)
-class LoggedAttempt(Attempt):
+class LoggedAttempt(Attempt, eq=False):
     """An attempt in a log. ``id`` has the number of the round too, ``0/0#2``.
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
@@ -56,8 +56,7 @@ Function = tuple[str, str]
 """A file and the name of a function in it; the rest of a function counts as that function."""
 
 
-@dataclass(slots=True)
-class Process:
+class Process(Struct):
     """The state of one process since compile ids last began again.
 
     ``full_stacks`` says that its stacks have their last frame (see ``torch_calls``), ``broken`` is
@@ -67,11 +66,11 @@ class Process:
 
     label: str
     full_stacks: bool = False
-    attempts: dict[str, LoggedAttempt] = field(default_factory=dict)
-    guards: dict[str, Guards] = field(default_factory=dict)
+    attempts: dict[str, LoggedAttempt] = {}
+    guards: dict[str, Guards] = {}
     broken: LoggedAttempt | None = None
     rounds: int = 1
-    _functions: dict[Function, dict[int, LoggedAttempt]] = field(default_factory=dict)
+    _functions: dict[Function, dict[int, LoggedAttempt]] = {}
 
     def begin(self) -> None:
         """Begin a new round of ids, since Dynamo was reset."""

@@ -9,8 +9,9 @@ may hold what differs from run to run (addresses, paths of this machine), which 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
@@ -48,8 +49,7 @@ _SUBJECT = re.compile(
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """The reason of a graph break. ``id`` is Dynamo's (``GB0124``), None before torch 2.8."""
 
     text: str

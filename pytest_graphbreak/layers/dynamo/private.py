@@ -13,8 +13,9 @@ import importlib
 import re
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import locate
@@ -23,8 +24,7 @@ Version = tuple[int, int]
 LATEST: Version = (999, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A private name: ``module`` and the ``chain`` of attributes inside it.
 
     ``since`` and ``until`` are the first and the last minor version of torch

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
@@ -31,8 +32,7 @@ _NODE: Final = re.compile(r"(?: = |with_effects\(\w+, )torch\.ops\.((?!higher_or
 _NO_LINE: Final = "# No stacktrace found"
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback:
+class Fallback(Struct, frozen=True):
     """An operator (``aten.histc``), and its line, which is None where torch does not say it."""
 
     operator: str

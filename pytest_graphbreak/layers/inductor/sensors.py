@@ -15,8 +15,9 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
@@ -28,8 +29,7 @@ MOST_KEYS: Final = 64
 """The number of cache keys whose parts are remembered, to say what of a new key differs."""
 
 
-@dataclass(frozen=True, slots=True)
-class InductorGraph:
+class InductorGraph(Struct, frozen=True):
     """A graph that inductor compiled, or loaded (``loaded``).
 
     ``frame`` is the compile id of the Dynamo graph, ``0/1``, empty without one. ``kernels`` are
@@ -52,8 +52,7 @@ class InductorGraph:
     fallbacks: tuple[Fallback, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A CUDA graph that was not recorded when the compiled function ran."""
 
     reason: str

@@ -14,10 +14,11 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from types import CodeType, FrameType, MethodType
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field
 
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
@@ -67,8 +68,7 @@ Pairs = tuple[tuple[str, Any], ...]
 """Names and values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """The key that one program was compiled for.
 
     ``arguments`` are names and abstract values, ``statics`` names and values, ``options`` those of
@@ -90,8 +90,7 @@ class Key:
         return placed or getattr(self.arguments[number][1], "sharding", None)
 
 
-@dataclass(slots=True)
-class JaxCall:
+class JaxCall(Struct):
     """The call that JAX compiled something for.
 
     ``fun`` is what was given to ``jax.jit``; ``of_jax`` says that JAX itself gave it, as it does
@@ -126,8 +125,7 @@ class JaxCall:
         return next(outside, self.stack[-1] if self.stack else None)
 
 
-@dataclass(slots=True)
-class _Frames:
+class _Frames(Struct):
     """The findings in the frames of JAX, from the one that compiles outwards."""
 
     impl: dict[str, Any] | None = None

@@ -7,10 +7,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.jax import private
@@ -29,8 +29,7 @@ from pytest_graphbreak.model.record import (
 from pytest_graphbreak.model.stacks import Line, of_traceback, since_test, users
 
 
-@dataclass(frozen=True, slots=True)
-class HostCallback:
+class HostCallback(Struct, frozen=True):
     """A call of Python by a compiled program. ``kind`` is the function of JAX that put it there.
 
     ``stack`` runs from the outermost frame that JAX noted inwards; empty if it noted none.
@@ -40,8 +39,7 @@ class HostCallback:
     stack: tuple[Line, ...]
 
 
-@dataclass(slots=True, eq=False)
-class Executable:
+class Executable(Struct, eq=False):
     """An XLA executable that JAX made.
 
     ``cause`` is one of the layer's; ``reason`` says why, if there is more to say than the cause.
@@ -68,8 +66,7 @@ class Executable:
     seconds: float | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Interrupted:
+class Interrupted(Struct, eq=False):
     """Code that was not compiled: it asked for the value of a traced array, or XLA refused.
 
     ``stack`` runs from the outermost frame inwards, to the line that asked.
@@ -79,15 +76,13 @@ class Interrupted:
     stack: tuple[Line, ...]
 
 
-@dataclass(slots=True, eq=False)
-class MissedExecutable:
+class MissedExecutable(Struct, eq=False):
     """A program that JAX counted and our hook did not see."""
 
     name: str
 
 
-@dataclass(slots=True, eq=False)
-class SensorFault:
+class SensorFault(Struct, eq=False):
     """The failure of a sensor."""
 
     error: str
@@ -109,8 +104,7 @@ _ALIASES: Final = {"cuda": "gpu", "rocm": "gpu"}
 """Platforms that JAX calls by another name."""
 
 
-@dataclass(frozen=True, slots=True)
-class JaxTarget:
+class JaxTarget(Struct, frozen=True):
     """A device, or all devices of a platform."""
 
     platform: str

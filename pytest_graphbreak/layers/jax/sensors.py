@@ -13,9 +13,10 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, note_hook

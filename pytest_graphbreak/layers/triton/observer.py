@@ -15,8 +15,9 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.hooked import (
     Attachable,
@@ -36,8 +37,7 @@ _OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion")
 _LONGEST: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """A kernel that was compiled; ``again`` says what differs from one compiled before, or is None.
 
     ``loaded`` is whether it came from the cache on disk, None where Triton does not say it.
@@ -144,8 +144,7 @@ def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
 # What a kernel was specialized for, and what of it changed.
 
 
-@dataclass(frozen=True, slots=True)
-class Specialization:
+class Specialization(Struct, frozen=True):
     """The types, constants and alignments of the arguments by name, and the options."""
 
     types: Mapping[str, str]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from pytest_graphbreak.text import prefixes
 
@@ -43,8 +44,7 @@ class GuessedGraph(NamedTuple):
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
+class Guess(Struct, frozen=True):
     """The number of graphs that the markers stand for.
 
     ``stages`` is the number of stages of a whole graph (0 if none can be determined),

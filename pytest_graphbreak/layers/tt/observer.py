@@ -23,10 +23,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer, OneWindow
@@ -57,16 +57,15 @@ _OURS: Final = "graphbreak-tt-"
 """The beginning of the names of our own log directories."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The variables that ``prepare_environment`` set.
 
     ``before`` has the earlier values of those that were set already (to the file of the process
     that started this one). ``directory`` is the one that we made for the file, if we did.
     """
 
-    added: Mapping[str, str] = field(default_factory=dict)
-    before: Mapping[str, str] = field(default_factory=dict)
+    added: Mapping[str, str] = {}
+    before: Mapping[str, str] = {}
     directory: Path | None = None
 
     def restore(self, environ: MutableMapping[str, str] | None = None) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import NOWHERE, Frame
 
@@ -129,8 +130,7 @@ RESHARD: Final = "ReplicateShardedData"
 """The module name of the graphs with which torch_xla gathers a sharded tensor."""
 
 
-@dataclass(slots=True)
-class Program:
+class Program(Struct):
     """One graph in the TT compiler. ``number`` counts from 1 in the order of the log.
 
     ``offset`` is the place of its first header, in bytes; ``times`` are those of its first and
@@ -181,10 +181,9 @@ class Program:
         return self.name.startswith(RESHARD)
 
 
-@dataclass(slots=True)
-class _Thread:
+class _Thread(Struct):
     current: Program
-    waiting: list[Program] = field(default_factory=list)
+    waiting: list[Program] = []
 
 
 class Programs:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
@@ -117,8 +118,7 @@ _OURS = "/".join(Path(hooks.__file__).parts[-3:])
 """The file that calls watched functions, whose frames are left out of stacks."""
 
 
-@dataclass(slots=True, eq=False)
-class LoweringContext:
+class LoweringContext(Struct, eq=False):
     """The work during which something was compiled.
 
     ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or ``backward``. ``inputs``: the
@@ -139,8 +139,7 @@ class LoweringContext:
     within: tuple[str, str] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Event:
+class Event(Struct, eq=False):
     """A compilation. Stacks run from the innermost frame outwards.
 
     ``backward`` is the stack that called ``backward()``, if that was running. An event without a
@@ -152,7 +151,7 @@ class Event:
     report: CompileReport | None
     context: LoweringContext | None
     backward: tuple[Line, ...] = ()
-    fallbacks: dict[str, int] = field(default_factory=dict)
+    fallbacks: dict[str, int] = {}
     stack: tuple[Line, ...] = ()
     resharded: bool = False
     off: str = ""

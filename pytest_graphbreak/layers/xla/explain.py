@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, runs_on_cpu
@@ -59,8 +61,7 @@ They are used if the frames do not say: they also call some things a value read 
 """
 
 
-@dataclass(slots=True)
-class _Why:
+class _Why(Struct):
     """The parts of an explanation.
 
     ``callers`` is the Python stack that led there, the innermost frame first, ``traced`` continues

@@ -9,9 +9,11 @@ Everything here is read from live objects while the bridge works, and kept as te
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.naming import (
@@ -32,8 +34,7 @@ Stack = tuple[Line, ...]
 """The frames of a node's code, outermost first, as Dynamo wrote them down."""
 
 
-@dataclass(slots=True, eq=False)
-class Cut:
+class Cut(Struct, eq=False):
     """A node that XLA could not take. ``position`` is its place in the order of the graph.
 
     ``makers`` has the stacks of the code that made what XLA could not take, the nearest first: the
@@ -50,8 +51,7 @@ class Cut:
 _position = attrgetter("position")
 
 
-@dataclass(slots=True, eq=False)
-class FxGraph:
+class FxGraph(Struct, eq=False):
     """An FX graph that reached the bridge. ``change`` says why it was compiled again.
 
     ``where`` is the place of Dynamo's graph if the lines of the nodes are not known.
@@ -64,11 +64,11 @@ class FxGraph:
     backward: bool = False
     change: str = ""
     pending: tuple[str, ...] = ()
-    cuts: list[Cut] = field(default_factory=list)
-    positions: dict[str, int] = field(default_factory=dict)
+    cuts: list[Cut] = []
+    positions: dict[str, int] = {}
     names: tuple[str, ...] = ()
     """The names of its inputs in the user's code, in their order."""
-    inputs: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = {}
     """The same names by the names of their nodes."""
     settled: bool = False
     """Whether the bridge is done with its inputs."""
@@ -78,8 +78,7 @@ class FxGraph:
         return self.inputs.get(node, f"`{node}`")
 
 
-@dataclass(slots=True, eq=False)
-class Piece:
+class Piece(Struct, eq=False):
     """A partition of an FX graph, or the whole: ``first`` to ``last`` in the order of its nodes.
 
     ``inputs`` names its arguments, and says which of them are made inside the graph.
@@ -256,8 +255,7 @@ def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack
 # Why a graph was compiled again: what differs from the graph before, in a user's words.
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """The parts of a graph that are compared to say why it was compiled again."""
 
     inputs: tuple[tuple[str, str, tuple[int, ...]], ...]

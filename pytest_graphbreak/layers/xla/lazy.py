@@ -15,9 +15,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.hooks import caller
@@ -37,8 +39,7 @@ _LOWERED = "optimized_mod"
 """The name of the function that the bridge puts into a graph for each part that it lowered."""
 
 
-@dataclass(slots=True, eq=False)
-class _ModuleRun:
+class _ModuleRun(Struct, eq=False):
     """A run of a graph module. ``within`` is the file and name of the function that runs it."""
 
     module: weakref.ref[Any]
@@ -47,8 +48,7 @@ class _ModuleRun:
     numbers: tuple[Any, ...]
 
 
-@dataclass(slots=True, eq=False)
-class _LoweredModule:
+class _LoweredModule(Struct, eq=False):
     """A graph module of Dynamo's, and the run by which it was lowered last."""
 
     graph: FxGraph

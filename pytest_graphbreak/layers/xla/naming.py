@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 _GETATTR = re.compile(r"\bgetattr\(([^()]{1,500}), '([^']{1,200})'\)")
 _SELF = "L__self___"
@@ -14,8 +15,7 @@ _NUMBERED = re.compile(r"(?:primals|arg|args|input)?_?\d+(?:_\d+)?")
 """The names of inputs that torch made up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A graph of the dynamo layer: its compile id, and its inputs' names in the user's code.
 
     ``written`` is the file and the name of the ``forward`` that somebody wrote, if Dynamo compiled

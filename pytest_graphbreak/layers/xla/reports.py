@@ -15,7 +15,8 @@ import contextlib
 import os
 import re
 import tempfile
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.stacks import Line
@@ -28,8 +29,7 @@ _UNEXPECTED = "Unexpected Execution Analysis: "
 _AFTERWARDS = "Computation hash: "
 
 
-@dataclass(slots=True, eq=False)
-class CompileReport:
+class CompileReport(Struct, eq=False):
     """A compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
 
     ``stated_cause`` is torch_xla's own guess at the cause, ``cut`` whether it left
@@ -50,15 +50,14 @@ class CompileReport:
         return bool(self.frames) and self.frames[0].name in ("extract_graph_helper", "sync")
 
 
-@dataclass(slots=True)
-class Reader:
+class Reader(Struct):
     """Takes the text in pieces, broken anywhere, and returns the reports that are complete."""
 
-    refused: list[str] = field(default_factory=list)
+    refused: list[str] = []
     """The text of unexpected executions, which torch_xla wanted the user to see."""
     _partial_line: str = ""
     _prefix: str = ""
-    _block: list[str] = field(default_factory=list)
+    _block: list[str] = []
     _unpaired: int = 0
 
     def feed(self, text: str) -> list[CompileReport]:

@@ -21,11 +21,11 @@ the graph is made where ``torch.where`` would promote or broadcast.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import libcst as cst
 from libcst import matchers as m
+from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, UnfitError
@@ -47,8 +47,7 @@ _NOT_NONE: Final = m.Comparison(comparisons=[m.ComparisonTarget(m.IsNot(), m.Nam
 _DTYPES: Final[dict[type, str]] = {cst.Integer: "int64", cst.Float: "float64"}
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The two values that a branch chooses between, and the name that it sets."""
 
     name: str

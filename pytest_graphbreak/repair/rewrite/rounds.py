@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 from libcst import matchers as m
+from msgspec import Struct
 
 from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.rewrite.conditions import READS, condition, tensor
@@ -26,8 +26,7 @@ from pytest_graphbreak.repair.rewrite.tree import (
 )
 
 
-@dataclass(slots=True)
-class Loop:
+class Loop(Struct):
     """A loop while its rounds are written."""
 
     place: Place

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final, TypeVar
 
 import libcst as cst
 from libcst import metadata
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Change, UnfitError
@@ -27,8 +28,7 @@ _COMPOUND: Final = (cst.BinaryOperation, cst.BooleanOperation, cst.Comparison, c
 _LOOSE: Final = (*_COMPOUND, cst.IfExp, cst.Lambda, cst.Tuple, cst.NamedExpr)
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(Struct, frozen=True, eq=False, dict=True):
     """A parsed file with what libcst knows about it."""
 
     source: str
@@ -92,8 +92,7 @@ def parse(source: str) -> Tree:
     return Tree(source, metadata.MetadataWrapper(module, unsafe_skip_copy=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
+class Place(Struct, frozen=True, eq=False):
     """A statement in its function."""
 
     tree: Tree

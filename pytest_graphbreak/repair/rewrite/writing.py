@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import libcst as cst
 from libcst import matchers as m
+from msgspec import Struct
 
 from pytest_graphbreak.repair.patch import UnfitError
 from pytest_graphbreak.repair.rewrite.names import changing, computes, draws, imports
@@ -29,8 +29,7 @@ _WRITES: Final = {"builtins.print", "warnings.warn"}
 _DEFINES: Final = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef)
 
 
-@dataclass(frozen=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """What a statement writes, and what the function passes to it."""
 
     line: cst.BaseStatement

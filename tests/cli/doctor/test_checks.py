@@ -119,6 +119,7 @@ def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("forks")
 def test_dynamo_is_seen_here() -> None:
     pytest.importorskip("torch")
     (found,) = checks.probe_results("dynamo", 300, os.environ)
@@ -126,6 +127,7 @@ def test_dynamo_is_seen_here() -> None:
     assert "saw 4 graphs = 1 entry + 1 after a break + 2 recompiles" in found.what
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_xla_is_seen_here() -> None:
     pytest.importorskip("torch_xla")
     (found,) = checks.probe_results("xla", 300, os.environ)

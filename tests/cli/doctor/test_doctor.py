@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.conftest import Workspace
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(autouse=True)
 def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:

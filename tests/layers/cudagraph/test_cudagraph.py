@@ -14,6 +14,8 @@ from pytest_graphbreak import BudgetExceeded, observe
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.once
+
 GRAPHS = """
 from contextlib import contextmanager
 

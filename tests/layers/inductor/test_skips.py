@@ -7,6 +7,8 @@ import pytest
 from pytest_graphbreak.layers.inductor.eager import PREFIX, skip_line, skip_words
 from pytest_graphbreak.model.stacks import Line
 
+pytestmark = pytest.mark.pure
+
 REASONS = {
     "skipping cudagraphs due to multiple devices: ": "nothing of it runs on a GPU",
     "skipping cudagraphs due to cpu device (arg1_1)": "a tensor on the CPU",

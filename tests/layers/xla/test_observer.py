@@ -141,6 +141,7 @@ def test_without_torch_xla_nothing_is_observed_and_nothing_imported() -> None:
     assert out == "None None None\n[]\n"
 
 
+@pytest.mark.usefixtures("forks")
 def test_torch_xla_imported_inside_counts_from_zero_and_over_cleared_metrics() -> None:
     out = python(
         """
@@ -169,6 +170,7 @@ def test_torch_xla_imported_inside_counts_from_zero_and_over_cleared_metrics() -
     assert out == "2 ()\n[] _XLAC\nFalse\n"
 
 
+@pytest.mark.usefixtures("forks")
 def test_an_import_that_could_not_be_followed_is_an_error_and_no_zero() -> None:
     out = python(
         """
