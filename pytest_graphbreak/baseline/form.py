@@ -26,7 +26,9 @@ Name = Annotated[str, Meta(min_length=1)]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?$")]
 Layer = Annotated[str, Meta(extra_json_schema={"enum": list(LAYERS)})]
 Breaking = Annotated[str, Meta(extra_json_schema={"enum": list(BREAKING)})]
-AnyCause = Annotated[str, Meta(extra_json_schema={"enum": list(BY_NAME)})]
+AnyCause = Annotated[
+    str, Meta(extra_json_schema={"enum": list(BY_NAME)}, extra={"checked": "with its layer"})
+]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Times = Annotated[int, Meta(ge=1, le=MOST)]
 Counts = Annotated[

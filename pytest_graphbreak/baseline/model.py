@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from pytest_graphbreak.baseline.rules import RULES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
@@ -89,8 +91,7 @@ PLAIN: Final = Override()
 """No override: the values of a profile are the plain ones."""
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True, dict=True):
     """What one profile is judged by.
 
     ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
@@ -106,8 +107,8 @@ class Expected:
     versions: Versions
     recorded: bool
     own: frozenset[str] = frozenset()
-    packages: Mapping[str, str] = field(default_factory=dict)
-    plain_with: Versions = field(default_factory=dict)
+    packages: Mapping[str, str] = {}
+    plain_with: Versions = {}
     override: Override = PLAIN
 
     @cached_property
@@ -159,7 +160,9 @@ class Expected:
     def unseen_layers(self, observed: Collection[str]) -> tuple[str, ...]:
         """Return the layers that have values here, were not observed, and are not judged."""
         layers = self.layers.difference(observed)
-        layers = layers.difference(self.judged_layers(observed)) if layers else layers
+        if not layers:
+            return ()
+        layers = layers.difference(self.judged_layers(observed))
         return tuple(layer for layer in LAYERS if layer in layers)
 
 

@@ -160,7 +160,7 @@ def _read_as(kind: inspect.Type) -> Read:
     if isinstance(kind, inspect.IntType):
         return _count(kind.ge or 0)
     if isinstance(kind, inspect.StrType):
-        return _text(kind, metadata.get("enum"))
+        return _text(kind, None if "checked" in metadata else metadata.get("enum"))
     return _test
 
 

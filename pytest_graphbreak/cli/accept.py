@@ -267,7 +267,7 @@ def gather(
             )
         elif seen.level == FAILED:
             names = collected.xfailed if seen.test.outcome == "xfailed" else collected.failed
-            names.append(f"{seen.nodeid}   on {seen.profile}")
+            names.append(seen.name)
         else:
             collected.unmeasured += 1
     return collected

@@ -28,9 +28,9 @@ from pytest_graphbreak.report.view import (
     REPORTED,
     CheckNotes,
     acceptable,
-    count_standings,
     row,
     standing,
+    standing_words,
     weight,
 )
 from pytest_graphbreak.runs.incoming import load_all
@@ -239,7 +239,7 @@ def _is_below(file: str) -> bool:
 
 
 def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
-    failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failures}
+    failing = {item.seen.name: item for item in result.failures}
     causes = root_causes((name, item.test) for name, item in failing.items())
     say_all(cause_lines(causes))
     # A test without a baseline has no growth to explain; one line is enough.
@@ -251,10 +251,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
         say_list(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
-    by_name = (
-        (f"{judged.test.nodeid}   on {judged.seen.profile}", judged.test)
-        for judged in result.judged
-    )
+    by_name = ((judged.seen.name, judged.test) for judged in result.judged)
     say_all(passing_lines(passing_changes(by_name)))
     say_list("unmeasured", result.unmeasured)
     say_list("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
@@ -297,16 +294,15 @@ def _by_themselves(together: Union) -> Counter[str]:
 
 def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
     """Return the number of tests by verdict, and the next step."""
-    counts = count_standings(judged.test for judged in result.judged)
-    parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    tests = [judged.test for judged in result.judged]
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
-    head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
+    head = f"{plural(len(result.judged), 'test')} judged on {where}: {standing_words(tests)}"
     if result.no_verdict:
         hint = " Is a report missing? If this is intended: --allow-missing."
         step = "" if result.unusable else hint
         return TextLine(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
     if result.code == OK:
-        missing = " Record what is new: " if REPORTED in counts else ""
+        missing = " Record what is new: " if REPORTED in map(standing, tests) else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
     accepts = any(acceptable(judged.test) for judged in result.failures)

@@ -25,10 +25,10 @@ from pytest_graphbreak.report.view import (
     NOTHING,
     CheckNotes,
     ProfileRun,
-    count_standings,
     row,
     runs,
     standing,
+    standing_words,
     weight,
 )
 from pytest_graphbreak.runs.incoming import ReportError, load_all
@@ -126,8 +126,7 @@ def show(profile_runs: Sequence[ProfileRun]) -> None:
         say_list("ungated", run.ungated)
         say_list("stale", run.stale)
         say_all(unjudged_lines(tests))
-        parts = ", ".join(f"{count:,} {name}" for name, count in count_standings(tests).items())
-        say(f"{plural(len(tests), 'test')} on {run.label}: {parts or 'none'}")
+        say(f"{plural(len(tests), 'test')} on {run.label}: {standing_words(tests)}")
 
 
 # The reports of a GitHub Actions run, downloaded with ``gh``, GitHub's command line.

@@ -16,7 +16,7 @@ from pytest_graphbreak.judging.difference import diff
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_changes
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.report.counts import NAMES
+from pytest_graphbreak.report.counts import moved_count
 from pytest_graphbreak.report.lines import lines as finding_lines
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.report.rejudge import budget_of
@@ -110,7 +110,7 @@ def lines(before: Union, after: Union, result: RunComparison) -> Iterator[TextLi
         yield from which_tests(cause, f"in {plural(len(cause.tests), 'test')}")
     if len(result.causes) > MOST:
         yield TextLine(f"... and {plural(len(result.causes) - MOST, 'more place')}", indent=2)
-    moved = [f"{', '.join(map(_total, result.moved[name]))}   {name}" for name in result.moved]
+    moved = [f"{', '.join(map(moved_count, result.moved[name]))}   {name}" for name in result.moved]
     for title, names in (
         ("tests with other counts", moved),
         ("only before", result.only_before),
@@ -140,14 +140,6 @@ def _headline(result: RunComparison) -> str:
     parts += [f"{grown} with more graphs"] if grown else []
     parts += [f"{fewer} with fewer"] if fewer else []
     return ", ".join(parts) if result.differs else f"{parts[0]}, no difference"
-
-
-def _total(total: Difference) -> str:
-    name = {"graph": "", "ops": "captured operations"}.get(
-        total.kind, NAMES.get(total.kind, total.kind)
-    )
-    words = " ".join(filter(None, (total.layer, name)))
-    return f"{words} {total.before or 0} -> {total.after}"
 
 
 def _name_list(title: str, names: list[str]) -> Iterator[TextLine]:

@@ -146,6 +146,7 @@ NAMES: Final = {
     "eager": "eager fallbacks",
     "execution": "executions",
     "read": "reads",
+    "ops": "captured operations",
     "work": "operations run",
     "compiled": "graphs compiled, not loaded",
 }
@@ -174,7 +175,7 @@ def counts(
     }
     parts, explained = [], set[str | None]()
     for step in sorted(steps.values(), key=_order):
-        parts.append(_count(step))
+        parts.append(moved_count(step))
         if step.kind == "graph" and step.growth > 0 and step.layer not in explained:
             parts[-1] += _made_of(step.layer or "", record, fixtures)
             explained.add(step.layer)
@@ -194,9 +195,10 @@ def _order(step: Difference) -> tuple[bool, bool]:
     return step.kind != "graph" or step.after > 0, step.by != "baseline"
 
 
-def _count(step: Difference) -> str:
+def moved_count(step: Difference) -> str:
+    """Return a total before and after: ``dynamo recompiles 0 -> 2``."""
     name = "" if step.kind == "graph" else NAMES[step.kind]
-    words = f"{' '.join(filter(None, (step.layer, name)))} {step.before} -> {step.after}"
+    words = f"{' '.join(filter(None, (step.layer, name)))} {step.before or 0} -> {step.after}"
     return f"{words} by the marker" if step.by == "marker" else words
 
 

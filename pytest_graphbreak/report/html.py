@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
@@ -58,14 +58,17 @@ def render(
 def page_data(
     runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NOTHING
 ) -> Plain:
-    """Return everything that the page shows, in the same order."""
+    """Return everything that the page shows, in the same order.
+
+    Each test is JSON text already, since all of them as data would take a gigabyte.
+    """
     shared, accept = Shared(sources), _accept_commands(runs, notes)
     by_nodeid: dict[str, list[TestReport | None]] = {}
     for number, run in enumerate(runs):
         for test in run.tests:
             by_nodeid.setdefault(test.nodeid, [None] * len(runs))[number] = test
     ordered = sorted(by_nodeid.items(), key=lambda item: _weight(item[1]))
-    tests = [_test(nodeid, here, shared, accept) for nodeid, here in ordered]
+    tests = [script_json(_test(nodeid, here, shared, accept)) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
         "kinds": {name: _kind(name) for name in ORDER},
@@ -282,8 +285,9 @@ def _graph(number: int, graph: Graph, places: Rows) -> Plain:
     return {name: value for name, value in described.items() if value is not None}
 
 
-def _fill(data: Any) -> str:
+def _fill(data: Plain) -> str:
     """Return the page with its style, its script and data in it."""
+    tests, others = ",".join(data["tests"]), script_json({**data, "tests": []})
     style = _asset("page.css")
     script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset("page.js")}}})();\n'
     return (
@@ -295,7 +299,7 @@ def _fill(data: Any) -> str:
         .replace("{{style}}", style)
         .replace("{{script}}", script)
         # The data comes last, so that nothing in it is replaced.
-        .replace("{{data}}", script_json(data))
+        .replace("{{data}}", f"{others.removesuffix('[]}')}[{tests}]}}")
     )
 
 

@@ -105,9 +105,9 @@ def _writes(rules: Rules, verdict: Verdict) -> bool:
     """Return whether the end of the run will record what has this verdict."""
     if verdict.name == "new":
         return rules.update or rules.record
-    if verdict.needs_prune:
-        return rules.prune
-    return rules.update and verdict.name in MEANINGS
+    if verdict.name not in MEANINGS:
+        return False
+    return rules.prune if verdict.needs_prune else rules.update
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -123,7 +123,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
         runs=rules.runs,
     )
     if case.ungated is not None:
-        return replace(verdict, name="none"), False
+        return structs.replace(verdict, name="none"), False
     if not _writes(rules, verdict):
         return verdict, False
     # A test that is written passes, unless it exceeds its cap; then nothing is written.
@@ -143,8 +143,8 @@ def baseline_of(expected: Expected | None) -> Recorded | None:
     """Return the baseline of the profile, as ``baseline`` of the report."""
     if expected is None:
         return None
-    baseline = Recorded(**structs.asdict(expected.values), profile=expected.profile)
-    return structs.replace(baseline, **{name: expected.versions.get(name) for name in COMPILERS})
+    versions: Plain = {name: expected.versions.get(name) for name in COMPILERS}
+    return Recorded(**structs.asdict(expected.values), profile=expected.profile, **versions)
 
 
 def budget_for(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:

@@ -41,6 +41,7 @@ from pytest_graphbreak.report.view import (
     moved_operations,
     moves,
     standing,
+    standing_words,
     test_name,
     tests_without_judgement,
     weight,
@@ -220,10 +221,8 @@ def _add_notices(
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
-        verdicts = count_standings(run.tests)
-        parts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
         versions = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
-        yield f"- {_code(run.label)}{versions}: {parts or 'no tests'}\n"
+        yield f"- {_code(run.label)}{versions}: {standing_words(run.tests, 'no tests')}\n"
 
 
 def _cut(text: str, most: int = _LONGEST_NAME) -> str:

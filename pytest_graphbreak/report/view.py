@@ -231,6 +231,12 @@ def count_standings(tests: Iterable[TestReport]) -> dict[str, int]:
     return {name: standings[name] for name in (*ORDER, UNGATED) if standings[name]}
 
 
+def standing_words(tests: Iterable[TestReport], default: str = "none") -> str:
+    """Return the number of tests by standing: ``3 over, 20 ok``; ``default`` without tests."""
+    counts = count_standings(tests)
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or default
+
+
 class CheckNotes(Struct, frozen=True):
     """The notes on a verdict besides its tests.
 

@@ -32,6 +32,11 @@ class SeenTest(Struct, frozen=True):
     report: RunReport
 
     @property
+    def name(self) -> str:
+        """The name in lists of tests of several profiles."""
+        return f"{self.nodeid}   on {self.profile}"
+
+    @property
     def level(self) -> int:
         return level(self.test)
 

@@ -143,6 +143,11 @@ REFUSED = [
     (entry("breaks:\n- code: x"), 7, "an item of breaks has no where"),
     (entry("breaks:\n- where: a\n  line: 3"), 8, "an item of breaks has an unknown key 'line'"),
     (entry("breaks:\n- where: a\n  layer: xla"), 8, "layer is 'xla'; allowed: dynamo, jax"),
+    (
+        entry("causes:\n- {layer: dynamo, cause: typo}"),
+        7,
+        "cause is 'typo'; allowed: entry, break, callee, bucket, recompile",
+    ),
     (entry("breaks:\n- where: a\n  count: 0"), 8, "count is 0; leave it out, or 1 or more"),
     (entry("breaks:\n- where: 3"), 7, "where must be text"),
     (entry("breaks:\n- where: a\n  id: 12"), 8, "id must be text"),

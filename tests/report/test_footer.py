@@ -129,12 +129,12 @@ def test_a_marker_is_no_baseline() -> None:
 
 def test_a_profile_that_was_never_recorded() -> None:
     words = "  profile   cpu was never recorded, judged by the values of xla-cpu"
-    assert of(replace(OVER, foreign="xla-cpu"))[2] == words
+    assert of(structs.replace(OVER, foreign="xla-cpu"))[2] == words
 
 
 def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> None:
     where = Frame("transformers/bert.py", "Bert.forward", 8, "x.item()")
-    verdict = replace(
+    verdict = structs.replace(
         OVER, changes=(GROWN, Difference("break", "dynamo", where=where, before=0, after=1))
     )
     recorded = {"transformers": "5.22.1", "timm": "1.0"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pytest_graphbreak.model.report import RunEnvironment, RunReport
@@ -36,7 +38,7 @@ def test_the_comment_and_the_page_count_it_as_the_terminal_does() -> None:
     found = runs([RunReport(RunEnvironment("xla-cpu"), tuple(tests), name="g.json")])
     assert "| **dynamo 1 → 2 (+1)**, xla 3 |" in markdown.render(found)
     (test,) = html.page_data(found, CheckoutSources(None))["tests"]
-    assert test["growth"] == 1
+    assert json.loads(test)["growth"] == 1
 
 
 def test_a_layer_that_the_baseline_limits_grows_beside_a_marker() -> None:
