@@ -387,6 +387,96 @@ def test_a_thread_in_the_middle_of_a_compilation(
 
 # Others at the same place.
 
+PATCHING = """
+    import pytest
+    from torch._dynamo.output_graph import OutputGraph
+
+    seen = []
+
+    class Other:
+        def put(self):
+            real = self.real = OutputGraph.call_user_compiler
+            def theirs(*args, **kwargs):
+                seen.append(1)
+                return real(*args, **kwargs)
+            self.theirs = OutputGraph.call_user_compiler = theirs
+
+        def take(self):
+            OutputGraph.call_user_compiler = self.real
+
+    class Around(Other):
+        @pytest.hookimpl(wrapper=True, ORDER)
+        def pytest_runtest_call(self, item):
+            self.put()
+            try:
+                return (yield)
+            finally:
+                self.take()
+
+    def pytest_configure(config):
+        config.pluginmanager.register(Around())
+"""
+
+
+@pytest.mark.parametrize("order", ["tryfirst=True", "trylast=True"])
+@pytest.mark.parametrize("early", [True, False])
+def test_two_plugins_that_patch_the_same(
+    suite: Suite, sensors: Callable[[], bool], order: str, early: bool
+) -> None:
+    """Theirs goes in before ours or after, and comes off before it or after."""
+    suite.write(PATCHING.replace("ORDER", order), "other")
+    suite.write(
+        HELP
+        + """
+    import other
+
+    def test_one(): run(); assert len(other.seen) == 2
+    def test_two(): run(); assert len(other.seen) == 4
+"""
+    )
+    plugins = ("-p", "other", "-p", "graphbreak") if early else ("-p", "graphbreak", "-p", "other")
+    suite.pytester.syspathinsert()
+    sys.modules.pop("other", None)
+    result = suite.run("--graph-budget-report=graphs.json", *plugins)
+    sys.modules.pop("other", None)
+    result.assert_outcomes(passed=2)
+    for test in reported(suite).values():
+        assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
+        assert len(test["breaks"]) == 1
+    assert sensors()
+
+
+def test_a_test_that_patches_what_we_patch_and_leaves_it(suite: Suite) -> None:
+    """The first leaves its own on top of ours, the second takes what it finds for the real one."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    real = OutputGraph.call_user_compiler
+    suite.write(
+        HELP
+        + """
+    from torch._dynamo.output_graph import OutputGraph
+    seen = []
+
+    def patch():
+        below = OutputGraph.call_user_compiler
+        def theirs(*args, **kwargs):
+            seen.append(1)
+            return below(*args, **kwargs)
+        OutputGraph.call_user_compiler = theirs
+
+    def test_one(): patch(); run(); assert len(seen) == 2
+    def test_two(): patch(); run(); assert len(seen) == 6
+    def test_three(): run(); assert len(seen) == 10
+"""
+    )
+    try:
+        result = suite.run("--graph-budget-report=graphs.json")
+        result.assert_outcomes(passed=3)
+        for test in reported(suite).values():
+            assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
+    finally:
+        OutputGraph.call_user_compiler = real
+
 
 def test_a_test_that_throws_our_sensor_away(suite: Suite) -> None:
     """It puts Dynamo's own function back: the gate says that it could not see, and no count."""
