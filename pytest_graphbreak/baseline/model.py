@@ -2,6 +2,9 @@
 
 The rules of profiles and overrides (docs/reference/baseline-file.md) are implemented in
 ``Entry.expectation`` and nowhere else.
+
+Entries are dataclasses and no Structs, which compare all of their fields: where an entry stands in
+its file is no part of what it says.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ is read back first: a text that would not say what was intended is never put in 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from pytest_graphbreak.baseline import files, form, plan, render
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange, Kind
@@ -93,8 +95,7 @@ def preview(
 Key = tuple[str, "str | None"]
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """The work on one file: measurements by test and case, and entries to remove."""
 
     measured: dict[Key, list[Measured]]

@@ -279,7 +279,10 @@ def modes() -> dict[str, Mode]:
 
 @dataclass(frozen=True, slots=True)
 class _Autocast:
-    """For each device, whether it is on, and its dtype; ``depth`` is how often it is entered."""
+    """For each device, whether it is on, and its dtype.
+
+    ``depth`` is how often it is entered, which is not compared: a Struct would compare it.
+    """
 
     devices: tuple[tuple[bool, Any], ...]
     caches: bool = True

@@ -56,7 +56,7 @@ def budget_error(judgement: Judgement) -> BudgetExceeded:
 
 
 class _Counts(ABC):
-    """The counts of a record."""
+    """The counts of a record. A Struct cannot have an abstract base class."""
 
     __slots__ = ()
 
