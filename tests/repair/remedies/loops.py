@@ -88,6 +88,29 @@ def f(logits, out):
             "torch.eye(5).roll(-1, 1), torch.tensor([[4, 9], [3, 9]])",
         ),
     ),
+    "a view of what changes": (
+        "while (inner - rhs).abs().max() > 1e-2:",
+        """
+def f(u, rhs):
+    inner = u[1:-1]
+    while (inner - rhs).abs().max() > 1e-2:
+        u[1:-1] = 0.5 * (inner + rhs)
+    return u * 1
+""",
+        ("torch.zeros(6), torch.ones(4)",),
+    ),
+    "a history": (
+        "while x.sum() > 1:",
+        """
+def f(x):
+    history = []
+    while x.sum() > 1:
+        x = x * 0.5
+        history.append(x)
+    return x, history
+""",
+        ("torch.ones(4)",),
+    ),
     "a return of another name": (
         "if torch.allclose(new, x):",
         """
@@ -113,6 +136,18 @@ def f(x):
     return x, i
 """,
         ("torch.ones(3)", "torch.tensor([2.0, 1e4])"),
+    ),
+    "an integer read back": (
+        "while n < 9:",
+        """
+def f(x):
+    n = 0.0
+    while n < 9:
+        x = x + 1
+        n = x.max().item()
+    return x
+""",
+        ("torch.ones(4, dtype=torch.int64)",),
     ),
     "the size of a number": (
         "while abs(f1.item()) > 1e-5 and n < 50:",
@@ -148,6 +183,60 @@ def f(x, w):
     return z, k
 """,
         ("torch.ones(2, 2), torch.eye(2) * 0.3", "torch.zeros(1, 2), torch.eye(2)"),
+    ),
+    "a draw on one side": (
+        "while x.max() < 4:",
+        """
+def f(x):
+    while x.max() < 4:
+        if x.min() > 1:
+            x = x + torch.rand_like(x)
+        else:
+            x = x * 2
+    return x, torch.rand(())
+""",
+        ("torch.ones(2)", "torch.tensor([0.3, 3.0])"),
+    ),
+    "a flag that is set": (
+        "while going:",
+        """
+def f(x):
+    going = True
+    while going:
+        x = x * 0.5
+        if x.max() < 0.1:
+            going = False
+    return x
+""",
+        ("torch.ones(3)", "torch.zeros(2)"),
+    ),
+    "a raise behind": (
+        "if y.abs().max() < 1e-2:",
+        """
+def f(x):
+    for _ in range(40):
+        y = x * 0.5
+        if y.abs().max() < 1e-2:
+            return y
+        _, x = x, y
+    raise ValueError("not below")
+""",
+        ("torch.ones(3)", "torch.zeros(2)"),
+    ),
+    "the same return twice": (
+        "if x.max() > 9:",
+        """
+def f(x):
+    for n in range(9):
+        x = x * 2
+        if x.max() > 9:
+            return x, n
+        x = x - 0.5
+        if x.sum() < 0:
+            return x, n
+    return x, n
+""",
+        ("torch.ones(3)", "torch.full((2,), 0.1)", "torch.full((2,), 0.5)"),
     ),
     "a state of a wider dtype": (
         "while error > 1e-3:",
@@ -208,6 +297,53 @@ def f(x):
 """,
         ("torch.ones(2, dtype=torch.float64)", "torch.zeros(2, dtype=torch.float64)"),
     ),
+    "a text that grows": (
+        "if done.all():",
+        """
+def f(h, w):
+    ids = torch.zeros(h.shape[0], 1, dtype=torch.long)
+    done = torch.zeros(h.shape[0], dtype=torch.bool)
+    for _ in range(8):
+        h = torch.tanh(h @ w + ids[:, -1].unsqueeze(1))
+        token = h.argmax(-1)
+        ids = torch.cat([ids, token[:, None]], dim=1)
+        done = done | (token == 2)
+        if done.all():
+            break
+    return ids, (ids != 2).sum(1)
+""",
+        (
+            "torch.eye(3)[:2], torch.eye(3).roll(1, 0) * 2",
+            "torch.eye(3), -torch.eye(3)",
+            "torch.eye(3)[2:], torch.eye(3)",
+        ),
+    ),
+    "another number at first": (
+        "while (halted < 0.9).any() and n < 12:",
+        """
+def f(x):
+    halted = torch.zeros(x.shape[0])
+    n = 0
+    while (halted < 0.9).any() and n < 12:
+        flag = x.new_full((x.shape[0], 1), 1.0 if n == 0 else 0.25)
+        x = x if n > 2 else x * 0.5
+        halted = halted + 0.1 * (x + flag).abs().mean(1)
+        n += 1
+    return x, halted, n
+""",
+        ("torch.ones(2, 3)", "torch.zeros(1, 2)"),
+    ),
+    "a start that is expanded": (
+        "while h.abs().max() > 0.1:",
+        """
+def f(x):
+    h = x.expand(3, -1)
+    while h.abs().max() > 0.1:
+        h = h.flip(0) * 0.5
+    return h
+""",
+        ("torch.ones(1, 2)", "torch.zeros(1, 4)"),
+    ),
     "a test of a shape inside": (
         "while x.max() > 0.1:",
         """
@@ -219,6 +355,19 @@ def f(x):
     return x
 """,
         ("torch.ones(3, 2)", "torch.ones(2)"),
+    ),
+    "fixed point with while True": (
+        "if (y - x).abs().max() <= 1e-4:",
+        """
+def f(x):
+    while True:
+        y = x.cos()
+        if (y - x).abs().max() <= 1e-4:
+            break
+        x = y
+    return x, y
+""",
+        ("torch.ones(3)", "torch.tensor([0.739085])"),
     ),
     "adaptive computation": (
         "while (halt < 0.99).any() and n < 8:",
@@ -269,6 +418,18 @@ def f(x):
     return x + 1
 """,
     ),
+    "bare return": (
+        "is left in another way too",
+        "if x.max() < 0.1:",
+        """
+def f(x):
+    for n in range(6):
+        x = x * 0.5
+        if x.max() < 0.1:
+            return
+    return x + 1
+""",
+    ),
     "nothing behind": (
         "no `return` follows it",
         "if x.max() < 0.1:",
@@ -307,6 +468,19 @@ def f(x):
     return x, n
 """,
     ),
+    "a counter without a name": (
+        "sets _, which counts",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for _ in range(6):
+        m, _ = x.max(0)
+        x = x + m
+        if x.max() > 30:
+            break
+    return x
+""",
+    ),
     "counter before": (
         "n is set before it",
         "if x.max() > 30:",
@@ -318,6 +492,35 @@ def f(x, k=0):
         if x.max() > 30:
             break
     return x, n
+""",
+    ),
+    "else break": (
+        "`break` in it is not at the end",
+        "if x.max() < 30:",
+        """
+def f(x):
+    for n in range(6):
+        x = x + n
+        if x.max() < 30:
+            x = x * 2
+        else:
+            break
+    return x
+""",
+    ),
+    "inner return": (
+        "is left in another way too",
+        "if x.max() > 30:",
+        """
+def f(x):
+    for n in range(6):
+        for k in range(2):
+            x = x + k
+            if k == 1:
+                return x
+        if x.max() > 30:
+            break
+    return x
 """,
     ),
     "another name changed in place later": (

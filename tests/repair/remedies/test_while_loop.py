@@ -304,13 +304,19 @@ OPERATOR: Final[dict[str, str]] = {
     "a loop in a loop": "",
     "a loop with a break in a loop": "Data-dependent branching",
     "a search along a line": "Data-dependent branching",  # a loop in a round stays one of Python
+    "another number at first": "Data-dependent branching",  # so does ``1.0 if n == 0 else 0.25``
 }
 """What only torch refuses as an operator."""
 OPEN: Final = {
     "greedy decoding into a buffer": "it holds `out",
+    "a view of what changes": "it holds `u",
+    "a history": "does something else than compute",
+    "a draw on one side": "draws random numbers",
+    "a raise behind": "it sets _, which counts its rounds",
 }
 """Loops of numerical code that stay, each with the reason."""
 RAISE: Final[dict[str, str]] = {
+    "a text that grows": "another shape",
     "a return of another name": "'int' object has no attribute 'clone'",
     "a test of a shape inside": "'bool' object has no attribute 'reshape'",
 }
