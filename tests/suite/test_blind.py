@@ -101,7 +101,6 @@ del convert_frame.format_error_msg  # torch needs it for errors only
     assert not suite.has_baseline()
 
 
-@pytest.mark.usefixtures("forks")
 def test_no_torch_at_all(suite: Suite) -> None:
     suite.write("def test_it():\n    pass\n")
     suite.pytester.makeconftest(
@@ -128,7 +127,6 @@ WITHOUT_HOOK = """
 """A torch that has no place of that name."""
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("runs", ["off", "fail"])
 def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> None:
     suite.pytester.makeconftest(textwrap.dedent(WITHOUT_HOOK))
