@@ -159,7 +159,8 @@ print(json.dumps({n: [c.graphs, c.recompiles] for n, c in CASES.items()}))
     "jax": """
 import json
 from cases.jax_cases import CASES
-causes = lambda case: sorted(why.cause for why in case.why for _ in range(why.count))
+here = lambda case: (why for why in case.why if not why.host)
+causes = lambda case: sorted(why.cause for why in here(case) for _ in range(why.count))
 print(json.dumps({n: [c.programs, *causes(c)] for n, c in CASES.items()}))
 """,
 }
@@ -315,12 +316,13 @@ def _oracle(python: str, true: dict[str, Any], every: int) -> Column:
     )
     answers = _python(
         python,
-        f"{code}; print(json.dumps([[in_child(measure, n), CASES[n].refused] for n in {names!r}]))",
+        f"{code}; besides = lambda case: case.host + case.refused; "
+        f"print(json.dumps([[in_child(measure, n), besides(CASES[n])] for n in {names!r}]))",
     )
     column = Column(of=len(names))
-    for name, (answer, refused) in zip(names, answers, strict=True):
+    for name, (answer, besides) in zip(names, answers, strict=True):
         found = [answer.get(key) for key in ("xla", "log")]
-        if found == [true[name][0] + true[name][1] + refused] * 2:
+        if found == [true[name][0] + besides] * 2:
             column.exact += 1
         else:
             column.wrong.append(f"oracle: {name} {found or answer}, table {true[name]}")
