@@ -230,7 +230,7 @@ USUAL: Final[Mapping[str, Callable[[str, CountsByKey], int]]] = {
 
 def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
-    values = {"graphs": {}, "recompiles": {}, "ops": {}, "executions": {}, "work": {}, **written}
+    values = {key: {} for key in ("graphs", "recompiles", "ops", *USUAL)} | {**written}
     for key, usual in USUAL.items():
         counts = {layer: usual(layer, values) for layer in values["ops"]} | values[key]
         values[key] = {layer: count for layer, count in counts.items() if count}

@@ -254,11 +254,9 @@ class Values(Data, frozen=True):
     @property
     def layers(self) -> frozenset[str]:
         """The layers with any count or place."""
-        counts = (*self.graphs.items(), *self.recompiles.items())
-        places = (*self.breaks, *self.eager)
-        return frozenset([layer for layer, count in counts if count]).union(
-            [place.layer for place in places]
-        )
+        counted = {layer for layer, count in self.graphs.items() if count}
+        counted |= {layer for layer, count in self.recompiles.items() if count}
+        return frozenset((*counted, *layers_of(self.breaks), *layers_of(self.eager)))
 
 
 def _key(field: str) -> BaselineKey:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -130,13 +129,12 @@ def entry_of(data: object) -> TestReport:
 
 _RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _LOCAL)
 _OWN: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _LOCAL)
-_of_record, _of_test = attrgetter(*_RECORD), attrgetter(*_OWN)
 
 
 def _test(item: Any) -> TestReport:
     notes = () if item.note is None else tuple(item.note.split(AND))
-    record = Record(**dict(zip(_RECORD, _of_record(item), strict=True)), notes=notes)
-    return TestReport(**dict(zip(_OWN, _of_test(item), strict=True)), record=record)
+    record = Record(**{name: getattr(item, name) for name in _RECORD}, notes=notes)
+    return TestReport(**{name: getattr(item, name) for name in _OWN}, record=record)
 
 
 def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
