@@ -13,7 +13,9 @@ import pytest
 import torch
 import torch._dynamo
 import torch._dynamo.config as config
+import torch._functorch.config
 import torch._inductor.config
+import torch.fx.experimental._config
 
 from pytest_graphbreak.layers import settings
 
@@ -50,6 +52,14 @@ def enter_autocast() -> None:
         (
             lambda: setattr(torch._inductor.config.triton, "store_cubin", "x"),
             {"torch._inductor.config.triton.store_cubin": (False, "x")},
+        ),
+        (
+            lambda: setattr(torch._functorch.config, "functionalize_rng_ops", True),
+            {"torch._functorch.config.functionalize_rng_ops": (False, True)},
+        ),
+        (
+            lambda: setattr(torch.fx.experimental._config, "translation_validation", True),
+            {"torch.fx.experimental._config.translation_validation": (False, True)},
         ),
         (
             lambda: torch.compiler.set_stance("eager_on_recompile"),

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-import pytest_graphbreak
-from pytest_graphbreak.model.merging import added_since, merge, number_names, of_process
+from pytest_graphbreak.model.merging import merge, number_names, of_process
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
 from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite
@@ -325,15 +324,6 @@ def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
 
 
 @pytest.mark.once
-def test_since() -> None:
-    new = added_since(record(5, times=3), record(2))
-    assert (new.graphs, new.frames.attempted) == ({"dynamo": 3}, 3)
-    assert [graph.name for graph in new.graph_list] == ["2/0", "3/0", "4/0"]
-    assert [item.count for item in new.breaks] == [2]
-    assert not added_since(record(5), record(5)).active
-
-
-@pytest.mark.once
 def test_processes_are_numbered_by_what_they_did() -> None:
     records = [record(3), record(1), record(2)]
     there = number_names(["p", "q", "p"], records)
@@ -351,37 +341,6 @@ def test_together() -> None:
     assert {graph.process for graph in whole.graph_list} == {"p"}
     assert whole.errors == ()
     assert whole.note == "own; in the process helper: blind"
-
-
-@pytest.mark.once
-def test_the_hook_is_shipped() -> None:
-    package = Path(pytest_graphbreak.__file__).parent
-    assert (package / "layers" / "children" / "site" / "sitecustomize.py").is_file()
-
-
-CAPPED = """
-def other(x):
-    return x + 1
-
-def two():
-    torch.compile(other, backend="eager")(torch.ones(3))
-    torch.compile(lambda x: x + 2, backend="eager")(torch.ones(3))
-
-import pytest
-
-@pytest.mark.max_graphs(1)
-def test_it():
-    process = multiprocessing.get_context("fork").Process(target=two, name="engine")
-    process.start()
-    process.join()
-"""
-
-
-@pytest.mark.once
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
-    suite.write(HEAD + CAPPED)
-    suite.run().stdout.fnmatch_lines(["  [*] entry   may be new", "      in process engine"])
 
 
 @pytest.mark.once

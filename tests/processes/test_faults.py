@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import textwrap
 import time
@@ -21,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.baseline import files
 from tests.conftest import BROKEN, CLEAN, Suite
 
 torch = pytest.importorskip("torch")
@@ -99,32 +96,6 @@ def test_names_in_any_script(suite: Suite) -> None:
 
 
 # The machine.
-
-
-def test_the_lock_of_a_process_that_was_killed_is_free(suite: Suite) -> None:
-    suite.write(CLEAN)
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(suite.path / "baselines")], stdout=subprocess.PIPE
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"held\n"
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    holder.stdout.close()
-    assert files.lock_path(suite.path / "baselines").exists()
-    result = suite.run("--graph-budget-update")
-    assert result.ret == 0
-    assert "test_model" in suite.baseline()
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from pytest_graphbreak.baseline.files import hold_lock
-with hold_lock(Path(sys.argv[1]), 5):
-    print("held", flush=True)
-    time.sleep(60)
-"""
 
 
 @pytest.mark.parametrize("jump", [-1e9, 1e9])
@@ -444,67 +415,6 @@ def test_two_plugins_that_patch_the_same(
         assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
         assert len(test["breaks"]) == 1
     assert sensors()
-
-
-def test_a_test_that_patches_what_we_patch_and_leaves_it(suite: Suite) -> None:
-    """The first leaves its own on top of ours, the second takes what it finds for the real one."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    real = OutputGraph.call_user_compiler
-    suite.write(
-        HELP
-        + """
-    from torch._dynamo.output_graph import OutputGraph
-    seen = []
-
-    def patch():
-        below = OutputGraph.call_user_compiler
-        def theirs(*args, **kwargs):
-            seen.append(1)
-            return below(*args, **kwargs)
-        OutputGraph.call_user_compiler = theirs
-
-    def test_one(): patch(); run(); assert len(seen) == 2
-    def test_two(): patch(); run(); assert len(seen) == 6
-    def test_three(): run(); assert len(seen) == 10
-"""
-    )
-    try:
-        result = suite.run("--graph-budget-report=graphs.json")
-        result.assert_outcomes(passed=3)
-        for test in reported(suite).values():
-            assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
-    finally:
-        OutputGraph.call_user_compiler = real
-
-
-def test_a_test_that_throws_our_sensor_away(suite: Suite) -> None:
-    """It puts Dynamo's own function back: the gate says that it could not see, and no count."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    real = OutputGraph.call_user_compiler
-    suite.write(
-        HELP
-        + """
-    from torch._dynamo.output_graph import OutputGraph
-    real = OutputGraph.call_user_compiler
-
-    def test_blind():
-        OutputGraph.call_user_compiler = real
-        run()
-
-    def test_after(): run()
-"""
-    )
-    try:
-        result = suite.run("--graph-budget-update", "--graph-budget-report=graphs.json")
-    finally:
-        OutputGraph.call_user_compiler = real
-    assert result.ret == 1
-    found = reported(suite)
-    assert (found["test_blind"]["verdict"], found["test_blind"]["outcome"]) == ("error", "failed")
-    assert found["test_after"]["graphs"] == TWO_GRAPHS
-    assert "test_blind" not in suite.baseline()
 
 
 def test_a_hook_that_stops_a_call_leaves_no_window_open(

@@ -13,42 +13,24 @@ from tests.conftest import Suite
 
 LEAKING = {
     "config": ("torch._dynamo.config.capture_scalar_outputs = True",),
-    "alias": ("torch._dynamo.config.cache_size_limit = 1",),
     "inductor": (
         "import torch._inductor.config",
         "torch._inductor.config.triton.cudagraphs = True",
-    ),
-    "functorch": (
-        "import torch._functorch.config",
-        "torch._functorch.config.functionalize_rng_ops = True",
-    ),
-    "fx": (
-        "import torch.fx.experimental._config",
-        "torch.fx.experimental._config.translation_validation = True",
     ),
     "contents": (
         "torch._dynamo.config.reorderable_logging_functions.add(print)",
         "print(torch._dynamo.config.reorderable_logging_functions)",
     ),
     "stance": ('torch.compiler.set_stance("force_eager")',),
-    "grad_mode": ("torch.set_grad_enabled(False)",),
-    "autocast": ('torch.autocast("cpu").__enter__()',),
-    "default_dtype": ("torch.set_default_dtype(torch.float64)",),
     "default_device": ('torch.set_default_device("meta")',),
     "raises": ("torch._dynamo.config.disable = True", "assert 0"),
     "skips": ("torch._dynamo.config.automatic_dynamic_shapes = False", 'pytest.skip("x")'),
 }
 LEFT = {
     "config": {"torch._dynamo.config.capture_scalar_outputs": True},
-    "alias": {"torch._dynamo.config.recompile_limit": 1},
     "inductor": {"torch._inductor.config.triton.cudagraphs": True},
-    "functorch": {"torch._functorch.config.functionalize_rng_ops": True},
-    "fx": {"torch.fx.experimental._config.translation_validation": True},
     "contents": {"torch._dynamo.config.reorderable_logging_functions": "{builtins.print}"},
     "stance": {"stance": "force_eager"},
-    "grad_mode": {"grad_mode": False},
-    "autocast": {"autocast": "cpu torch.bfloat16"},
-    "default_dtype": {"default_dtype": "torch.float64"},
     "default_device": {"default_device": "meta"},
     "raises": {"torch._dynamo.config.disable": True},
     "skips": {"torch._dynamo.config.automatic_dynamic_shapes": False},
@@ -75,33 +57,15 @@ def printing(x):
 
 def test_item(): made(item, torch.ones(3))                        # 2, and 1 with the config
 def test_printing(): made(printing, torch.ones(3))                # a break, or a reordered print
-def test_limit():
-    f = torch.compile(lambda x, n: x + n, backend="eager", dynamic=False)
-    for n in range(4): f(torch.ones(3), n)                        # 4, or as many as the limit
 def test_sizes():
     f = torch.compile(lambda x: x * 2, backend="eager")
     for n in (4, 5, 6): f(torch.ones(n))                          # dynamic, or not
-def test_grad():
-    f = torch.compile(lambda x: x * torch.is_grad_enabled(), backend="eager")
-    for mode in (False, True):
-        with torch.set_grad_enabled(mode): f(torch.ones(3))
-def test_dtype():
-    f = torch.compile(lambda x: x * 2, backend="eager")
-    f(torch.ones(3)); f(torch.ones(3, dtype=torch.float64))
-def test_autocast():
-    f = torch.compile(lambda x: x @ x, backend="eager")
-    f(torch.ones(2, 2))
-    with torch.autocast("cpu", torch.bfloat16): f(torch.ones(2, 2))
 def test_nothing(): pass
 """
 GRAPHS = {
     "test_item": 2,
     "test_printing": 2,
-    "test_limit": 4,
     "test_sizes": 3 if HAS_XLA else 2,
-    "test_grad": 2,
-    "test_dtype": 2,
-    "test_autocast": 2,
     "test_nothing": 0,
 }
 
@@ -148,13 +112,9 @@ def check(tests: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("xla_forks")
 @pytest.mark.parametrize(
     "way",
-    [
-        pytest.param("-n2", marks=pytest.mark.once),
-        "--forked",
-        pytest.param("--reruns=1", marks=pytest.mark.once),
-    ],
+    [pytest.param("-n2", marks=pytest.mark.once), "--forked"],
 )
-def test_in_other_processes_and_as_reruns(suite: Suite, way: str) -> None:
+def test_in_other_processes(suite: Suite, way: str) -> None:
     if way == "--forked":
         pytest.importorskip("pytest_forked")
     suite.write(COUNTED + leaking())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.config.test_typed import COMMAND
 from tests.conftest import BROKEN, CLEAN, Suite
 
 pytestmark = pytest.mark.once
@@ -281,33 +278,3 @@ def pytest_unconfigure():
     for args in ((), ("--collect-only",)):
         assert pytester.runpytest_subprocess(*args).ret == 0
         assert json.loads(Path("heavy.json").read_text()) == []
-
-
-@pytest.mark.usefixtures("forks")
-def test_only_python_m_pytest_finds_the_package(suite: Suite) -> None:
-    """As in the quick start: the package is beside the tests, and nothing is installed."""
-    suite.pytester.makepyfile(**{"net/__init__": "def f(x):\n    return x + 1\n"})
-    suite.pytester.makepyfile(
-        **{
-            "tests/test_net": """
-                import torch
-                from net import f
-
-                def test_net():
-                    torch.compile(f, backend="eager")(torch.ones(3))
-            """
-        }
-    )
-    (suite.path / "below").mkdir()
-    first = subprocess.run(
-        [sys.executable, "-m", "pytest", "--graph-budget", "-p", "no:cacheprovider", "tests"],
-        cwd=suite.path,
-        capture_output=True,
-        text=True,
-    )
-    record, again = COMMAND.findall(first.stdout)
-    assert "-m pytest" in record
-    assert "-m pytest" in again
-    done = subprocess.run(record, shell=True, cwd=suite.path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert (suite.path / "baselines" / "tests" / "test_net.yaml").exists()
