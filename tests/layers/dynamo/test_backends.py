@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,29 +59,6 @@ def test_without_a_compiler_below(backend: str) -> None:
     assert not cache_counts("dynamo", record), "nothing is compiled below, and no cache was asked"
 
 
-@pytest.mark.nightly  # the next file has a suite of it
-@pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
-)
-def test_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    cold = measured("inductor", torch.ones(3))
-    has_two_graphs(cold)
-    assert list(tmp_path.rglob("*.so")), "inductor compiled nothing"
-    assert cache_counts("dynamo", cold) == {"compiled": 2}
-
-    # The caches on disk change where the code comes from, and no count.
-    torch._dynamo.reset()
-    warm = measured("inductor", torch.ones(3))
-    has_two_graphs(warm)
-    assert cache_counts("dynamo", warm) == {"loaded": 2}
-    with torch._functorch.config.patch(enable_autograd_cache=False):
-        torch._dynamo.reset()
-        warm = measured("inductor", torch.ones(3))
-    has_two_graphs(warm)
-    assert cache_counts("dynamo", warm) == {"loaded": 2}
-
-
 def test_a_function_of_the_users() -> None:
     handed: list[Any] = []
 
@@ -104,17 +80,3 @@ def test_openxla(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record.graphs["xla"] >= 2
     lowered = [graph.sources for graph in record.graph_list if graph.cause == "fx"]
     assert lowered == [("0/0",), ("1/0",)]
-
-
-def _has_turbine() -> bool:
-    try:
-        return importlib.util.find_spec("iree.turbine") is not None
-    except ModuleNotFoundError:  # there is no iree
-        return False
-
-
-@pytest.mark.skipif(
-    not _has_turbine(), reason="needs iree-turbine: an environment of its own has it"
-)
-def test_turbine_cpu() -> None:
-    has_two_graphs(measured("turbine_cpu", torch.ones(3)))
