@@ -27,29 +27,6 @@ def at(size):
 """
 
 
-def test_a_retrace_is_reported_with_its_place_and_advice(suite: Suite) -> None:
-    suite.write(STEP + "\ndef test_it():\n    at(3)\n")
-    suite.run("--graph-budget-record")
-    suite.write(
-        STEP + "\ndef test_it():\n    at(3)\n    at(4)\n    np.add(jax.numpy.sin(at(4)), 1)\n"
-    )
-    result = suite.run("--graph-budget")
-    result.stdout.fnmatch_lines(
-        [
-            "graph budget: 3 jax graphs, the baseline allows 1 (+2)",
-            "  + eager   outside of jax.jit: sin",
-            "          np.add(jax.numpy.sin(at(4)), 1)",
-            "      fix: call it inside of the jitted function, or use numpy *",
-            "  + retrace step/1   at y?'hi'?: float32?3? before, float32?4? now (*",
-            "          return step(np.float32(1), {'hi': np.ones(size, np.float32)})",
-            "      fix: pad to a few sizes (buckets) before the call*",
-            "  jax 1 -> 3 (*), jax recompiles 0 -> 1",
-            "  baseline  * (cpu, jax *)",
-        ]
-    )
-    assert "torch" not in result.stdout.str()
-
-
 NUMPY = """
 import jax
 import numpy as np
@@ -134,35 +111,6 @@ def test_forbidden(graph_budget):
             "*          jax.jit(lambda x: x + 5)(np.float32(1))",
         ]
     )
-
-
-def test_profiles_have_values_of_their_own(suite: Suite) -> None:
-    suite.write(STEP + "\ndef test_it():\n    at(3)\n")
-    suite.run("--graph-budget-record")
-    suite.write(STEP + "\ndef test_it():\n    at(3)\n    at(4)\n")
-    suite.run("--graph-budget-update", "--graph-budget-profile=tt-n150")
-    text = (suite.path / "baselines" / "test_it.yaml").read_text()
-    assert "graphs: {jax: 1}" in text
-    assert "tt-n150:\n        graphs: {jax: 2}\n        recompiles: {jax: 1}" in text
-    assert suite.run("--graph-budget").ret == 1
-    assert suite.run("--graph-budget", "--graph-budget-profile=tt-n150").ret == 0
-
-
-def test_child_processes_count(suite: Suite) -> None:
-    suite.write(
-        """
-        import subprocess
-        import sys
-
-        CODE = "import jax, numpy; jax.jit(lambda x: x * 2)(numpy.ones(3))"
-
-        def test_it():
-            subprocess.run([sys.executable, "-c", CODE], check=True)
-        """
-    )
-    (test,) = suite.report()["tests"]
-    assert test["graphs"] == {"jax": 1}
-    assert test["graph_list"][0]["process"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -220,40 +219,3 @@ def test_more_than_the_most_are_all_cleared(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _none(x: Any) -> Any:
     return x
-
-
-@pytest.mark.parametrize(
-    ("value", "plain"),
-    [
-        (((1, "a"), None, 2.0), True),
-        (np.dtype("float32"), True),
-        (np.float32, True),
-        (jax.P("x"), True),
-        ({"axis": (0,)}, True),
-        (jax.lax.dot_general, True),
-        (_none, False),
-        ((1, _none), False),
-        (partial(jnp.sum, axis=0), False),
-        (object(), False),
-    ],
-)
-def test_plain_values(value: Any, plain: bool) -> None:
-    assert kept.is_plain(value) is plain
-
-
-def test_a_jaxpr_is_not_plain() -> None:
-    assert not kept.is_plain(jax.make_jaxpr(_none)(1))
-
-
-@pytest.mark.parametrize(
-    ("make", "own"),
-    [
-        (lambda: jax.lax.dot_general, True),
-        (lambda: jax.vmap(_none), False),
-        (lambda: jax.vmap(lambda x: x), False),
-        (lambda: _none, False),
-        (lambda: partial(jnp.where, 1), False),
-    ],
-)
-def test_functions_that_jax_defines(make: Callable[[], Any], own: bool) -> None:
-    assert kept._is_defined(make()) is own
