@@ -229,14 +229,8 @@ SEED = str(random.Random(20).randrange(1, 10**6))
 @pytest.mark.parametrize(
     ("args", "order"),
     [
-        pytest.param((), SEED, id="random", marks=pytest.mark.nightly),
         pytest.param((), "reverse", id="reverse", marks=pytest.mark.nightly),
-        pytest.param(("-n2",), SEED, id="xdist"),
-        pytest.param(
-            ("-n2", "--dist=loadgroup"), SEED, id="xdist loadgroup", marks=pytest.mark.nightly
-        ),
-        pytest.param(("--reruns=1",), SEED, id="reruns", marks=pytest.mark.nightly),
-        pytest.param(("--forked",), "", id="forked", marks=(needs_forked, pytest.mark.nightly)),
+        pytest.param(("-n2",), SEED, id="xdist", marks=pytest.mark.once),
         pytest.param(("--forked", "-n2"), "reverse", id="forked xdist", marks=needs_forked),
     ],
 )
@@ -308,6 +302,7 @@ def test_what_torch_calls_while_it_captures_a_backward_pass_is_nobodys(runs: Run
     assert seen("test_suite.py::test_compiled_autograd") == whole
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("xla_forks")
 def test_a_rerun_counts_as_the_first_attempt_did(runs: Runs) -> None:
     runs.write(

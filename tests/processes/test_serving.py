@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -56,7 +55,7 @@ from serving.witness import Witness
 
 @pytest.fixture(scope="module")
 def engine():
-    engine = Engine({device!r}, worker=Witness, method={method!r})
+    engine = Engine({device!r}, worker=Witness, method="spawn")
     yield engine
     engine.close()
 
@@ -118,14 +117,11 @@ def _path(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_counts_through_the_boundary(suite: Suite, method: str) -> None:
-    if method == "fork" and not hasattr(os, "fork"):
-        pytest.skip("no fork here")
-    reported(suite, device="cpu", method=method, xla=0).assert_outcomes(passed=3)
+def test_counts_through_the_boundary(suite: Suite) -> None:
+    reported(suite, device="cpu", xla=0).assert_outcomes(passed=3)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 def test_counts_on_the_device(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    reported(suite, device="xla", method="spawn", xla=1).assert_outcomes(passed=3)
+    reported(suite, device="xla", xla=1).assert_outcomes(passed=3)
