@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -117,9 +116,9 @@ def test_block(graph_budget):
 
 
 @pytest.fixture
-def forking(suite: Suite, tests_of: Any) -> dict[str, Any]:
+def forking(suite: Suite) -> dict[str, Any]:
     suite.write(HEAD + FORKS)
-    return {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
+    return suite.tests()
 
 
 def processes(test: dict[str, Any]) -> dict[str | None, int]:
@@ -183,9 +182,9 @@ def test_own_sitecustomize(tmp_path):
 
 
 @pytest.mark.once
-def test_what_a_new_python_compiles_is_the_tests(suite: Suite, tests_of: Any) -> None:
+def test_what_a_new_python_compiles_is_the_tests(suite: Suite) -> None:
     suite.write(HEAD + SPAWNS)
-    tests = {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
+    tests = suite.tests()
     assert all(test["outcome"] == "passed" for test in tests.values()), tests
     assert {name: processes(test) for name, test in tests.items()} == {
         "test_spawn": {"SpawnProcess": 2},
@@ -217,7 +216,7 @@ def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> Non
         "-p", "no:cacheprovider", "--graph-budget-report=graphs.json"
     )
     run.assert_outcomes(passed=3)
-    tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    tests = suite.reported().values()
     assert [processes(test) for test in tests] == [
         {"ForkServerProcess": 2},
         {"engine": 2},

@@ -8,7 +8,6 @@ that die under xdist and ``--forked`` are in ``test_crash.py``.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import textwrap
@@ -39,12 +38,6 @@ HELP = """
 """
 
 TWO_GRAPHS = {"dynamo": 2}
-
-
-def reported(suite: Suite) -> dict[str, Any]:
-    """The tests of the last report, by their bare name."""
-    data = json.loads((suite.path / "graphs.json").read_text())
-    return {test["nodeid"].partition("::")[2]: test for test in data["tests"]}
 
 
 @pytest.fixture
@@ -89,7 +82,7 @@ def test_names_in_any_script(suite: Suite) -> None:
             "-o", f"{ini}={escaped}", "--graph-budget", "--graph-budget-report=graphs.json"
         )
         assert again.ret == 0
-        assert {test["verdict"] for test in reported(suite).values()} == {"ok"}
+        assert {test["verdict"] for test in suite.reported().values()} == {"ok"}
     text = path.read_text(encoding="utf-8")
     assert "modèle ünder 试验/дом/test_größe.py::broken" in text
     assert "试验" in text
@@ -208,7 +201,7 @@ def test_a_test_that_forgets_our_modules_is_recorded_by_a_worker_too(suite: Suit
     suite.write(FORGETS)
     result = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json", "-n1")
     result.assert_outcomes(passed=1)
-    (test,) = reported(suite).values()
+    (test,) = suite.reported().values()
     assert test["graphs"] == {"dynamo": 1}
     assert [graph["cause"] for graph in test["graph_list"]] == ["entry"]
 
@@ -222,7 +215,7 @@ def test_unruly_tests_lose_nothing(suite: Suite) -> None:
     )
     assert result.ret == 0
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
-    found = reported(suite)
+    found = suite.reported()
     assert len(found) == UNRULY.count("def test_")
     reset = found.pop("test_reset_in_the_middle")
     assert (reset["graphs"], len(reset["breaks"])) == ({"dynamo": 4}, 1)
@@ -273,7 +266,7 @@ def test_ctrl_c_while_compiling(suite: Suite, sensors: Callable[[], bool]) -> No
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*!!! KeyboardInterrupt !!!*"])
     assert suite.baseline() == before
-    found = reported(suite)
+    found = suite.reported()
     assert found["test_before"]["graphs"] == TWO_GRAPHS
     assert "test_never" not in found
     assert sensors()
@@ -306,8 +299,7 @@ def test_a_thread_that_outlives_its_test(suite: Suite, sensors: Callable[[], boo
         run()
 """
     )
-    suite.run("--graph-budget-report=graphs.json")
-    found = reported(suite)
+    found = suite.tests()
     assert [found[name]["graphs"] for name in found] == [TWO_GRAPHS, {"dynamo": 1}, TWO_GRAPHS]
     assert not any(test["errors"] for test in found.values())
     assert sensors()
@@ -346,7 +338,7 @@ def test_a_thread_in_the_middle_of_a_compilation(
     )
     result = suite.run("--graph-budget-report=graphs.json")
     result.stdout.no_fnmatch_line("*Traceback*")
-    found = reported(suite)
+    found = suite.reported()
     assert [test["graphs"] for test in found.values()] == [{}, {"dynamo": 1}, TWO_GRAPHS]
     # Its count is that thread's, too, so it is no count to judge by.
     errors = found["test_ends_it"]["errors"]
@@ -411,14 +403,14 @@ def test_two_plugins_that_patch_the_same(
     result = suite.run("--graph-budget-report=graphs.json", *plugins)
     sys.modules.pop("other", None)
     result.assert_outcomes(passed=2)
-    for test in reported(suite).values():
+    for test in suite.reported().values():
         assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
         assert len(test["breaks"]) == 1
     assert sensors()
 
 
 def test_a_hook_that_stops_a_call_leaves_no_window_open(
-    suite: Suite, sensors: Callable[[], bool], tests_of: Any
+    suite: Suite, sensors: Callable[[], bool]
 ) -> None:
     """The set-up of its fixtures was watched; what the next test compiles is that test's alone."""
     suite.write(
@@ -445,8 +437,7 @@ def test_a_hook_that_stops_a_call_leaves_no_window_open(
             return (yield)
         """
     )
-    tests = tests_of(suite.report())
-    stopped, after = tests["test_it.py::test_stopped"], tests["test_it.py::test_after"]
+    stopped, after = suite.tests().values()
     assert (stopped["outcome"], after["outcome"]) == ("failed", "passed")
     assert after["graphs"] == {"dynamo": 1}
     assert after["errors"] == []

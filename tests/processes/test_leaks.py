@@ -83,11 +83,6 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def report(suite: Suite, *args: str) -> dict[str, Any]:
-    found = suite.report("-q", *args)
-    return {test["nodeid"].partition("::")[2]: test for test in found["tests"]}
-
-
 @pytest.mark.once
 def test_every_count_in_random_orders_among_tests_that_leak(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
@@ -98,7 +93,7 @@ def test_every_count_in_random_orders_among_tests_that_leak(
         order = str(random.random())
         monkeypatch.setenv("TEST_ORDER", order)
         with subtests.test(order):
-            check(report(suite))
+            check(suite.tests("-q"))
 
 
 def check(tests: dict[str, Any]) -> None:
@@ -119,8 +114,7 @@ def test_in_other_processes(suite: Suite, way: str) -> None:
         pytest.importorskip("pytest_forked")
     suite.write(COUNTED + leaking())
     suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json", way)
-    found = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    check({test["nodeid"].partition("::")[2]: test for test in found})
+    check(suite.reported())
 
 
 KEPT = """
@@ -242,8 +236,7 @@ def test_what_stays_and_what_does_not(suite: Suite) -> None:
     suite.write(SETS_TOO, "sets_too")
     done = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json")
     done.assert_outcomes(passed=19, errors=1)
-    found = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    notes = {t["nodeid"].partition("::")[2]: t["note"] for t in found if t["note"]}
+    notes = {name: test["note"] for name, test in suite.reported().items() if test["note"]}
     assert notes.pop("test_o_has_a_stance").startswith('torch.compiler.set_stance("force_eager")')
     assert notes == {
         name: f"test_it.py::{name} left torch._dynamo.config.{note}; put back after it"
@@ -262,19 +255,19 @@ def test_finds(): assert torch._dynamo.config.dynamic_shapes is {found}
 """
 
 
-def test_without_isolation_it_is_only_reported(suite: Suite, tests_of: Any) -> None:
+def test_without_isolation_it_is_only_reported(suite: Suite) -> None:
     (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
     import torch._dynamo.config
 
     with torch._dynamo.config.patch(dynamic_shapes=True):
         suite.write(REPORTED.format(mark="", found=False))
-        tests = tests_of(suite.report())
+        tests = suite.tests()
     assert [test["outcome"] for test in tests.values()] == ["passed", "passed"]
-    assert tests["test_it.py::test_leaks"]["note"] == (
+    assert tests["test_leaks"]["note"] == (
         "test_it.py::test_leaks left torch._dynamo.config.dynamic_shapes = False (it was True); "
         "it stays, since tests are not isolated"
     )
-    settings = tests["test_it.py::test_finds"]["settings"]
+    settings = tests["test_finds"]["settings"]
     assert settings["torch._dynamo.config.dynamic_shapes"] is False
 
 
@@ -352,9 +345,9 @@ def test_after_it():
 """
 
 
-def test_settings_that_cannot_be_read_are_reported(suite: Suite, tests_of: Any) -> None:
+def test_settings_that_cannot_be_read_are_reported(suite: Suite) -> None:
     suite.write(BLIND)
-    tests = list(tests_of(suite.report()).values())
+    tests = list(suite.tests().values())
     words = "torch's settings could not be read: dynamo: torch._dynamo.eval_frame._stance cannot"
     assert tests[0]["note"].startswith(words)
     assert [error.startswith(words) for error in tests[1]["errors"]] == [True]
@@ -378,7 +371,7 @@ def test_does_not(): pass
 
 
 def test_what_cannot_be_put_back_is_reported_to_those_after_it(
-    suite: Suite, tests_of: Any, monkeypatch: pytest.MonkeyPatch
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
@@ -386,7 +379,7 @@ def test_what_cannot_be_put_back_is_reported_to_those_after_it(
     monkeypatch.setattr(torch.compiler, "set_stance", put)
     suite.write(STUCK)
     try:
-        leaks, compiles, does_not = tests_of(suite.report()).values()
+        leaks, compiles, does_not = suite.tests().values()
     finally:
         put("default")
     why = "torch's settings could not be put back: OSError: no more stances"

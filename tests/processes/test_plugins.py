@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,10 +24,6 @@ def broken(x):
 
 def run(f): torch.compile(f, backend="eager")(torch.ones(3))
 """
-
-
-def by_name(report: dict[str, Any]) -> dict[str, Any]:
-    return {test["nodeid"].split("::", 1)[1]: test for test in report["tests"]}
 
 
 @pytest.fixture
@@ -60,7 +55,7 @@ class TestCase(unittest.TestCase):
     def test_expected(self): self.fail("own")
 """,
     )
-    tests = by_name(written.report())
+    tests = written.tests()
     found = {name.split("::")[1]: (t["outcome"], t["failed_by"]) for name, t in tests.items()}
     assert found == {
         "test_passes": ("passed", None),
@@ -133,7 +128,7 @@ def test_both(subtests):
         assert False
 """,
     )
-    tests = by_name(written.report())
+    tests = written.tests()
     assert len(tests) == 3
     assert (tests["test_sub"]["failed_by"], tests["test_sub"]["graphs"]) == ("gate", {"dynamo": 2})
     assert tests["test_failing_sub"]["failed_by"] == "test"
@@ -200,8 +195,7 @@ def test_block_raises(graph_budget):
         raise ValueError("own")
 """,
     )
-    report = written.report("-rA")
-    tests = by_name(report)
+    tests = written.tests()
     assert tests["test_blocks"]["graphs"] == {"dynamo": 3}
     assert tests["test_blocks"]["outcome"] == "passed"
     assert (tests["test_block_over"]["outcome"], tests["test_block_over"]["failed_by"]) == (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import sys
@@ -476,7 +475,7 @@ def test_a_suite(suite: Suite) -> None:
     report = suite.report("--graph-budget-record")
     assert report["environment"]["jax"] == jax.__version__
     assert "graphs: {jax: 1}" in suite.baseline()
-    tests = {test["nodeid"].partition("::")[2]: test for test in report["tests"]}
+    tests = suite.reported()
     assert {name: test["verdict"] for name, test in tests.items()} == {
         **dict.fromkeys(("test_a", "test_b", "test_block", "test_spawned"), "new"),
         "test_marked": "over",
@@ -507,8 +506,7 @@ def test_processes_change_no_count(suite: Suite, how: str) -> None:
     suite.pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).assert_outcomes(
         passed=4
     )
-    tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    counts = {test["nodeid"].partition("::")[2]: test["graphs"].get("jax") for test in tests}
+    counts = {name: test["graphs"].get("jax") for name, test in suite.reported().items()}
     assert counts == {"test_a": 1, "test_b": 2, "test_block": 1, "test_spawned": 1}
 
 
