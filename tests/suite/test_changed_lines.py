@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.suite import changed_lines
 from pytest_graphbreak.suite.changed_lines import CheckoutLines, GitError, Hunk, changed_since, read
+from tests.checkout import commit, git
 
 pytestmark = pytest.mark.pure
 
@@ -40,20 +40,10 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "model.py").write_text("one\ntwo\nthree\n")
     (tmp_path / "notes.txt").write_text("one\n")
     (tmp_path / "test.yaml").write_text("version: 1\n")
-    run(tmp_path, "init", "-q")
+    git(tmp_path, "init", "-q")
     commit(tmp_path)
     changed_since.cache_clear()
     return tmp_path
-
-
-def run(folder: Path, *args: str) -> None:
-    user = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *user, *args], cwd=folder, check=True, capture_output=True)
-
-
-def commit(folder: Path) -> None:
-    run(folder, "add", "-A")
-    run(folder, "commit", "-q", "-m", "x")
 
 
 def test_hunks_of_a_diff() -> None:
