@@ -49,27 +49,6 @@ class ResNet(nn.Module):
         return nn.Dense(10)(x.mean((1, 2)))
 
 
-class Tagger(nn.Module):
-    """An LSTM over words."""
-
-    @nn.compact
-    def __call__(self, words: Array) -> Array:
-        x = nn.Embed(50, 16)(words)
-        x = nn.RNN(nn.OptimizedLSTMCell(16))(x)
-        return nn.Dense(5)(x)
-
-
-class Vae(nn.Module):
-    """Encodes, draws, decodes."""
-
-    @nn.compact
-    def __call__(self, x: Array, key: Array) -> tuple[Array, Array, Array]:
-        hidden = nn.relu(nn.Dense(32)(x))
-        mean, deviation = nn.Dense(4)(hidden), nn.Dense(4)(hidden)
-        drawn = mean + jax.numpy.exp(deviation) * jax.random.normal(key, mean.shape)
-        return nn.Dense(x.shape[-1])(nn.relu(nn.Dense(32)(drawn))), mean, deviation
-
-
 def initialised(model: nn.Module, *inputs: Any, seed: int = 0) -> Tree:
     """The parameters, drawn in one program."""
 
@@ -118,36 +97,3 @@ def statistics() -> Tree:
         variables = follow(variables, batch)
     apply: Callable[..., Array] = jax.jit(model.apply)
     return np.asarray(apply(variables, data[:8]))
-
-
-def tag() -> list[Array]:
-    """Tags of sentences, each padded to the longest that there may be."""
-    model, longest = Tagger(), 12
-    sentences = [np.arange(length) for length in (5, 9, 12)]
-    params = initialised(model, np.zeros((1, longest), np.int32))
-    apply = jax.jit(model.apply)
-    tags = []
-    for words in sentences:
-        padded = np.zeros((1, longest), np.int32)
-        padded[0, : len(words)] = words
-        tags.append(np.asarray(apply(params, padded)).argmax(-1)[0, : len(words)])
-    return tags
-
-
-def draw() -> list[float]:
-    """The loss of three drawings, of a seed each."""
-    model, data = Vae(), digits(8, 16)
-
-    @jax.jit
-    def loss(params: Tree, x: Array, seed: Array, beta: Array) -> Array:
-        again, mean, deviation = model.apply(params, x, jax.random.key(seed))
-        kept = ((x - again) ** 2).mean()
-        return kept + beta * (mean**2 + jax.numpy.exp(2 * deviation) - 2 * deviation).mean()
-
-    init = jax.jit(lambda seed: model.init(jax.random.key(seed), data, jax.random.key(seed)))
-    params = init(np.uint32(0))
-    losses = []
-    for seed in range(3):
-        beta = np.float32(min(1.0, 0.5 * seed))
-        losses.append(float(loss(params, data, np.uint32(seed), beta)))
-    return losses
