@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -257,6 +258,54 @@ def test_after_a_test_that_left_work_pending_first_of_all(
     """What is flushed then is the first compilation of the process, and nobody's."""
     tests = ["test_suite.py::test_leaves_work_pending", "test_suite.py::test_xla_backward"]
     assert runs(*tests) == {name: reference[name] for name in tests}
+
+
+INDUCTOR = """
+import torch
+
+def step(x):
+    return torch.sin(x).sum()
+
+def broken(x):
+    y = torch.cos(x)
+    print(end="")
+    return y * 2
+
+def compiled(function, mode=None):
+    return torch.compile(function, mode=mode, dynamic=False)
+
+def test_backward(): compiled(step)(torch.ones(3, requires_grad=True)).backward()
+
+def test_inference():
+    with torch.no_grad(): compiled(step)(torch.ones(3))
+
+def test_skip(): compiled(step, "reduce-overhead")(torch.ones(3))
+
+def test_recompile():
+    run = compiled(step)
+    run(torch.ones(3))
+    run(torch.ones(4))
+
+def test_break(): compiled(broken)(torch.ones(3))
+def test_fallback(): compiled(lambda x: torch.histc(x, 4) + 1)(torch.ones(8))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++ on a CPU")
+@pytest.mark.usefixtures("xla_forks")
+def test_what_inductor_makes(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(runs.path / "inductor"))
+    runs.write(INDUCTOR)
+    whole = runs()
+    assert [seen["graphs"]["inductor"] for seen in whole.values()] == [2, 1, 1, 2, 2, 1]
+    ways: list[tuple[tuple[str, ...], str]] = [((), str(number)) for number in range(1, 6)]
+    ways.append((("-n2",), ""))
+    for args, order in ways:
+        with subtests.test(" ".join(args), order=order):
+            assert runs(*args, order=order) == whole
 
 
 CAPTURED = """

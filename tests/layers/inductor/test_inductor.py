@@ -178,15 +178,3 @@ def test_a_skip_at_the_line_of_a_fallback_is_an_entry_of_its_own() -> None:
     verdict = judge(after, recorded(before))
     assert verdict.name == "lost"
     assert [one.reason for one in verdict.changes if not one.total] == [skipped.reason]
-
-
-def test_what_was_compiled_is_named_and_what_was_loaded_is_not() -> None:
-    graphs = tuple(
-        Graph("inductor", f"{number}/0 forward", "forward", where=WHERE, cached=cached, hash="key")
-        for number, cached in enumerate(("compiled", "loaded"))
-    )
-    seen = record_of("inductor", graphs=2, graph_list=graphs)
-    assert judge(seen, None, Cap(compiled=1)).name == "ok"
-    verdict = judge(seen, None, Cap(compiled=0))
-    (place,) = [one for one in verdict.changes if one.kind == "compiled" and not one.total]
-    assert (verdict.name, place.where, place.items) == ("over", WHERE, (0,))
