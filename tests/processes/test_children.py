@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -280,32 +279,6 @@ def test_a_forked_test_is_counted_once(suite: Suite) -> None:
     assert processes(test) == {None: 2, "ForkProcess": 2}
     assert seen.close().graphs == {"dynamo": 4}
     assert left() == []
-
-
-XLA = """
-import torch_xla
-
-def lazy(path):
-    x = torch.ones(3, device=torch_xla.device()) + 1
-    assert x.sum().item() == 6
-
-def test_xla():
-    process = multiprocessing.get_context("spawn").Process(target=lazy, args=("",))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
-"""
-
-
-@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
-def test_device_graphs_of_a_child(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    suite.write(HEAD + XLA)
-    (test,) = suite.report()["tests"]
-    (graph,) = test["graph_list"]
-    assert (graph["layer"], graph["cause"], graph["process"]) == ("xla", "access", "SpawnProcess")
-    assert graph["where"]["code"] == "assert x.sum().item() == 6"
-    assert test["note"] is None
 
 
 # Records, put together and taken apart.

@@ -274,37 +274,6 @@ def test_ctrl_c_while_compiling(suite: Suite, sensors: Callable[[], bool]) -> No
     assert suite.run("--graph-budget").ret == 0
 
 
-def test_a_thread_that_outlives_its_test(suite: Suite, sensors: Callable[[], bool]) -> None:
-    """What it compiles is counted in the test that ran when it did."""
-    suite.write(
-        HELP
-        + """
-    go, done = threading.Event(), threading.Event()
-
-    def later():
-        go.wait()
-        run(lambda x: x * 3)
-        done.set()
-
-    def test_starts_it():
-        thread = threading.Thread(target=later, daemon=True)
-        thread.start()
-        run()
-
-    def test_runs_beside_it():
-        go.set()
-        done.wait()
-
-    def test_after():
-        run()
-"""
-    )
-    found = suite.tests()
-    assert [found[name]["graphs"] for name in found] == [TWO_GRAPHS, {"dynamo": 1}, TWO_GRAPHS]
-    assert not any(test["errors"] for test in found.values())
-    assert sensors()
-
-
 def test_a_thread_in_the_middle_of_a_compilation(
     suite: Suite, sensors: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

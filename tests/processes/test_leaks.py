@@ -282,48 +282,6 @@ def test_a_marked_test_keeps_what_it_leaves(suite: Suite) -> None:
 
 MARK = "@pytest.mark.graph_budget(isolate=False)\n"
 
-MEASURED = """
-import pytest, torch
-import torch._dynamo.config
-
-@pytest.fixture(autouse=True)
-def settings():
-    with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        torch.set_grad_enabled(False)
-        yield
-        torch.set_grad_enabled(True)
-
-def f(x):
-    print(1)
-    return x.sum().item() + x
-
-@pytest.mark.max_graphs(0)
-def test_model():
-    torch.compile(f, backend="eager")(torch.ones(3))
-
-def test_fails():
-    torch.compile(f, backend="eager")(torch.ones(3))
-    assert 0
-"""
-
-
-def test_a_failure_says_with_which_settings_it_was_measured(suite: Suite) -> None:
-    suite.write(MEASURED)
-    done = suite.run("--graph-budget-report=graphs.json")
-    reported = [
-        "  settings  measured with capture_scalar_outputs = True",
-        "            and grad_mode = False",
-    ]
-    done.stdout.fnmatch_lines(
-        [
-            "graph budget: 1 dynamo graph, the marker allows 0 (+1)",
-            "  marker *",
-            *reported,
-            "*1 graph break",
-            *reported,
-        ]
-    )
-
 
 BLIND = """
 import torch

@@ -116,7 +116,8 @@ def test_it(graph_budget):
         server.process.join()
     assert last.graphs == 1
     (graph,) = last.record.graph_list
-    assert (graph.layer, graph.process) == ("xla", "engine")
+    assert (graph.layer, graph.cause, graph.process) == ("xla", "access", "engine")
+    assert graph.where.code.startswith("pipe.send((torch.ones(size")
 
 def test_killed(graph_budget):
     server = Server()

@@ -64,6 +64,7 @@ def _is_whole(seen: Record) -> None:
     assert seen.frames.compiled <= seen.frames.attempted
     for graph in seen.graph_list:
         assert graph.cause in CAUSES["dynamo"]
+        assert graph.cached is None  # nothing is compiled below, and no cache was asked
         assert graph.ops or sys.version_info < (3, 11)  # there, Dynamo hands over an empty one
         assert graph.where.line, graph
         assert graph.where.code, graph

@@ -78,7 +78,7 @@ def test_counters_that_are_put_back_are_no_new_graphs(
     assert ledger.count_missed() == 1
 
 
-# What the counters of the caches say of one graph; ``test_backends`` asks inductor itself.
+# What the counters of the caches say of one graph; ``inductor`` has one of them.
 
 NOTHING = cache_counts(None)
 
