@@ -59,6 +59,15 @@ def test_clearing_moves_the_point_that_is_counted_from(
     assert ledger.count_missed() == 1
 
 
+def test_what_was_cleared_since_is_taken_as_counted(counters: Any, ledger: Ledger) -> None:
+    make(counters, ledger)
+    since = ledger.count_seen()
+    counters["stats"]["unique_graphs"] += 1
+    assert not ledger.has_counted(since, 2)
+    counters.clear()
+    assert ledger.has_counted(since, 2)
+
+
 @pytest.mark.parametrize("inner", [False, True])
 @pytest.mark.parametrize("before", [1, 2, 284])
 def test_counters_that_are_put_back_are_no_new_graphs(
