@@ -129,10 +129,6 @@ UNRULY = (
 
     def test_in_no_directory(): run()
 
-    def test_stderr_is_replaced():
-        sys.stderr = io.StringIO()
-        run()
-
     def test_stderr_is_none():
         sys.stderr = None
         run()
@@ -160,23 +156,12 @@ UNRULY = (
             del sys.modules[name]
         run()
 
-    def test_collector_is_off():
-        import gc
-        gc.disable()
-        gc.collect()
-        run()
-
     def test_traced():
         sys.settrace(lambda *args: None)
         try:
             run()
         finally:
             sys.settrace(None)
-
-    def test_reset_in_the_middle():
-        run()
-        torch._dynamo.reset()
-        run()
 
     def test_last(): run()
 """
@@ -217,8 +202,6 @@ def test_unruly_tests_lose_nothing(suite: Suite) -> None:
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
     found = suite.reported()
     assert len(found) == UNRULY.count("def test_")
-    reset = found.pop("test_reset_in_the_middle")
-    assert (reset["graphs"], len(reset["breaks"])) == ({"dynamo": 4}, 1)
     for name, test in found.items():
         assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, []), name
         assert len(test["breaks"]) == 1, name

@@ -173,16 +173,6 @@ def test_hangs(engine, graph_budget):
         pipe.send("go")
         pipe.recv()
 
-def test_looked_at(engine, graph_budget):
-    process, pipe = engine
-    with graph_budget() as seen:
-        pipe.send("go")
-        pipe.recv()
-        process.kill()
-        process.join()
-    assert seen.record.note == (
-        "in the process engine: it ended in the middle of a compilation, which is not counted"
-    )
 """
 
 
@@ -191,7 +181,7 @@ def test_looked_at(engine, graph_budget):
 def test_a_compilation_that_does_not_end_is_over_any_budget(suite: Suite) -> None:
     suite.write(HURT)
     result = suite.run()
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         [
             "*BudgetExceeded: graph budget: could not see: in the process engine: "

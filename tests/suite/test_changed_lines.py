@@ -133,15 +133,25 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_git_is_not_installed(path: Path) -> None:
-    with pytest.raises(GitError, match="git is not installed"):
-        changed_lines.git(path, "status")
-
-
-def test_git_cannot_be_run(path: Path) -> None:
-    program(path, "", 0o644)
-    with pytest.raises(GitError, match="git: Permission denied"):
-        changed_lines.git(path, "status")
+@pytest.mark.parametrize(
+    ("text", "mode", "error"),
+    [
+        (None, 0, "git is not installed"),
+        ("", 0o644, "git: Permission denied"),
+        (
+            "#!/bin/sh\necho no such thing >&2; echo more >&2; exit 3\n",
+            0o755,
+            "git show: no such thing$",
+        ),
+        ("#!/bin/sh\nexit 3\n", 0o755, "git show: failed$"),
+    ],
+    ids=["not installed", "not executable", "it says why", "it says nothing"],
+)
+def test_git_cannot_be_asked(path: Path, text: str | None, mode: int, error: str) -> None:
+    if text is not None:
+        program(path, f"#!/bin/sh\n{text}\n", mode)
+    with pytest.raises(GitError, match=error):
+        changed_lines.git(path, "show")
 
 
 def test_git_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +159,3 @@ def test_git_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changed_lines, "SLOWEST", 0.05)
     with pytest.raises(GitError, match=r"git log took more than 0\.05 s"):
         changed_lines.git(path, "log")
-
-
-def test_git_fails(path: Path) -> None:
-    program(path, "#!/bin/sh\necho no such thing >&2; echo more >&2; exit 3\n")
-    with pytest.raises(GitError, match=r"git show: no such thing$"):
-        changed_lines.git(path, "show")
-    program(path, "#!/bin/sh\nexit 3\n")
-    with pytest.raises(GitError, match=r"git show: failed$"):
-        changed_lines.git(path, "show")

@@ -57,24 +57,6 @@ def test_where_all_is_loaded_from_a_cache_jax_is_spoken_of(
     assert "torch" not in warm.stdout.str()
 
 
-def test_a_loop_of_retraces_is_one_line(suite: Suite) -> None:
-    suite.write(
-        STEP
-        + """
-@pytest.mark.max_graphs(jax=1)
-def test_it():
-    for size in range(1, 6):
-        at(size)
-"""
-    )
-    suite.run().stdout.fnmatch_lines(
-        [
-            "graph budget: 5 jax graphs, the marker allows 1 (+4)",
-            "  + retrace step/1 to step/4   another shape of y[[]'hi'] in each call: *",
-        ]
-    )
-
-
 def test_a_block_knows_what_was_compiled_before_it(suite: Suite) -> None:
     """No option, no window of the gate: the second test finds warm what the first has compiled."""
     suite.write(

@@ -219,3 +219,30 @@ def test_more_than_the_most_are_all_cleared(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _none(x: Any) -> Any:
     return x
+
+
+def _none(x: Any) -> Any:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (((1, "a"), None, 2.0), True),
+        (np.dtype("float32"), True),
+        (np.float32, True),
+        (jax.P("x"), True),
+        ({"axis": (0,)}, True),
+        (jax.lax.dot_general, True),
+        (_none, False),
+        ((1, _none), False),
+        (jax.vmap(_none), False),
+        (jax.vmap(lambda x: x), False),
+        (partial(jnp.sum, axis=0), False),
+        (object(), False),
+        (jax.make_jaxpr(_none)(1), False),
+    ],
+)
+def test_plain_values(value: Any, plain: bool) -> None:
+    """What is plain brings no code of the user into a program that stays."""
+    assert kept.is_plain(value) is plain
