@@ -167,17 +167,6 @@ ZOO: Final[Mapping[str, Model]] = {
         {**_ENCODER, "attention_window": 4, **_TOKENS},
         _masked,
     ),
-    "mamba": Model(
-        "MambaForCausalLM",
-        "MambaConfig",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "state_size": 4,
-            **_TOKENS,
-        },
-    ),
     "mixtral": Model(
         "MixtralForCausalLM",
         "MixtralConfig",

@@ -285,21 +285,6 @@ def test_steady(step):
     assert compiles() == before
 
 @pytest.fixture
-def openxla():
-    run = torch.compile(lambda x: torch.cos(x) * 2, backend="openxla")
-    x = torch.ones(5).to("xla")
-    run(x)
-    torch_xla.sync()
-    return run, x
-
-def test_openxla(openxla):
-    run, x = openxla
-    before = compiles()
-    run(x)
-    torch_xla.sync()
-    assert compiles() == before
-
-@pytest.fixture
 def cleared():
     x = torch.ones(6, device="xla") + 1
     torch_xla.sync()
@@ -344,7 +329,6 @@ XLA_GRAPHS = {
     "test_pending": (2, 0),
     "test_pending_read": (1, 0),
     "test_steady": (1, 1),
-    "test_openxla": (1, 1),
     "test_cleared": (2, 1),
     "test_asked_for_a_wide_one_first": (1, 0),
     "test_asked_for_a_wide_one_again": (1, 0),

@@ -95,29 +95,28 @@ def test_the_graphs_of_a_window() -> None:
     assert first.stack[-1] == first.where
 
 
-def test_operations_of_one_line_are_reported_together() -> None:
-    found = watched(lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1)
-    reasons = {graph.reason for graph in found.graph_list if graph.cause == "eager"}
-    assert reasons == {"outside of jax.jit: cos, tan, add, subtract"}
+def scanned_twice() -> None:
+    for size in (3, 4):
+        jax.lax.scan(lambda c, y: (c + y, c), np.float32(0), np.ones(size, np.float32))
 
 
-def test_an_operation_that_comes_again_says_what_differs() -> None:
-    def run() -> None:
-        for size in (3, 4):
-            jax.lax.scan(lambda c, y: (c + y, c), np.float32(0), np.ones(size, np.float32))
-
-    (reason,) = {graph.reason for graph in watched(run).graph_list if graph.cause == "eager"}
-    assert reason.startswith("outside of jax.jit: ")
-    assert re.search(r"; scan again, at \S+: float32\[3\] before, float32\[4\] now$", reason)
-
-
-def test_the_parameters_of_an_operation_that_comes_again() -> None:
-    def run() -> None:
-        for size in (3, 4):
-            jax.lax.broadcast(np.float32(0), (size,))
-
-    (reason,) = {graph.reason for graph in watched(run).graph_list}
-    assert reason.endswith("broadcast_in_dim again, shape: (3,) before, (4,) now")
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1, "cos, tan, add, subtract$"),
+        (scanned_twice, r".*; scan again, at \S+: float32\[3\] before, float32\[4\] now$"),
+        (
+            lambda: [jax.lax.broadcast(np.float32(0), (size,)) for size in (3, 4)],
+            r".*broadcast_in_dim again, shape: \(3,\) before, \(4,\) now$",
+        ),
+    ],
+    ids=["of one line", "again, of another shape", "again, with another parameter"],
+)
+def test_operations_outside_of_functions_are_reported_together(
+    run: Callable[[], object], reason: str
+) -> None:
+    (words,) = {graph.reason for graph in watched(run).graph_list if graph.cause == "eager"}
+    assert re.match(f"outside of jax.jit: {reason}", words), words
 
 
 def host_sine(x: Any) -> Any:
