@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,32 +20,6 @@ class Classifier(nn.Module):
         for width in (32, 32):
             x = nn.relu(nn.Dense(width)(x))
         return nn.log_softmax(nn.Dense(10)(x) / temperature)
-
-
-class Block(nn.Module):
-    width: int
-    strides: int = 1
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        y = nn.Conv(self.width, (3, 3), (self.strides, self.strides), use_bias=False)(x)
-        y = nn.relu(nn.BatchNorm(use_running_average=not train)(y))
-        y = nn.Conv(self.width, (3, 3), use_bias=False)(y)
-        y = nn.BatchNorm(use_running_average=not train)(y)
-        if x.shape != y.shape:
-            x = nn.Conv(self.width, (1, 1), (self.strides, self.strides))(x)
-        return nn.relu(x + y)
-
-
-class ResNet(nn.Module):
-    """Two residual blocks with batch statistics."""
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool = False) -> Array:
-        x = nn.Conv(8, (3, 3))(x)
-        x = Block(8)(x, train)
-        x = Block(16, strides=2)(x, train)
-        return nn.Dense(10)(x.mean((1, 2)))
 
 
 def initialised(model: nn.Module, *inputs: Any, seed: int = 0) -> Tree:
@@ -81,19 +54,3 @@ def classify() -> list[Array]:
         scores = apply(params, batch, temperature=temperature)
         answers.append(np.asarray(scores).argmax(-1))
     return answers
-
-
-def statistics() -> Tree:
-    """Batch statistics that follow four batches, and one answer with them."""
-    model, data = ResNet(), digits(32, 8, 8, 1)
-    variables = initialised(model, data[:8])
-
-    @jax.jit
-    def follow(variables: Tree, batch: Array) -> Tree:
-        _, new = model.apply(variables, batch, train=True, mutable=["batch_stats"])
-        return {**variables, **new}
-
-    for batch in batches(data, 8):
-        variables = follow(variables, batch)
-    apply: Callable[..., Array] = jax.jit(model.apply)
-    return np.asarray(apply(variables, data[:8]))

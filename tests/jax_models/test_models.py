@@ -17,7 +17,6 @@ from tests.jax_models import equinox_models, linen_models, nnx_models  # noqa: E
 
 MODELS: dict[str, Callable[[], Any]] = {
     "linen-classifier": linen_models.classify,
-    "linen-resnet": linen_models.statistics,
     "nnx-mlp": nnx_models.evaluate,
     "nnx-encoder": nnx_models.encode,
     "equinox-convolutional": equinox_models.look,

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_graphbreak.model.merging import merge, number_names, of_process
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
-from pytest_graphbreak.watching.measure import Measurement
+from pytest_graphbreak.watching.measure import Measurement, follow, pass_over
 from tests.conftest import Suite
 
 HEAD = """
@@ -317,39 +317,20 @@ def test_together() -> None:
 
 @pytest.mark.once
 @pytest.mark.nightly
-def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
-    suite.path.joinpath("infra").mkdir()
-    suite.path.joinpath("infra", "run.py").write_text(
-        "def run(function, value):\n    return function(value)\n"
+def test_a_new_python_passes_over_test_infrastructure_too(tmp_path: Path) -> None:
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "run.py").write_text("def run(f, x): return f(x)\n")
+    (tmp_path / "train.py").write_text(
+        "import sys; sys.path.append('infra')\n"
+        "import torch; from run import run\n"
+        "run(torch.compile(lambda x: x.sin().tolist(), backend='eager'), torch.ones(3))\n"
     )
-    suite.path.joinpath("train.py").write_text(
-        textwrap.dedent(
-            """
-            import sys
-            sys.path.insert(0, sys.argv[1])
-            import torch
-            from run import run
-
-            run(torch.compile(lambda x: x.sin().tolist(), backend="eager"), torch.ones(3))
-            """
-        )
-    )
-    suite.write(
-        """
-        import subprocess, sys
-        from pathlib import Path
-
-        def test_it():
-            here = Path(__file__).parent
-            subprocess.run([sys.executable, here / "train.py", here / "infra"], check=True)
-        """
-    )
-    (test,) = suite.report("-o", "graph_budget_infra=infra")["tests"]
-    (found,) = test["breaks"]
-    assert {frame["file"] for frame in found["stack"]} == {"train.py"}
-    (test,) = suite.report()["tests"]
-    (found,) = test["breaks"]
-    assert {frame["file"] for frame in found["stack"]} == {"train.py", "infra/run.py"}
+    for infra, files in (["infra"], {"train.py"}), ([], {"train.py", "infra/run.py"}):
+        pass_over(tmp_path, infra)
+        with Measurement(tmp_path) as seen:
+            subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True)
+        (broke,) = seen.close().breaks
+        assert {frame.file for frame in broke.stack} == files
 
 
 @pytest.mark.once
@@ -357,8 +338,6 @@ def test_a_window_tells_children_anew_where_a_session_tells_them_already(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A test took the variables away, and another window names other infrastructure."""
-    from pytest_graphbreak.watching.measure import follow, pass_over
-
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with follow(tmp_path):
         session = os.environ["PYTHONPATH"]

@@ -123,25 +123,6 @@ def test_each_graph_of_a_nested_break_has_its_cause() -> None:
     assert item.count == 2
 
 
-def test_the_rest_of_a_function_is_one_frame_of_the_stack() -> None:
-    def twice(x: torch.Tensor) -> torch.Tensor:
-        x = torch.sin(x)
-        torch._dynamo.graph_break()
-        x = torch.cos(x)
-        print("", end="")
-        return x + 1
-
-    with window() as seen:
-        compile(twice)(X)
-    first, second = seen[0].breaks
-    assert [frame.line for frame in first.stack[-1:]] == [second.where.line - 2]
-    assert [frame.function.split(".")[-1] for frame in second.stack] == [
-        "test_the_rest_of_a_function_is_one_frame_of_the_stack",
-        "twice",
-    ]
-    assert second.where.code == 'print("", end="")'
-
-
 class Scaled(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -237,32 +237,6 @@ def test_what_is_set_for_a_log_is_put_back(
     assert environ == before
 
 
-def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: Path) -> None:
-    """The plugin reads with getenv: what Python sets must be there for it."""
-    script = f"""
-        import sys
-        sys.path.insert(0, {str(ROOT)!r})
-        from pathlib import Path
-        from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment
-        from pytest_graphbreak.model.places import Places
-        from tests.layers.tt.plugin import Plugin
-        prepared = prepare_environment(directory=Path({str(tmp_path)!r}))
-        window = TTObserver().open(Places(Path.cwd()))
-        plugin = Plugin(Path({str(library)!r}))
-        plugin.compile()
-        log = Path(prepared.added["TTXLA_LOGGER_FILE"])
-        print(window.close().graphs["tt"], log.exists(), "torch" in sys.modules)
-    """
-    said = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert said.stdout.split() == ["1", "True", "False"]
-    assert "END OF MLIR MODULE" in said.stderr  # standard error is the user's, and untouched
-
-
 SUITE = """
     import os
     import pytest

@@ -67,9 +67,9 @@ def test_causes_places_and_reasons_are_as_written(name: str, how: tuple[str, ...
         ("compiled_growing_input", "fx 0/0, recompile 0/1, recompile 0/2"),
         ("compiled_then_read", "fx 0/0, access"),
         # Of backends that run them lazily.
-        ("lazily_executed_training", "lazy 0/0, lazy 0/0"),
-        ("lazily_executed_with_item", "lazy 0/0, lazy 1/0"),
-        ("marked_training", "lazy 0/0, lazy 0/0, lazy 0/0"),
+        ("lazily_executed_training", "fx 0/0, backward 0/0"),
+        ("lazily_executed_with_item", "fx 0/0, fx 1/0"),
+        ("marked_training", "fx 0/0, pending 0/0, backward 0/0"),
     ],
 )
 def test_device_graphs_name_the_graphs_of_dynamo_that_they_came_from(
