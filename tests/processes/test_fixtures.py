@@ -87,22 +87,11 @@ def backward_compiler(times, gm):
         return gm(*args)
     return compiled
 
-@pytest.fixture
-def autograd():
-    times = []
-    with compiled_autograd._enable(functools.partial(backward_compiler, times)):
-        yield times
-
 @pytest.fixture(scope="module")
 def autograd_for_all():
     times = []
     with compiled_autograd._enable(functools.partial(backward_compiler, times)):
         yield times
-
-def test_compiled_autograd(autograd):
-    x = torch.ones(3, requires_grad=True)
-    x.sin().sum().backward()
-    assert autograd == [1]
 
 # stances
 
@@ -224,7 +213,6 @@ def test_compiled_autograd_of_the_module(autograd_for_all):
 GRAPHS = {
     "test_on_compile_start": (1, 0),
     "test_on_compile_start_of_the_module": (1, 0),
-    "test_compiled_autograd": (0, 0),
     "test_fail_on_recompile": (1, 1),
     "test_fail_on_recompile_fails": (1, 1),
     "test_warm": (1, 1),

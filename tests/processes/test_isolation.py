@@ -266,18 +266,10 @@ import torch
 def step(x):
     return torch.sin(x).sum()
 
-def broken(x):
-    y = torch.cos(x)
-    print(end="")
-    return y * 2
-
 def compiled(function, mode=None):
     return torch.compile(function, mode=mode, dynamic=False)
 
 def test_backward(): compiled(step)(torch.ones(3, requires_grad=True)).backward()
-
-def test_inference():
-    with torch.no_grad(): compiled(step)(torch.ones(3))
 
 def test_skip(): compiled(step, "reduce-overhead")(torch.ones(3))
 
@@ -286,7 +278,6 @@ def test_recompile():
     run(torch.ones(3))
     run(torch.ones(4))
 
-def test_break(): compiled(broken)(torch.ones(3))
 def test_fallback(): compiled(lambda x: torch.histc(x, 4) + 1)(torch.ones(8))
 """
 
@@ -300,7 +291,7 @@ def test_what_inductor_makes(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(runs.path / "inductor"))
     runs.write(INDUCTOR)
     whole = runs()
-    assert [seen["graphs"]["inductor"] for seen in whole.values()] == [2, 1, 1, 2, 2, 1]
+    assert [seen["graphs"]["inductor"] for seen in whole.values()] == [2, 1, 2, 1]
     ways: list[tuple[tuple[str, ...], str]] = [((), str(number)) for number in range(1, 6)]
     ways.append((("-n2",), ""))
     for args, order in ways:

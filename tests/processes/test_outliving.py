@@ -87,27 +87,16 @@ def test_a_session_without_blocks_tells_no_child(suite: Suite, monkeypatch: Any)
     suite.run().assert_outcomes(passed=1)
 
 
-LAZY = """
-import multiprocessing
-
+LAZY = (
+    SERVER
+    + """
 def serve(pipe):
     import torch_xla, torch  # torch is imported by torch_xla, half-way
     for size in iter(pipe.recv, 0):
         pipe.send((torch.ones(size, device="xla") * 2).sum().item())
 
-class Server:
-    def __init__(self):
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs,), name="engine", daemon=True)
-        self.process.start()
-
-    def ask(self, size):
-        self.pipe.send(size)
-        return self.pipe.recv()
-
 def test_it(graph_budget):
-    server = Server()
+    server = Server("spawn")
     with graph_budget() as warm:
         server.ask(3)
     assert "it was still running: device graphs" in warm.record.note
@@ -120,13 +109,14 @@ def test_it(graph_budget):
     assert graph.where.code.startswith("pipe.send((torch.ones(size")
 
 def test_killed(graph_budget):
-    server = Server()
+    server = Server("spawn")
     with graph_budget() as seen:
         server.ask(3)
         server.process.kill()
         server.process.join()
     assert "it was killed: device graphs" in seen.record.note
 """
+)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")

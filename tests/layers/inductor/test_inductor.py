@@ -59,14 +59,6 @@ def test_skip(graph_budget):
     assert eager.where.function == "step"
 
 
-def test_steps(graph_budget):
-    compiled = run()
-    with pytest.raises(BudgetExceeded) as raised, graph_budget(max_graphs=0):
-        compiled(torch.ones(4, requires_grad=True)).backward()
-    assert "2 inductor graphs" in str(raised.value)
-    assert "1 dynamo graph" in str(raised.value) or "dynamo 0 -> 1" in str(raised.value)
-
-
 def test_fallback(graph_budget):
     with graph_budget() as seen:
         torch.compile(fallback)(torch.ones(8))
@@ -120,7 +112,7 @@ def test_a_suite_is_capped_where_it_names_inductor(
     tests = TESTS.replace("LINE", str(TESTS.count("\n") + 4)) + FALLBACK
     suite.write(tests)
     result = suite.run("-k", "not warm")
-    result.assert_outcomes(passed=5, failed=1)
+    result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["*2 inductor graphs, the marker allows 1 (+1)*"])
     result = suite.run("-k", "test_warm")
     result.assert_outcomes(passed=1)

@@ -440,18 +440,6 @@ def test_turning_on_nests() -> None:
     assert not Path(file).parent.exists()
 
 
-def test_a_worker_has_a_file_of_its_own(tmp_path: Path) -> None:
-    """It inherits the variable of the process that started it."""
-    inherited = tmp_path / "graphbreak-tt-x" / "tt-1.log"
-    inherited.parent.mkdir()
-    environ = {files.FILE: str(inherited), files.LEVEL: "DEBUG"}
-    prepared = prepare_environment(environ)
-    assert environ[files.FILE] == str(inherited.parent / f"tt-{os.getpid()}.log")
-    prepared.restore(environ)
-    assert environ[files.FILE] == str(inherited)
-    assert inherited.parent.is_dir()  # whose it is removes it
-
-
 DISAGREE = """
     import os, sys
     sys.path.insert(0, {root!r})
