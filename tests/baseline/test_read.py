@@ -243,13 +243,6 @@ def test_a_damaged_file_is_refused_or_read(at: int, cut: int, piece: str) -> Non
     assert error.step
 
 
-@given(st.text())
-@examples(200)
-def test_any_text_is_refused(text: str) -> None:
-    with pytest.raises(BaselineError):
-        read(text)
-
-
 def test_a_file_that_was_cut_off_in_a_place(tmp_path: Path) -> None:
     """What is left of a ``code:`` is another place, so the verdict would only be ``changed``."""
     path = tmp_path / "test_a.yaml"

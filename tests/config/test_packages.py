@@ -48,20 +48,6 @@ def test_an_update_writes_them_where_it_writes_anyway(tmp_path: Path) -> None:
     assert entry.packages == {"net": "1.0", "other": "3"}
 
 
-def test_a_file_without_them_gets_them_and_keeps_the_rest(tmp_path: Path) -> None:
-    file = tmp_path / "tests" / "test_a.yaml"
-    file.parent.mkdir()
-    file.write_text(
-        "# ours\nversion: 1\nprofile: cpu  # here\ntests:\n\n  test_one:\n    graphs: {dynamo: 1}\n"
-    )
-    update(tmp_path, [measured("test_one", 2, net="1.0")])
-    assert file.read_text() == (
-        "# ours\nversion: 1\nprofile: cpu  # here\n"
-        'packages: {net: "1.0"}\n'
-        'tests:\n\n  test_one:\n    torch: "2.13"\n    graphs: {dynamo: 2}\n'
-    )
-
-
 NET = """
 def f(x):
     y = x + 1
