@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -23,9 +22,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.cli import analyze, main
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.runs.incoming import load_all
 from tests.growth import grows
-from tests.logs.tools import whole
 from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 
@@ -58,90 +55,12 @@ def entries(path: Path) -> list[Any]:
     return tests
 
 
-def test_counts_failures_and_doubts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(log(tmp_path)) == 0
-    out = capsys.readouterr().out
-    assert "3 graphs (certain: headers): 2 lowered, 1 failed" in out
-    assert "after shlo_compiler_cleaned: Failed to convert from SHLO to TTIR module" in out
-    assert "doubt" in out
-    assert "TTXLA_LOGGER_LEVEL=DEBUG" in out
-    order = [out.index(part) for part in ("3 graphs", "  failed\n", "to know all of it, run")]
-    assert order == sorted(order)
-
-
-def test_json_has_every_key_and_what_only_logs_have(tmp_path: Path) -> None:
-    path = tmp_path / "out" / "report.json"
-    assert run(log(tmp_path), "--json", str(path)) == 0
-    (entry,) = entries(path)
-    assert entry["nodeid"] == str(tmp_path / "run.log")
-    assert entry["verdict"] == "none"
-    assert entry["layers"] == ["tt"]
-    assert entry["graphs"] == {"tt": 3}
-    assert [graph["name"] for graph in entry["graph_list"]] == [
-        f"SyncTensorsGraph.{number * 19 + 12}" for number in (1, 2, 3)
-    ]
-    assert len(entry["gaps"]) == 2
-    assert entry["run"][-1] == "graphbreak analyze run.log"
-    kept = entry["log"]
-    assert (kept["attempted"], kept["completed"], kept["failed"]) == (3, 2, 1)
-    assert kept["sure"] == "certain"
-    assert kept["failures"][0]["after"] == "shlo_compiler_cleaned"
-    assert load_all([str(path)])[0].tests[0].record.graphs == {"tt": 3}
-
-
 def test_a_log_that_bears_nothing_is_still_written(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     assert run(log(tmp_path, text=b"hello\n"), "--json", str(path)) == 0
     (entry,) = entries(path)
     assert entry["graphs"] == {}
     assert entry["gaps"]
-
-
-def test_a_log_that_bears_everything_has_no_doubts(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    assert run(log(tmp_path, text=whole()), "--json", str(path)) == 0
-    (entry,) = entries(path)
-    assert entry["gaps"] == []
-    assert entry["run"] == []
-
-
-def test_every_graph_has_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(LOGS / "example")
-    path = tmp_path / "report.json"
-    assert run("run.log", "--json", str(path)) == 0
-    (entry,) = entries(path)
-    found = {item["graph"]: item["lines"][0] for item in entry["log"]["sources"]}
-    assert {number: line["line"] for number, line in found.items()} == {1: 11, 2: 13, 3: 14}
-    assert found[1] == {
-        "file": "net.py",
-        "function": "Net.forward",
-        "line": 11,
-        "code": "scores = self.body(x)",
-        "ops": 2,
-    }
-
-
-def test_markdown_is_sorted_by_frequency(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.py").write_text("\n" * 11 + '    print("hi")\n' + "    y = x.item()\n")
-    text = (
-        broke("0/0", 12, 'print("hi")')
-        + dynamo("0/0")
-        + b"".join(
-            broke(f"{number}/0", 13, "y = x.item()", "Unsupported Tensor.item() call")
-            for number in (1, 2, 3)
-        )
-    )
-    page = tmp_path / "report.md"
-    assert run(log(tmp_path, text=text), "--markdown", str(page)) == 0
-    written = page.read_text()
-    assert written.index("3x  graph break") < written.index("1x  graph break")
-    assert "net.py:13" in written
-    assert "    y = x.item()" in written
-    out = capsys.readouterr().out
-    assert out.index("3x  graph break") < out.index("1x  graph break")
 
 
 def test_a_script_that_is_here_can_be_fixed(
@@ -254,11 +173,6 @@ def test_what_cannot_be_written_is_one_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_directory_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(str(tmp_path)) == 2
-    assert capsys.readouterr().err.endswith(f"{tmp_path}: cannot be read: Is a directory\n")
-
-
 def test_many_entries_are_counted_not_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -364,14 +278,14 @@ def test_standard_input_that_does_not_block(
 
 
 def test_a_terminal_sees_how_far_it_is_and_nothing_is_left_of_it(tmp_path: Path) -> None:
-    path = log(tmp_path, text=failing() * 3000)
+    path = log(tmp_path, text=failing() * 800)
     seen = in_terminal("analyze", path)
     drawn = re.findall(r"\[([#.]{20})\] +(\d+)% of ([\d.]+ MB)", seen)
     assert len(drawn) > 1, seen[:2000]
     assert drawn == sorted(drawn, key=lambda one: int(one[1]))
     last = seen.rindex("\r\x1b[K")
     assert "% of" not in seen[last:]
-    assert seen[last:].count("9,000 graphs (certain: headers)") == 1
+    assert seen[last:].count("2,400 graphs (certain: headers)") == 1
     width = max(len(part.split("\n")[0]) for part in seen[:last].split("\r\x1b[K"))
     assert width < 80
 
@@ -394,19 +308,6 @@ def in_terminal(*arguments: str) -> str:
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     return seen.decode()
-
-
-def test_a_pipe_sees_nothing_of_it(tmp_path: Path) -> None:
-    path = log(tmp_path, text=failing() * 100)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_graphbreak", "analyze", path],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    assert "\r" not in done.stdout
-    assert "\x1b" not in done.stdout
 
 
 # Whose files are quoted
@@ -471,7 +372,7 @@ def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path:
     """A quadratic reader takes sixteen times as long for four times as much."""
     small, large = (
         partial(read, log(tmp_path, f"{size}.log", WORST[kind](size).encode()), Places(tmp_path))
-        for size in (40_000, 160_000)
+        for size in (20_000, 80_000)
     )
     assert not grows(small, large, 8)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_graphbreak.cli import main
-from tests import terminal
 from tests.conftest import BROKEN, Suite
 from tests.examples import sample
 
@@ -67,42 +65,6 @@ def said(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
     code = main(args)
     found = capsys.readouterr()
     return code, found.out + found.err
-
-
-PRINTS = """
-    import pytest
-    import torch
-
-    def f(x):
-        y = torch.sin(x)
-        print("hello")
-        return y + 1
-
-    @pytest.mark.max_graphs(1)
-    @pytest.mark.parametrize("n", range(3))
-    def test_model(n):
-        torch.compile(f, backend="eager")(torch.ones(3))
-"""
-
-
-@pytest.mark.usefixtures("forks")
-def test_one_cause_behind_many_red_tests_on_a_terminal(here: Suite) -> None:
-    here.write(PRINTS)
-    arguments = ("-q", "--graph-budget", "-p", "no:cacheprovider", "-p", "no:xdist")
-    seen = terminal.run([sys.executable, "-m", "pytest", *arguments], here.path)
-    assert seen.code == 1
-    first = seen.lines.index("1 place explains 3 red tests")
-    last = next(at for at, line in enumerate(seen.lines) if line.endswith("cpu: 3 over"))
-    shown = seen.lines[first:last]
-    assert shown[1:4] == [
-        "  + GB0059  Failed to trace builtin operator",
-        "      test_it.py:6 in f",
-        '          print("hello")',
-    ]
-    assert "      in 3 tests, which make 3 graphs more; the one that grew most:" in shown
-    assert "          test_it.py::test_model[0]" in shown
-    assert max(map(len, shown)) <= 80
-    assert "\x1b[1m1 place explains 3 red tests\x1b[0m" in seen.raw
 
 
 @pytest.mark.parametrize(
