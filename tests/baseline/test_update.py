@@ -18,6 +18,7 @@ from pytest_graphbreak.baseline import (
     Measured,
     Values,
     preview,
+    render,
     update,
 )
 from pytest_graphbreak.baseline.files import remove
@@ -848,6 +849,11 @@ def test_a_cause_that_comes_more_often_stays_where_it_stands(case: Case) -> None
     )
     causes = case.body.partition("causes:\n")[2]
     assert causes.index("print(x)") < causes.index("count: 2") < causes.index("sync")
+
+
+def test_a_long_name_that_is_new_in_braces_is_one_with_a_question_mark() -> None:
+    name = "f" * (render.LONGEST_KEY + 1)
+    assert render.inline({name: 2}) == f"{{? {name} : 2}}"
 
 
 def test_a_file_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:

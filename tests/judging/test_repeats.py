@@ -1,8 +1,6 @@
-"""A loop that compiles at each step is reported as one thing; a warm loop compiles nothing."""
+"""A loop that compiles at each step is reported as one thing."""
 
 from __future__ import annotations
-
-import textwrap
 
 import pytest
 from msgspec.structs import replace
@@ -10,9 +8,8 @@ from msgspec.structs import replace
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.guards import names_of, repeats
 from pytest_graphbreak.model.record import Frame, Recompile
-from tests.conftest import Suite
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 WHERE = Frame("a.py", "decode", 3, "def decode(x, n):")
 
@@ -74,48 +71,3 @@ def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
         Recompile("dynamo", "1/1", "m == 4", inner, (outer,)),
     ]
     assert [reported.items[0].graph for reported in repeats(items)] == ["0/1", "1/1"]
-
-
-LOOP = """
-    import pytest, torch
-
-    def decode(x, n):
-        return x * n
-
-    def test_grows(graph_budget):
-        step = torch.compile(decode, backend="eager", dynamic=False)
-        step(torch.ones(3), 1)
-        with graph_budget(max_graphs=0) as seen:
-            for n in range(2, 6):
-                step(torch.ones(3), n)
-
-    def test_steady(graph_budget):
-        step = torch.compile(decode, backend="eager")
-        for n in range(2, 6):
-            step(torch.ones(3), n)
-        with graph_budget(max_graphs=0) as seen:
-            for n in range(6, 20):
-                step(torch.ones(3), n)
-        assert (seen.graphs, seen.recompiles) == (0, 0)
-"""
-
-
-def test_the_failure_of_a_loop_names_what_was_compiled(suite: Suite) -> None:
-    suite.write(LOOP)
-    result = suite.run("-k", "grows")
-    result.assert_outcomes(failed=1)
-    wanted = """
-        *graph budget: 4 dynamo graphs, the block allows 0 (+4)
-        *recompile ?/1 to ?/4   another value of n in each call: 2, 3, 4, 5
-        *test_it.py:*in decode   4 times
-        *dynamo 0 -> 4 (4 recompiles)
-    """
-    result.stdout.fnmatch_lines(textwrap.dedent(wanted).strip().splitlines())
-
-
-def test_a_warm_loop_compiles_nothing(suite: Suite) -> None:
-    import torch._dynamo
-
-    suite.write(LOOP)
-    with torch._dynamo.config.patch(automatic_dynamic_shapes=True):  # torch_xla turns it off
-        suite.run("-k", "steady").assert_outcomes(passed=1)

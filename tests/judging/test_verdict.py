@@ -150,18 +150,6 @@ def test_reasons_are_compared_only_with_the_same_minor_of_torch() -> None:
     assert judge(record, base(1, breaks=("a",)), versions={}).name == "ok"
 
 
-def test_white_space_and_line_numbers_are_no_part_of_a_place() -> None:
-    moved = Break("dynamo", "why", Frame("a.py", "f", 999, "x  =   1"), "GB1")
-    record = Record(("dynamo",), {"dynamo": 1}, breaks=(moved,))
-    assert judge(record, base(1, breaks=("x = 1",)), versions={"torch": "2.9.0"}).name == "ok"
-
-
-def test_the_diff_of_reasons() -> None:
-    verdict = judge(seen(3, breaks=("a", "b")), base(2, breaks=("b", "c")))
-    places = [one for one in verdict.changes if one.kind == "break" and not one.total]
-    assert [(one.where.code, one.before, one.after) for one in places] == [("a", 0, 1), ("c", 1, 0)]
-
-
 def test_a_profile_never_recorded_is_judged_where_the_plain_values_are() -> None:
     elsewhere = base(1, xla=2, profile="tt-n150")
     assert judge(seen(1), elsewhere).name == "ok"  # no xla layer here, and none expected

@@ -26,10 +26,6 @@ def completeness(tmp_path: Path, text: bytes) -> Completeness:
     return assess(read(str(path), Places(tmp_path)))
 
 
-def test_a_log_that_bears_everything(tmp_path: Path) -> None:
-    assert completeness(tmp_path, whole()) == Completeness((), ())
-
-
 @pytest.mark.parametrize(
     ("text", "said", "run"),
     [

@@ -332,19 +332,6 @@ def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     assert broke.where.line == most
 
 
-def test_ranks_that_log_the_same_line_by_line(tmp_path: Path) -> None:
-    """One machine each, so that their processes have one number."""
-    ranks = [
-        dress(writer.dynamo("0/0", name), rank=f"1,{rank}").splitlines(keepends=True)
-        for rank, name in enumerate(("one", "two"))
-    ]
-    mixed = [line for pair in zip(*ranks, strict=True) for line in pair]
-    reading = analyse(tmp_path, b"".join(mixed))
-    assert reading.processes == 2
-    assert reading.record.graphs == {"dynamo": 2}
-    assert {graph.where.function for graph in reading.record.graph_list} == {"one", "two"}
-
-
 def test_a_record_without_end_is_cut(tmp_path: Path) -> None:
     """The output of a program that is a record by chance takes no memory without bounds."""
     prefix = writer.TORCH.encode() + b"symbolic_convert.py:5124] [0/0] [__graph_breaks] "
