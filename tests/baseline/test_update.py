@@ -15,6 +15,7 @@ from pytest_graphbreak.baseline import (
     BaselinePlace,
     Baselines,
     Entry,
+    Expected,
     Measured,
     Values,
     preview,
@@ -49,6 +50,11 @@ class Case:
         return [
             f"{change.kind} {change.nodeid.removeprefix('test_a.py::')}" for change in changes.items
         ]
+
+    def expected(self, profile: str, test: str = "test_a") -> Expected:
+        expected = Baselines(self.directory).expectation(f"test_a.py::{test}", profile)
+        assert expected is not None
+        return expected
 
     @property
     def body(self) -> str:
@@ -226,10 +232,7 @@ def test_each_compiler_states_its_version(case: Case) -> None:
         f'{top}  test_a:\n    jax: "0.12"\n    graphs: {{jax: 2}}\n'
         '  test_b:\n    torch: "2.9"\n    graphs: {dynamo: 1}\n'
     )
-    of = Baselines(case.directory).expectation
-    one, other = of("test_a.py::test_a", "cpu"), of("test_a.py::test_b", "cpu")
-    assert one is not None
-    assert other is not None
+    one, other = case.expected("cpu"), case.expected("cpu", "test_b")
     assert one.versions == {"jax": "0.12"}
     assert (one.causes_with("jax"), one.causes_with("dynamo")) == ("0.12", None)
     assert other.versions == {"jax": "0.10", "torch": "2.9"}
@@ -362,8 +365,7 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     )
     case.has("  test_a:\n    graphs: {dynamo: 1}\n" + override)
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
-    expected = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
-    assert expected is not None
+    expected = case.expected("tt")
     assert (expected.versions, expected.places_with("breaks")) == (
         {"torch": "2.9"},
         {"torch": "2.9"},
@@ -797,8 +799,7 @@ def test_what_another_profile_explains_otherwise_is_in_its_override(case: Case) 
     assert case.update(same) == ["unchanged test_a"]
     other = explained("tt", causes=(BREAK, SYNC), entries=("m.py::f", "n.py::g"))
     assert case.update(other) == ["changed test_a"]
-    override = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
-    assert override is not None
+    override = case.expected("tt")
     assert set(override.values.causes) == {BREAK, SYNC}
     assert override.values.entries == ("m.py::f", "n.py::g")
     assert case.body.startswith(PLAIN)
@@ -819,8 +820,7 @@ def test_causes_that_a_profile_does_not_have_are_hidden_by_its_graphs(case: Case
     assert case.body.endswith(
         "    overrides:\n      tt:\n        graphs: {xla: 1}\n        ops: {xla: 4}\n"
     )
-    override = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
-    assert override is not None
+    override = case.expected("tt")
     assert override.values.causes_of("xla") == ()
     assert case.update(whole) == ["unchanged test_a"]
 
@@ -868,8 +868,7 @@ def test_what_a_layer_has_stays_where_only_another_was_measured(case: Case) -> N
     graphs = "  test_a:\n    graphs: {dynamo: 2, xla: 2}\n    ops: {dynamo: 4, xla: 4}\n"
     case.has(graphs + causes)
     case.update(explained(graphs={"dynamo": 2}, causes=(BREAK,), layers=("dynamo",)))
-    kept = Baselines(case.directory).expectation("test_a.py::test_a", "cpu")
-    assert kept is not None
+    kept = case.expected("cpu")
     assert kept.values.causes == (Cause("xla", "sync", "m.py::f"), BREAK)
 
 

@@ -159,16 +159,6 @@ def test_for_programs_each_finding_of_a_report_is_an_object_on_a_line(
     assert json.loads(line)["tests"] == ["t.py::one"]
 
 
-def test_people_read_each_finding_and_its_page_once(
-    report: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(str(report)) == 0
-    out = capsys.readouterr().out
-    assert out.count("  + GB0124  Unsupported Tensor.item() call") == 2
-    assert out.count("What to write instead") == 1
-    assert "  more: graphbreak explain branch" in out, out
-
-
 def test_a_report_without_findings_says_so_and_is_no_error(
     report: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,30 +84,6 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str) -> None:
     )
 
 
-def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
-    pytest.importorskip("torch_xla")
-    on_device = {
-        part: run.replace('backend="eager"', 'backend="openxla"').replace(
-            "torch.ones(3)", 'torch.ones(3, device="xla")'
-        )
-        for part, run in (("whole", WHOLE), ("first", FIRST))
-    }
-    suite.write(model(on_device["whole"]))
-    suite.run("--graph-budget-record").assert_outcomes(passed=1)
-    suite.write(model(on_device["first"]))
-    result = suite.run("--graph-budget", "--graph-budget-report=graphs.json")
-    result.assert_outcomes(failed=1)
-    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    assert test["verdict"] == "lost"
-    result.stdout.fnmatch_lines(
-        [
-            "  - entry   no longer compiled",
-            "      test_it.py:* in both",
-            "  *captured operations * -> * *xla)",
-        ]
-    )
-
-
 @pytest.mark.once
 def test_how_far_it_may_fall(suite: Suite) -> None:
     """By so many percent, unless a function of the baseline is compiled no more."""

@@ -525,6 +525,7 @@ def a_report_of(count: int) -> Data:
     return a_report(*tests)
 
 
+@pytest.mark.nightly
 def test_2000_tests_open_and_filter_without_delay(show: Any) -> None:
     """A tenth of a second is felt as at once, a second keeps a thought (Nielsen).
 
