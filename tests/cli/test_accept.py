@@ -307,15 +307,6 @@ def test_a_checkout_of_something_else_loses_nothing(workspace: Workspace) -> Non
 # where
 
 
-def test_the_directory_comes_from_the_ini_file_or_the_option(workspace: Workspace) -> None:
-    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = ci/graphs\n")
-    workspace.report("one.json", a_report(a_test(T)))
-    workspace.run("accept", "--yes", "one.json")
-    assert (workspace.path / "ci/graphs/tests/test_a.yaml").is_file()
-    workspace.run("accept", "--yes", "--graph-budget-dir", "mine", "one.json")
-    assert (workspace.path / "mine/tests/test_a.yaml").is_file()
-
-
 def test_a_broken_baseline_is_named_and_nothing_is_written(workspace: Workspace) -> None:
     path = workspace.path / "baselines/tests/test_a.yaml"
     path.parent.mkdir(parents=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.guards import names_of, repeats
 from pytest_graphbreak.model.record import Frame, Recompile
 
@@ -37,31 +36,6 @@ def test_other_values_and_other_places_are_groups_of_their_own() -> None:
 )
 def test_graphs_are_named_in_a_row(number: int, words: str) -> None:
     assert names_of([f"0/{graph}" for graph in range(1, number + 1)]) == words
-
-
-def test_what_follows_its_caller_is_reported_with_it() -> None:
-    """Generated names never stand alone: each function once, with what came."""
-    shape = "tensor '{}' size mismatch at index 0. expected 3, actual {} (x has shape [{}, 4] now)"
-    test = Frame("test_a.py", "test_it", 9, "f(x)")
-    outer = Frame("a.py", "outer", 1, "def outer(x):")
-    inner = Frame("a.py", "inner", 5, "def inner(x):")
-    rest = Frame("a.py", "outer", 3, "return y + 1")
-    items = [
-        Recompile("dynamo", f"{frame}/{time}", shape.format(name, 3 + time, 3 + time), where, stack)
-        for time in (1, 2, 3)
-        for frame, name, where, stack in (
-            (0, "x", outer, (test,)),
-            (1, "x", inner, (test, rest)),
-            (2, "___stack0", rest, (test, rest)),
-        )
-    ]
-    (reported,) = repeats(items)
-    assert len(reported.items) == 3
-    assert guards.new_condition(reported.items[-1].reason) == "x has shape [6, 4] now"
-    assert [(same[0].where, [one.graph for one in same]) for same in reported.followers] == [
-        (inner, ["1/1", "1/2", "1/3"]),
-        (rest, ["2/1", "2/2", "2/3"]),
-    ]
 
 
 def test_another_guard_of_a_callee_is_reported_by_itself() -> None:

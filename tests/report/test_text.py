@@ -13,7 +13,6 @@ from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
-from pytest_graphbreak.report.counts import cause_words
 from pytest_graphbreak.report.footer import Case, ChangedLine, Context, SourceLines
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.text import describe, failure, with_changed
@@ -118,12 +117,6 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
     folding = Folding(BROKEN, [PRINT])
     assert (folding.parent_of_graph(inside), folding.parent_of_graph(called)) == (None, PRINT)
     assert Folding(BROKEN, []).parent_of_graph(called) is None
-
-
-def test_causes_have_plurals() -> None:
-    assert cause_words({"entry": 1, "break": 2}) == ["1 entry", "2 after a break"]
-    assert cause_words({"fx": 3, "access": 2, "pending": 2}) == ["3 fx", "2 accesses", "2 pending"]
-    assert cause_words({"entry": 2, "callee": 1200}) == ["2 entries", "1,200 called functions"]
 
 
 def test_code_that_was_traced_before_fell_with_the_break() -> None:
