@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -126,28 +127,36 @@ def test_threads_of_one_process(path: Path) -> None:
 
 # the lock
 
+
+@contextmanager
+def held(source: str, directory: Path) -> Iterator[None]:
+    """Another process has run ``source``, and lives: it is killed at the end."""
+    wait = 'print("held", flush=True)\nsys.stdin.read()'
+    holder = start(f"{textwrap.dedent(source)}\n{wait}", directory)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
 HOLDER = """
 from pytest_graphbreak.baseline.files import hold_lock
-with hold_lock(directory, 5):
-    print("held", flush=True)
-    sys.stdin.read() if len(sys.argv) < 3 else __import__("time").sleep(60)
+lock = hold_lock(directory, 5)
+lock.__enter__()
 """
 
 
 def test_a_lock_that_is_held_times_out(path: Path) -> None:
-    holder = start(HOLDER, path.parent, "sleep")
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with held(HOLDER, path.parent):
         with pytest.raises(BaselineError) as raised:
             update(path.parent, [seen("test_a", 2)], lock_timeout=0.3)
         lock = writing.lock_path(path.parent)
         assert str(lock) in str(raised.value)
         assert "wait for it and try again" in str(raised.value)
         assert path.read_text() == OLD
-    finally:
-        holder.kill()
-        holder.communicate()
     # The lock of a dead process is free.
     update(path.parent, [seen("test_a", 2)], lock_timeout=5)
     assert graphs(path.parent, "test_a") == 2
@@ -189,23 +198,15 @@ def test_a_lock_that_is_a_link_is_not_followed(name: str, path: Path, tmp_path: 
 
 def test_the_temporary_file_of_a_living_writer_stays(path: Path) -> None:
     """One that does not know this lock, such as an older version, is left alone as well."""
+    temporary = path.parent / f".graphbreak-{'0' * 16}.tmp"
     script = f"""
     import fcntl
-    file = open(directory / ".graphbreak-{"0" * 16}.tmp", "w")
+    file = open({str(temporary)!r}, "w")
     fcntl.flock(file, fcntl.LOCK_EX)
-    print("held", flush=True)
-    sys.stdin.read()
     """
-    temporary = path.parent / f".graphbreak-{'0' * 16}.tmp"
-    holder = start(script, path.parent)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with held(script, path.parent):
         update(path.parent, [seen("test_a", 2)])
         assert temporary.exists()
-    finally:
-        holder.kill()
-        holder.communicate()
     update(path.parent, [seen("test_a", 3)])
     assert not temporary.exists()
 

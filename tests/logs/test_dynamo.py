@@ -17,6 +17,7 @@ from pytest_graphbreak.layers.dynamo import log
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
+from tests.examples import examples
 from tests.logs import writer
 from tests.logs.tools import dress
 
@@ -165,7 +166,7 @@ def _renumber(text: bytes, pid: int) -> bytes:
 
 
 @given(st.sampled_from(VERSIONS), st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@examples(200)
 def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, version: str, where: float) -> None:
     """A log that ends early has no more than the whole one, and says no other things."""
     text = data(version)

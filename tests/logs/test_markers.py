@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.tt.markers import GUESS, LIKELY, SURE, Guess
+from tests.examples import examples
 from tests.logs import writer
 from tests.logs.tools import counted
 from tests.logs.writer import Style, Write, Writer, interleave, join
@@ -77,7 +78,7 @@ def test_nothing_but_markers(markers: int, graphs: int, sure: str, least: int, m
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=120, deadline=None)
+@examples(400)
 def test_dialects_or_distinct_names_are_enough(
     stages: tuple[str, ...], failures: list[str | None], says: bool, dialects: bool
 ) -> None:

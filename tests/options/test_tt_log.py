@@ -77,14 +77,6 @@ def test_a_level_of_the_users_leaves_the_others_alone(
     assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "INFO"}
 
 
-def test_the_header_says_off(suite: Suite) -> None:
-    suite.write("def test_it(): pass")
-    result = suite.run("--graph-budget", "-o", "graph_budget_tt_log=off")
-    result.stdout.fnmatch_lines(["graph-budget: check, profile *, tt through xla"])
-    result = suite.run("--graph-budget")
-    result.stdout.no_fnmatch_line("*tt through xla*")
-
-
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 @pytest.mark.parametrize("log", ["off", "headers"])
 def test_off_counts_through_xla(suite: Suite, monkeypatch: pytest.MonkeyPatch, log: str) -> None:

@@ -198,6 +198,15 @@ def ask(page: Browser, query: str) -> None:
     page.type(query) if query else page.key("Delete", 46)
 
 
+def open_all(page: Browser, *more: str) -> None:
+    """Open each test, and what else is folded in it."""
+    for selector in (".test", *more):
+        page.run(
+            f"document.querySelectorAll('{selector}').forEach((node) => {{ node.open = true; }})"
+        )
+        page.settle()
+
+
 def test_sorted_by_growth_what_nobody_saw_first_or_by_what_is_chosen(show: Any) -> None:
     page = show(a_mixed_report())
     names = page.run(NAMES)
@@ -295,9 +304,7 @@ def test_advice_is_whole_on_a_phone(show: Any, chromium: Browser) -> None:
     test = over(was=1, now=2)
     test["breaks"] = [a_break(place(code="print(x)"), reason="Failed to trace builtin operator")]
     page = show(a_report(test))
-    page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
-    page.settle()
-    page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    open_all(page, "details")
     cut = (
         "[...document.querySelectorAll('.causes p, .causes h3, .panel p, .panel h4')]"
         ".filter((node) => node.getBoundingClientRect().width &&"
@@ -444,8 +451,7 @@ def test_graphs_are_listed_by_model_with_their_times(show: Any) -> None:
 def test_light_and_dark_are_legible(show: Any, chromium: Browser) -> None:
     """Contrast of text against what is behind it: 4.5 to 1, as WCAG 2.2 asks of text (AA)."""
     page = show(a_mixed_report())
-    page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
-    page.settle()
+    open_all(page)
     for dark in (False, True):
         chromium.looks(dark=dark)
         assert page.run(CONTRAST) == []
@@ -484,16 +490,13 @@ def test_no_window_is_too_narrow(width: int, show: Any, chromium: Browser) -> No
     """The page itself never scrolls sideways (WCAG 2.2, reflow: 320 pixels)."""
     chromium.looks(width=width)
     page = show(a_mixed_report(), a_report(over(f"tests/test_{'x' * 200}.py::test_b"), profile="p"))
-    page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
-    page.settle()
+    open_all(page)
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
 def test_hostile_text_does_nothing(show: Any) -> None:
     page = show(an_untrusted_report())
-    page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
-    page.settle()
-    page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    open_all(page, "details")
     assert page.run("window.pwned === undefined")
     assert (
         page.run("document.querySelectorAll('img, iframe, link, a[href]:not(.skip)').length") == 0

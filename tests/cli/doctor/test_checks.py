@@ -144,17 +144,18 @@ def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "saw 3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks" in found.what
 
 
+PROBED: dict[str, object] = {
+    "expected": 2,
+    "saw": 2,
+    "with": "the compiler",
+    "reasons": [],
+    "errors": [],
+    "notes": [],
+}
+
+
 def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "2 graphs = 1 jit + 1 retrace, 1 recompile, 0 breaks"
-    seen = {
-        "expected": words,
-        "saw": words,
-        "with": "jax 9",
-        "reasons": [""],
-        "errors": [],
-        "notes": [],
-    }
-    monkeypatch.setattr(checks, "_probe", lambda *_: seen)
+    monkeypatch.setattr(checks, "_probe", lambda *_: PROBED | {"reasons": [""]})
     (first,) = checks.probe_results("jax", 1, {})
     assert first.state == PROBLEM
     assert "not why" in first.what
@@ -177,15 +178,7 @@ def test_blindness_is_a_problem() -> None:
 def test_a_layer_that_cannot_be_seen_has_a_next_step(
     layer: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = {
-        "expected": 2,
-        "saw": 0,
-        "with": "torch",
-        "reasons": [],
-        "errors": [],
-        "notes": ["as it is"],
-    }
-    monkeypatch.setattr(checks, "_probe", lambda *_: seen)
+    monkeypatch.setattr(checks, "_probe", lambda *_: PROBED | {"saw": 0, "notes": ["as it is"]})
     first, note = checks.probe_results(layer, 1, {})
     assert first.state == PROBLEM
     assert step in first.do
