@@ -903,7 +903,7 @@ def test_a_note_of_several_lines_stays_what_it_was(case: Case, note: str) -> Non
 def test_packages_are_replaced_where_they_stand(case: Case, value: str) -> None:
     head = 'version: 1\nprofile: cpu\n# p\ntorch: "2.9"\n'
     tests = "# t\ntests:\n  test_a:\n    graphs: {xla: 1}\n"
-    owned = {"graphs": {"xla": 2}, "torch": "2.9.1"}
+    owned: dict[str, Any] = {"graphs": {"xla": 2}, "torch": "2.9.1"}
     case.has(f"{head}packages: {value}\n{tests}", head="")
     case.update(dataclasses.replace(seen("test_a", **owned), packages={"b": "2"}))
     assert case.text.replace("  # b", "") == (

@@ -39,7 +39,7 @@ def base(record: Record, names: tuple[str, ...] | None = None) -> Expected:
     return Expected(
         values,
         "cpu",
-        "2.9",
+        {"torch": "2.9"},
         recorded=True,
         own=frozenset(record.graphs),
         plain_with={"torch": "2.9", "torch_xla": "2.9"},

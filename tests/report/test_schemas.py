@@ -226,7 +226,7 @@ def full_report(layers: Sequence[str] = ("dynamo", "xla")) -> Data:
     """A test in which every key has something, and one in which none has."""
     test = over(**as_written(full_record(layers)) | FACTS)
     empty = a_test("tests/test_a.py::skipped", 0, **as_written(Record()) | {"outcome": "skipped"})
-    names = {name: ["tests/test_a.py::test_c"] for name in ("unmeasured", "stale")}
+    names: Data = {name: ["tests/test_a.py::test_c"] for name in ("unmeasured", "stale")}
     report = a_report(test, empty, complete_files=["tests/test_a.py"], **names)
     report["environment"]["packages"] = {"transformers": "5.23.0"}
     return report

@@ -104,7 +104,7 @@ def test_what_is_written_is_red_no_longer() -> None:
 # the rest
 
 
-def test_what_stands_beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_beside_the_tests() -> None:
     stale = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
     fixture = a_test("t.py::a", verdict="ok", setup={"phases": {"setup": {"dynamo": 2}}})
     outcome = a_run(fixture, unmeasured=["t.py::crashed"], stale=[stale], faults=["no disk"])
