@@ -11,6 +11,8 @@ import yaml
 
 from tests.conftest import Suite
 
+pytestmark = pytest.mark.once
+
 MODEL = """
     import torch
 
@@ -60,7 +62,6 @@ def an_entry(ops: int, name: str) -> dict[str, Any]:
     return {"graphs": {"dynamo": 1}, "ops": {"dynamo": ops}, "entries": [f"test_it.py::{name}"]}
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("left", LEFT)
 def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str) -> None:
     suite.write(model(WHOLE))
@@ -84,7 +85,6 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str) -> None:
     )
 
 
-@pytest.mark.once
 def test_how_far_it_may_fall(suite: Suite) -> None:
     """By so many percent, unless a function of the baseline is compiled no more."""
     suite.write(model(WHOLE))
@@ -99,7 +99,6 @@ def test_how_far_it_may_fall(suite: Suite) -> None:
         assert test["verdict"] == verdict, value
 
 
-@pytest.mark.once
 def test_an_update_writes_it(suite: Suite) -> None:
     suite.write(model(WHOLE))
     suite.run("--graph-budget-record")
@@ -111,7 +110,6 @@ def test_an_update_writes_it(suite: Suite) -> None:
     suite.run("--graph-budget").assert_outcomes(passed=1)
 
 
-@pytest.mark.once
 def test_without_ops_it_is_judged_as_before(suite: Suite) -> None:
     suite.write(model(WHOLE))
     suite.run("--graph-budget-record")
@@ -123,7 +121,6 @@ def test_without_ops_it_is_judged_as_before(suite: Suite) -> None:
     assert path.read_text() == before
 
 
-@pytest.mark.once
 def test_check_and_accept_agree(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_graphbreak.cli import main
 

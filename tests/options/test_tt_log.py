@@ -36,6 +36,7 @@ def found(suite: Suite, *options: str, fixture: str = "") -> dict[str, str | Non
     return reported
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "fixture"),
     [
@@ -52,6 +53,7 @@ def test_by_itself_it_is_the_least_that_counting_needs(
     assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "DEBUG"}
 
 
+@pytest.mark.once
 def test_full_is_what_analysis_needs(suite: Suite) -> None:
     reported = found(suite, "--graph-budget", "-o", "graph_budget_tt_log=full")
     assert reported == {
@@ -61,6 +63,7 @@ def test_full_is_what_analysis_needs(suite: Suite) -> None:
     }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("fixture", ["", "compile_model"])
 def test_off_is_nothing(suite: Suite, fixture: str) -> None:
     options = ["--graph-budget", "-o", "graph_budget_tt_log=off", "--graph-budget-device=cpu"]
@@ -68,6 +71,7 @@ def test_off_is_nothing(suite: Suite, fixture: str) -> None:
     assert reported == dict.fromkeys(reported, None)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("value", ["headers", "full"])
 def test_a_level_of_the_users_leaves_the_others_alone(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, value: str

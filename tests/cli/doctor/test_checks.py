@@ -105,6 +105,7 @@ def broken(directory: Path, source: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(directory)}
 
 
+@pytest.mark.once
 def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
     environ = broken(tmp_path, "raise ImportError('libtorch.so: undefined symbol')")
     (found,) = checks.probe_results("dynamo", 60, environ)
@@ -112,6 +113,7 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
     assert found.what.endswith("exit code 1: ImportError: libtorch.so: undefined symbol")
 
 
+@pytest.mark.once
 def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
     environ = broken(tmp_path, "import time; time.sleep(600)")
     (found,) = checks.probe_results("dynamo", 1, environ)
