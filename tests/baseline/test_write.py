@@ -129,7 +129,7 @@ def test_threads_of_one_process(path: Path) -> None:
 
 
 @contextmanager
-def held(source: str, directory: Path) -> Iterator[None]:
+def another_process(source: str, directory: Path) -> Iterator[None]:
     """Another process has run ``source``, and lives: it is killed at the end."""
     wait = 'print("held", flush=True)\nsys.stdin.read()'
     holder = start(f"{textwrap.dedent(source)}\n{wait}", directory)
@@ -150,7 +150,7 @@ lock.__enter__()
 
 
 def test_a_lock_that_is_held_times_out(path: Path) -> None:
-    with held(HOLDER, path.parent):
+    with another_process(HOLDER, path.parent):
         with pytest.raises(BaselineError) as raised:
             update(path.parent, [seen("test_a", 2)], lock_timeout=0.3)
         lock = writing.lock_path(path.parent)
@@ -204,7 +204,7 @@ def test_the_temporary_file_of_a_living_writer_stays(path: Path) -> None:
     file = open({str(temporary)!r}, "w")
     fcntl.flock(file, fcntl.LOCK_EX)
     """
-    with held(script, path.parent):
+    with another_process(script, path.parent):
         update(path.parent, [seen("test_a", 2)])
         assert temporary.exists()
     update(path.parent, [seen("test_a", 3)])

@@ -198,9 +198,9 @@ def ask(page: Browser, query: str) -> None:
     page.type(query) if query else page.key("Delete", 46)
 
 
-def open_all(page: Browser, *more: str) -> None:
+def open_all(page: Browser, *folded: str) -> None:
     """Open each test, and what else is folded in it."""
-    for selector in (".test", *more):
+    for selector in (".test", *folded):
         page.run(
             f"document.querySelectorAll('{selector}').forEach((node) => {{ node.open = true; }})"
         )
