@@ -12,14 +12,8 @@ if TYPE_CHECKING:
     from pytest_graphbreak.judging.cap import CapError
     from pytest_graphbreak.layers.during import during
     from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.watching.watch import (
-        BudgetExceeded,
-        CompileModel,
-        GraphBudget,
-        Run,
-        Seen,
-        observe,
-    )
+    from pytest_graphbreak.watching.compile_model import CompileModel, Run
+    from pytest_graphbreak.watching.watch import BudgetExceeded, GraphBudget, Seen, observe
 
 __all__ = [
     "BudgetExceeded",
@@ -36,10 +30,10 @@ __all__ = [
 _HOMES = {
     "BudgetExceeded": "watching.watch",
     "CapError": "judging.cap",
-    "CompileModel": "watching.watch",
+    "CompileModel": "watching.compile_model",
     "GraphBudget": "watching.watch",
     "Record": "model.record",
-    "Run": "watching.watch",
+    "Run": "watching.compile_model",
     "Seen": "watching.watch",
     "during": "layers.during",
     "observe": "watching.watch",

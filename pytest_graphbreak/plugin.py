@@ -21,7 +21,8 @@ from pytest_graphbreak.suite.phases import PHASES, Phases
 from pytest_graphbreak.suite.reports import attach, colour, note_step
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.watching.watch import CompileModel, GraphBudget
+    from pytest_graphbreak.watching.compile_model import CompileModel
+    from pytest_graphbreak.watching.watch import GraphBudget
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
 @pytest.fixture
 def compile_model(request: pytest.FixtureRequest) -> CompileModel:
     """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
-    from pytest_graphbreak.watching.watch import CompileModel
+    from pytest_graphbreak.watching.compile_model import CompileModel
 
     if importlib.util.find_spec("torch") is None:
         pytest.fail(
