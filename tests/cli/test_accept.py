@@ -235,6 +235,7 @@ def test_shards_prune_together(workspace: Workspace) -> None:
     assert "- test[gone]   its test is gone" in said.out
     assert "gone" not in workspace.baseline()
     assert "also_gone" in workspace.baseline("tests/test_b.yaml")  # no shard ran that file
+    assert "collected in part" not in said.out
 
 
 def test_a_missing_shard_loses_nothing(workspace: Workspace) -> None:
@@ -260,6 +261,7 @@ def test_a_file_collected_in_part_prunes_nothing(workspace: Workspace) -> None:
     assert said.code == 0
     assert "1 file collected in part only: nothing of theirs is dropped" in said.out
     assert workspace.baseline() == before
+    assert "collected in part" not in workspace.run("accept", "--yes", "one.json").out
 
 
 def test_a_function_collected_whole_prunes_its_own_cases(workspace: Workspace) -> None:

@@ -11,7 +11,7 @@ from pytest_graphbreak.layers.base import Observer, observers
 from pytest_graphbreak.model.layer import GraphCause, Layer, load
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.model.record import Break, Record
 
 pytestmark = pytest.mark.pure
 
@@ -73,3 +73,13 @@ def test_breaks_are_known_by_layer_and_place() -> None:
     items = [Break(layer, "why") for layer in ("dynamo", "xla", "dynamo")]
     record = record_of("dynamo", breaks=items)
     assert [(item.layer, item.count) for item in record.breaks] == [("dynamo", 2), ("xla", 1)]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "layer"),
+    [({"dynamo": 2}, "dynamo"), ({"dynamo": 2, "xla": 1}, "xla"), ({}, "xla")],
+)
+def test_a_record_is_headed_by_the_deepest_layer_that_made_graphs(
+    graphs: dict[str, int], layer: str
+) -> None:
+    assert Record(layers=("dynamo", "xla"), graphs=graphs).headline == layer
