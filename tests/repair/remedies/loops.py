@@ -53,25 +53,6 @@ def f(x, centers):
             "torch.arange(12.0).reshape(6, 2), torch.tensor([[5.0, 5.0], [6.0, 6.0]])",
         ),
     ),
-    "sampling until done": (
-        "while not done.all():",
-        """
-def f(logits, tokens):
-    done = torch.zeros(tokens.shape[0], dtype=torch.bool)
-    n = 0
-    while not done.all():
-        last = logits[tokens[:, -1]].argmax(-1)
-        last = torch.where(done, tokens[:, -1], last)
-        tokens = torch.cat([tokens[:, 1:], last.unsqueeze(1)], 1)
-        done = done | (last == 0)
-        n += 1
-    return tokens, n
-""",
-        (
-            "torch.eye(4).roll(-1, 1), torch.tensor([[1, 2], [2, 3]])",
-            "torch.eye(4).roll(-1, 1), torch.tensor([[3, 3], [3, 1]])",
-        ),
-    ),
     "greedy decoding into a buffer": (
         "if (nxt == 0).all():",
         """
@@ -87,17 +68,6 @@ def f(logits, out):
             "torch.eye(5).roll(-1, 1), torch.tensor([[2, 9, 9, 9, 9]])",
             "torch.eye(5).roll(-1, 1), torch.tensor([[4, 9], [3, 9]])",
         ),
-    ),
-    "a view of what changes": (
-        "while (inner - rhs).abs().max() > 1e-2:",
-        """
-def f(u, rhs):
-    inner = u[1:-1]
-    while (inner - rhs).abs().max() > 1e-2:
-        u[1:-1] = 0.5 * (inner + rhs)
-    return u * 1
-""",
-        ("torch.zeros(6), torch.ones(4)",),
     ),
     "a history": (
         "while x.sum() > 1:",
@@ -137,18 +107,6 @@ def f(x):
 """,
         ("torch.ones(3)", "torch.tensor([2.0, 1e4])"),
     ),
-    "an integer read back": (
-        "while n < 9:",
-        """
-def f(x):
-    n = 0.0
-    while n < 9:
-        x = x + 1
-        n = x.max().item()
-    return x
-""",
-        ("torch.ones(4, dtype=torch.int64)",),
-    ),
     "the size of a number": (
         "while abs(f1.item()) > 1e-5 and n < 50:",
         """
@@ -184,19 +142,6 @@ def f(x, w):
 """,
         ("torch.ones(2, 2), torch.eye(2) * 0.3", "torch.zeros(1, 2), torch.eye(2)"),
     ),
-    "a draw on one side": (
-        "while x.max() < 4:",
-        """
-def f(x):
-    while x.max() < 4:
-        if x.min() > 1:
-            x = x + torch.rand_like(x)
-        else:
-            x = x * 2
-    return x, torch.rand(())
-""",
-        ("torch.ones(2)", "torch.tensor([0.3, 3.0])"),
-    ),
     "a flag that is set": (
         "while going:",
         """
@@ -207,19 +152,6 @@ def f(x):
         if x.max() < 0.1:
             going = False
     return x
-""",
-        ("torch.ones(3)", "torch.zeros(2)"),
-    ),
-    "a raise behind": (
-        "if y.abs().max() < 1e-2:",
-        """
-def f(x):
-    for _ in range(40):
-        y = x * 0.5
-        if y.abs().max() < 1e-2:
-            return y
-        _, x = x, y
-    raise ValueError("not below")
 """,
         ("torch.ones(3)", "torch.zeros(2)"),
     ),
@@ -297,42 +229,6 @@ def f(x):
 """,
         ("torch.ones(2, dtype=torch.float64)", "torch.zeros(2, dtype=torch.float64)"),
     ),
-    "a text that grows": (
-        "if done.all():",
-        """
-def f(h, w):
-    ids = torch.zeros(h.shape[0], 1, dtype=torch.long)
-    done = torch.zeros(h.shape[0], dtype=torch.bool)
-    for _ in range(8):
-        h = torch.tanh(h @ w + ids[:, -1].unsqueeze(1))
-        token = h.argmax(-1)
-        ids = torch.cat([ids, token[:, None]], dim=1)
-        done = done | (token == 2)
-        if done.all():
-            break
-    return ids, (ids != 2).sum(1)
-""",
-        (
-            "torch.eye(3)[:2], torch.eye(3).roll(1, 0) * 2",
-            "torch.eye(3), -torch.eye(3)",
-            "torch.eye(3)[2:], torch.eye(3)",
-        ),
-    ),
-    "another number at first": (
-        "while (halted < 0.9).any() and n < 12:",
-        """
-def f(x):
-    halted = torch.zeros(x.shape[0])
-    n = 0
-    while (halted < 0.9).any() and n < 12:
-        flag = x.new_full((x.shape[0], 1), 1.0 if n == 0 else 0.25)
-        x = x if n > 2 else x * 0.5
-        halted = halted + 0.1 * (x + flag).abs().mean(1)
-        n += 1
-    return x, halted, n
-""",
-        ("torch.ones(2, 3)", "torch.zeros(1, 2)"),
-    ),
     "a start that is expanded": (
         "while h.abs().max() > 0.1:",
         """
@@ -390,20 +286,6 @@ def f(x, w):
 
 # What one flag, or a copy, cannot say: rewritten, each gave something else once.
 JUMPS: Final[dict[str, tuple[str, str, str]]] = {
-    "return then break": (
-        "is left in another way too",
-        "if x.max() < 0.1:",
-        """
-def f(x):
-    for n in range(6):
-        x = x * 0.5
-        if x.max() < 0.1:
-            return x * 2
-        if x.min() < -1:
-            break
-    return x + 1
-""",
-    ),
     "two returns": (
         "returns different values",
         "if x.max() < 0.1:",
@@ -415,18 +297,6 @@ def f(x):
             return x * 2
         if x.min() < -1:
             return x - 5
-    return x + 1
-""",
-    ),
-    "bare return": (
-        "is left in another way too",
-        "if x.max() < 0.1:",
-        """
-def f(x):
-    for n in range(6):
-        x = x * 0.5
-        if x.max() < 0.1:
-            return
     return x + 1
 """,
     ),
@@ -468,19 +338,6 @@ def f(x):
     return x, n
 """,
     ),
-    "a counter without a name": (
-        "sets _, which counts",
-        "if x.max() > 30:",
-        """
-def f(x):
-    for _ in range(6):
-        m, _ = x.max(0)
-        x = x + m
-        if x.max() > 30:
-            break
-    return x
-""",
-    ),
     "counter before": (
         "n is set before it",
         "if x.max() > 30:",
@@ -492,20 +349,6 @@ def f(x, k=0):
         if x.max() > 30:
             break
     return x, n
-""",
-    ),
-    "else break": (
-        "`break` in it is not at the end",
-        "if x.max() < 30:",
-        """
-def f(x):
-    for n in range(6):
-        x = x + n
-        if x.max() < 30:
-            x = x * 2
-        else:
-            break
-    return x
 """,
     ),
     "inner return": (
