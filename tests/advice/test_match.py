@@ -94,6 +94,12 @@ REASONS = [
     ),
     ("map", "Encountered input mutation during higher order op tracing", "", "scan(f, xs)"),
     ("map", "torch.map: improper inputs", "", ""),
+    (
+        "autograd",
+        "Attempted to inline function marked as skipped",
+        "function `GradScaler.scale`",
+        "",
+    ),
     ("attribute", "STORE_ATTR-caused graph break", "", ""),  # 2.6
     ("limit", "recompile_limit was reached (8)", "", ""),
     ("limit", "Dynamo recompile limit exceeded", "", ""),

@@ -110,31 +110,6 @@ def f(x, mode):
     f(torch.ones(4), Mode.DOUBLE)
     f(torch.ones(4), Mode.TRIPLE)
 """
-OPTIONS: Final = f"""
-import enum
-from dataclasses import dataclass
-{HEAD}class Mode(enum.Enum):
-    DOUBLE = 2
-    TRIPLE = 3
-
-
-@dataclass
-class Options:
-    mode: Mode
-    scale: float
-
-
-@torch.compile(backend="eager")
-def f(x, options):
-    return x * options.scale + (1 if options.mode is Mode.DOUBLE else 2)
-
-
-@pytest.mark.max_graphs(2, recompiles=1)
-def test_it():
-    f(torch.ones(4), Options(Mode.DOUBLE, 1.0))
-    f(torch.ones(4), Options(Mode.TRIPLE, 1.0))
-    f(torch.ones(4), Options(Mode.DOUBLE, 2.0))
-"""
 
 STANCE: Final = f"""{HEAD}@torch.compile(backend="eager")
 def f(x):
@@ -192,13 +167,6 @@ SITUATIONS: Final = (
         ),
     ),
     Situation(
-        "a name of each block",
-        blocks('self.name = f"block {number}"', "x * len(self.name)"),
-        (ALL_INSTANCES,),
-        (WHOLE,),
-        ("another Block in each call, with another value of self.name: 'block 1', 'block 2'",),
-    ),
-    Situation(
         "two models of one class, with other sizes",
         MODELS,
         (ALL_INSTANCES,),
@@ -235,15 +203,5 @@ SITUATIONS: Final = (
             ),
         ),
         ("mode is Mode.TRIPLE now",),
-    ),
-    Situation(
-        "a number and a member of options",
-        OPTIONS,
-        (A_MEMBER,),  # torch names what the newest graph expected: the member, each time
-        (
-            (("Options(Mode.TRIPLE, 1.0)", "Options(Mode.DOUBLE, 1.0)"),),
-            (("Options(Mode.DOUBLE, 2.0)", "Options(Mode.DOUBLE, 1.0)"),),
-        ),
-        ("options.mode is Mode.DOUBLE now", "options.mode is Mode.TRIPLE now"),
     ),
 )
