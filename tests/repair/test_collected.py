@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.repair.repro import _slug
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
@@ -100,16 +99,6 @@ def test_scripts_replace_no_file_of_the_user_and_name_no_path_of_this_machine(su
     assert str(suite.path) not in text + test.read_text()
     seen = python(suite.path, "-m", "pytest", *OPTIONS, "--collect-only", "--ignore=src")
     assert seen.count("::") == 2, seen  # the test, and the one that was asked for
-
-
-def test_tests_of_two_places_have_two_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """pytest wants each name once, where directories are no packages."""
-    monkeypatch.chdir(tmp_path)
-    places = ("repros", "tests", "tests/more", str(tmp_path / "tests"), "/elsewhere/more")
-    names = [_slug(Path(place)) for place in places]
-    assert names == ["", "_tests", "_tests_more", "_tests", "_more"]
 
 
 @pytest.mark.parametrize("out", ["a.py/x", "n" * 300])

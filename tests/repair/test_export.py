@@ -46,18 +46,11 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
     assert one["strict"]["where"]["line"] == one["not strict"]["where"]["line"] == 6
 
 
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("x = x + 1 if x.sum() > 3 else x", "torch.where(condition, a, b)"),
-        ("while x.sum() > 3: x = x - 1", "torch.while_loop"),
-    ],
-)
-def test_both_ways_have_the_same_advice_for_a_branch(line: str, advice: str, shop: Shop) -> None:
-    shop.write("a.py", PROGRAM.format(line=line))
+def test_both_ways_have_the_same_advice(shop: Shop) -> None:
+    shop.write("a.py", PROGRAM.format(line="while x.sum() > 3: x = x - 1"))
     said = shop.run("export", "a.py")
-    fixes = [one for one in said.out.splitlines() if "fix: " in one]
-    assert [advice in one for one in fixes] == [True, True]
+    fixes = [line for line in said.out.splitlines() if "fix: " in line]
+    assert ["torch.while_loop" in line for line in fixes] == [True, True]
 
 
 def test_what_only_the_strict_way_refuses(shop: Shop) -> None:

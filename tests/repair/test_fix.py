@@ -106,28 +106,6 @@ def test_what_a_helper_does_besides_is_said_and_may_be_forbidden(
     ]
 
 
-FLOATS = """
-    import torch
-
-    class Model(torch.nn.Module):
-        def forward(self, x, scale):
-            return x * scale
-
-    model = torch.compile(Model(), backend="eager", dynamic=False)
-    for scale in (0.5, 2.5, 7.0):
-        model(torch.ones(3), scale)
-    model(torch.ones(3, dtype=torch.float64), 0.1)  # float32 would not be exact enough
-"""
-
-
-def test_a_float_that_varies_becomes_an_input(shop: Shop, shared: Bench) -> None:
-    """By the argument that the program has already: no helper is needed."""
-    out = search(shop.write("a.py", FLOATS), shared)
-    title = "dynamic=True: sizes and numbers are inputs of the graph"
-    assert [patch.title for patch in out.patches] == [title]
-    assert (out.before, out.after) == (4, 2)  # one for each dtype of x
-
-
 COUNTS = """
     import torch
 
@@ -207,7 +185,7 @@ FIXTURES = """
             print("hello")
             return y + 1
 
-    @pytest.fixture(scope="{scope}")
+    @pytest.fixture(scope="module")
     def net():
         return torch.compile(Net(), backend="eager")
 
@@ -222,10 +200,9 @@ FIXTURES = """
 """
 
 
-@pytest.mark.parametrize("scope", sample(["function", "module"], ["module"]))
-def test_a_test_is_fixed_by_its_node_id(scope: str, shop: Shop) -> None:
+def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
     """Its fixtures make weights of no seed, and the proof of the written file is a new Python."""
-    shop.write("test_a.py", FIXTURES.format(scope=scope))
+    shop.write("test_a.py", FIXTURES)
     (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
     said = shop.run("fix", "test_a.py::test_net[3]")
     assert said.code == 0, said.out + said.err

@@ -1,6 +1,6 @@
 """``graphbreak prove``: patches that others wrote, right ones and wrong ones.
 
-Which inputs are drawn, and when two values differ, is shown in ``test_inputs`` and ``test_compare``.
+``test_inputs`` shows which inputs are drawn, ``test_compare`` when two values differ.
 """
 
 from __future__ import annotations

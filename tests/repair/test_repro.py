@@ -136,21 +136,6 @@ COMPILED_BEFORE = {
         def test_local(run):
             run(torch.ones(3))
     """,
-    "setup_method": """
-        import torch
-
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
-
-        class TestIt:
-            def setup_method(self):
-                self.run = torch.compile(f, backend="eager")
-
-            def test_local(self):
-                self.run(torch.ones(3))
-    """,
     "module": """
         import torch
 
@@ -169,8 +154,7 @@ COMPILED_BEFORE = {
 @pytest.mark.parametrize("where", sample(sorted(COMPILED_BEFORE), ["fixture"]))
 def test_the_backend_of_what_was_compiled_before_the_test(where: str, shop: Shop) -> None:
     shop.write("test_a.py", COMPILED_BEFORE[where])
-    name = "TestIt::test_local" if where == "setup_method" else "test_local"
-    said = shop.run("repro", f"test_a.py::{name}")
+    said = shop.run("repro", "test_a.py::test_local")
     assert said.code == 0, said.out + said.err
     (script,) = (shop.path / "repros").glob("*.py")
     assert ', backend="eager")' in script.read_text()

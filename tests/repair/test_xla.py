@@ -209,32 +209,6 @@ def test_a_number_of_the_module_becomes_a_tensor_of_the_device(shop: Shop) -> No
     assert 'torch.tensor(python_offset, device="xla")' in (shop.path / "a_fixed.py").read_text()
 
 
-BREAKS = """
-    import torch
-    import torch_xla
-
-    def f(x):
-        y = x.sin()
-        print("half way")
-        return y + 1
-
-    device = torch_xla.device()
-    torch.compile(f, backend="openxla")(torch.ones(4).to(device))
-    torch_xla.sync()
-"""
-
-
-def test_a_repro_is_on_the_device_and_backend_of_the_original(shop: Shop) -> None:
-    shop.write("a.py", BREAKS)
-    said = shop.run("repro", "a.py", "--out", "here")
-    assert said.code == 0, said.out + said.err
-    text = (shop.path / "here/a_repro_1.py").read_text()
-    assert 'torch.compile(model, backend="openxla")' in text
-    assert "torch_xla.device()" in text
-    assert "torch_xla.sync()" in text
-    assert "set_device_type" not in text  # not TT
-
-
 MODEL = """
     import torch
     import torch_xla
@@ -264,7 +238,9 @@ def test_a_model_is_loaded_on_the_device_and_large_inputs_are_moved_there(shop: 
     said = shop.run("repro", "a.py", "--out", "here")
     assert said.code == 0, said.out + said.err
     assert "1 of Sequential by its path" in said.out
-    body = (shop.path / "here/a_repro_1.py").read_text().partition("def main():")[2]
+    text = (shop.path / "here/a_repro_1.py").read_text()
+    assert "set_device_type" not in text  # not TT
+    body = text.partition("def main():")[2]
     order = ("manual_seed(0)", "load_the_original", "get_submodule", "torch.load")
     order += ('torch.compile(model, backend="openxla")', "compiled(", "torch_xla.sync()")
     places = [body.index(part) for part in order]

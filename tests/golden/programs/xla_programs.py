@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.golden.programs.torch_programs import marked
 from tests.golden.situation import Situation
 
 LAZY: Final = """
@@ -74,14 +73,14 @@ ALL: Final = (
         "xla_over_marker",
         COMPILED,
         (_then("print(); y = y + 1"),),
-        marked("xla_over_marker", "max_graphs(dynamo=1)"),
+        mark="max_graphs(dynamo=1)",
         new=True,
     ),
     Situation(
         "xla_over_marker_on_every_layer",
         COMPILED,
         (_then("print(); y = y + 1"),),
-        marked("xla_over_marker_on_every_layer", "max_graphs(1)"),
+        mark="max_graphs(1)",
         new=True,
     ),
     Situation(
