@@ -35,8 +35,7 @@ NESTED = """
 
 def test_large_inputs_are_in_a_file_and_the_model_is_not(shop: Shop) -> None:
     shop.write("a.py", NESTED)
-    said = shop.run("repro", "a.py")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "a.py")
     assert "1.0 of Sequential by its path" in said.out
     assert shop.files() == {"a.py", "repros/a_repro_1.py", "repros/a_repro_1.pt"}
     text = (shop.path / "repros/a_repro_1.py").read_text()
@@ -73,8 +72,7 @@ STATE = """
 
 def test_what_the_program_does_to_its_model_is_done(shop: Shop) -> None:
     shop.write("a.py", STATE)
-    said = shop.run("repro", "a.py")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "a.py")
     assert "Model as loaded" in said.out
     assert shop.files() == {"a.py", "repros/a_repro_1.py"}  # no weights
 
@@ -109,6 +107,5 @@ TESTS = """
 @pytest.mark.nightly
 def test_a_model_that_a_fixture_makes_is_made_by_it(shop: Shop) -> None:
     shop.write("test_a.py", TESTS)
-    said = shop.run("repro", "test_a.py::test_given", "--as-test")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "test_a.py::test_given", "--as-test")
     assert "Model as loaded" in said.out

@@ -55,8 +55,7 @@ def test_both_ways_have_the_same_advice(shop: Shop) -> None:
 
 def test_what_only_the_strict_way_refuses(shop: Shop) -> None:
     shop.write("a.py", PROGRAM.format(line="torch._dynamo.graph_break()"))
-    said = shop.run("export", "a.py")
-    assert said.code == 0
+    said = shop.succeed("export", "a.py")
     assert "Net  strict: fails" in said.out
     assert "Net  not strict: exports" in said.out
 
@@ -79,8 +78,7 @@ def test_each_function_is_exported(shop: Shop) -> None:
             halve(double(torch.ones(3)))
         """,
     )
-    said = shop.run("export", "test_a.py::test_both")
-    assert said.code == 0
+    said = shop.succeed("export", "test_a.py::test_both")
     assert [line.split()[0] for line in said.out.splitlines()] == ["double"] * 2 + ["halve"] * 2
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 import textwrap
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -161,14 +159,12 @@ def test_a_side_effect_that_is_lost_is_said_or_forbidden(shop: Shop) -> None:
     assert kept.code == 1
     assert "No remedy worked" in kept.out
     assert shop.files() == {"a.py"}
-    said = shop.run("fix", "a.py")
-    assert said.code == 0
+    said = shop.succeed("fix", "a.py")
     assert "side effect lost: `os.write(2, " in said.out
     assert "2 -> 1" in said.out
     assert shop.files() == {"a.py", "a_fixed.py"}
     assert (shop.path / "a.py").read_text().count("is_compiling") == 0
-    done = subprocess.run([sys.executable, "a_fixed.py"], capture_output=True, cwd=shop.path)
-    assert done.returncode == 0
+    assert shop.python("a_fixed.py").returncode == 0
 
 
 FIXTURES = """
@@ -204,8 +200,7 @@ def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
     """Its fixtures make weights of no seed, and the proof of the written file is a new Python."""
     shop.write("test_a.py", FIXTURES)
     (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
-    said = shop.run("fix", "test_a.py::test_net[3]")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("fix", "test_a.py::test_net[3]")
     assert "Wrote a_fixed.py" in said.out
 
 

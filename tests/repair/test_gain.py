@@ -147,8 +147,7 @@ LAYERS = """
 def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None:
     """Only one is seen at a time, and nothing is compiled until the last is moved."""
     shop.write("a.py", LAYERS)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out
+    said = shop.succeed("fix", "a.py")
     assert "kept  the line is written after the graph (0 -> 2)" in said.out
     assert "kept  the line is written after the graph (2 -> 1)" in said.out
     assert "tried, not kept" not in said.out

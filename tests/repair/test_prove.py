@@ -293,8 +293,7 @@ def test_a_module_is_proved_with_the_program_that_imports_it(shop: Shop) -> None
             torch.compile(f, backend="eager")(torch.arange(6.0).reshape(2, 3))
         """,
     )
-    said = shop.run("prove", "branch.py", "branch_fixed.py", "--run", "test_it.py::test_it")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("prove", "branch.py", "branch_fixed.py", "--run", "test_it.py::test_it")
     assert "better and equal" in said.out
 
 
@@ -308,8 +307,7 @@ def test_a_test_is_proved_by_its_name(shop: Shop) -> None:
     source = BRANCH.rpartition("f(torch")[0]
     shop.write("test_a.py", source + test)
     shop.write("test_b.py", edited(source, (IF, WHERE)) + test)
-    said = shop.run("prove", "test_a.py::test_it", "test_b.py")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("prove", "test_a.py::test_it", "test_b.py")
     assert "drawn: the first inputs again, negated, random" in said.out
 
 

@@ -2,7 +2,8 @@
 
 A row is a program that is red under its marker, the lines after ``fix:`` that its failure has, all
 of them and no other, and the ways to follow them: edits of the program, each of which makes it
-green. A row without a way is one whose line says that nothing makes it fewer.
+green. A row without a way is one whose line says that nothing makes it fewer. The first line of a
+family is followed by the examples of its page, in ``test_examples``; those of its ``lines`` here.
 """
 
 from __future__ import annotations

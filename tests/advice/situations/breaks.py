@@ -23,9 +23,6 @@ IN_PRINT: Final = "keep it a tensor in what is printed, without .item() or float
 CHOICE: Final = (
     "torch.where or torch.cond on the tensor, without .item(), which breaks here even captured"
 )
-OUTSIDE: Final = (
-    "compile the forward (or the loss) alone; backward(), zero_grad(), step(), a GradScaler outside"
-)
 
 
 def switch(line: str) -> tuple[str, str]:
@@ -88,60 +85,6 @@ READ_IN_FUNCTION: Final = (
     "keep it a tensor: captured numbers fail inside of a torch.autograd.Function"
 )
 
-TRAINING: Final = f"""{HEAD}model = torch.nn.Linear(4, 4)
-opt = torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-@torch.compile(backend="eager")
-def step(x):
-    loss = model(x).sum()
-    loss.backward()
-    opt.step()
-    opt.zero_grad()
-    return loss
-
-
-{LIMIT}def test_it():
-    step(torch.ones(2, 4))
-"""
-
-MODE: Final = f"""{HEAD}from torch.overrides import TorchFunctionMode
-
-
-class Mode(TorchFunctionMode):
-    def __init__(self):
-        super().__init__()
-        print("made")
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {{}}))
-
-
-def f(x):
-    x = x + 1
-    with Mode():
-        x = x * 2
-    return x * 3
-{CALL}"""
-HOOK: Final = f"""{HEAD}class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(16, 16)
-
-    def forward(self, x):
-        return self.linear(x + 1) * 2
-
-
-@torch.compiler.disable
-def hook(module, args, result):
-    return result + 1
-
-
-{LIMIT}def test_it():
-    net = Net()
-    net.linear.register_forward_hook(hook)
-    torch.compile(net, backend="eager")(torch.ones(2, 16))
-"""
 SHARDED: Final = f"""
 import tempfile
 {HEAD}import torch.distributed as dist
@@ -171,32 +114,6 @@ class Net(torch.nn.Module):
 """
 
 SITUATIONS: Final = (
-    Situation(
-        "a print in the __init__ of a mode",
-        MODE,
-        (PRINTED,),
-        (
-            (switch(REORDER),),
-            (('        print("made")\n', ""), ("16))\n", "16))\n    print('made')\n")),
-        ),
-        ('print("made")', "in Mode.__init__"),
-    ),
-    Situation(
-        "a hook that is disabled",
-        HOOK,
-        ("take the disable away, or call the function before or after the compiled part",),
-        (
-            (("@torch.compiler.disable\n", ""),),
-            (
-                ("    net.linear.register_forward_hook(hook)\n", ""),
-                (
-                    '    torch.compile(net, backend="eager")(torch.ones(2, 16))\n',
-                    '    hook(net, (), torch.compile(net, backend="eager")(torch.ones(2, 16)))\n',
-                ),
-            ),
-        ),
-        ("in hook\n",),
-    ),
     Situation(
         "a block under FSDP",
         SHARDED,
@@ -293,24 +210,6 @@ SITUATIONS: Final = (
         ),
         (READ_IN_FUNCTION,),
         ((("float(x.sum())", "x.sum()"),),),
-    ),
-    Situation(
-        "a whole step of training",
-        TRAINING,
-        (OUTSIDE,),
-        (
-            (
-                (
-                    "    loss = model(x).sum()\n    loss.backward()\n    opt.step()\n"
-                    "    opt.zero_grad()\n    return loss\n",
-                    "    return model(x).sum()\n",
-                ),
-                (
-                    "    step(torch.ones(2, 4))\n",
-                    "    step(torch.ones(2, 4)).backward()\n    opt.step()\n    opt.zero_grad()\n",
-                ),
-            ),
-        ),
     ),
     *(
         Situation(

@@ -17,34 +17,8 @@ LIMIT: Final = """
 @pytest.mark.max_graphs(jax=1, recompiles=0)
 def test_it():
 """
-ONCE: Final = "make it once, outside of the loop, and jit it there: JAX knows functions by identity"
 
 SITUATIONS: Final = (
-    Situation(
-        "a jitted function that is made in a step",
-        f"""{HEAD}
-def step(x):
-    @jax.jit
-    def double(x):
-        return x * 2
-    return double(x)
-
-{LIMIT}    for _ in range(3):
-        step(x)
-""",
-        (ONCE,),
-        (
-            (
-                (
-                    "def step(x):\n    @jax.jit\n    def double(x):\n        return x * 2\n"
-                    "    return double(x)\n",
-                    "@jax.jit\ndef double(x):\n    return x * 2\n\n"
-                    "def step(x):\n    return double(x)\n",
-                ),
-            ),
-        ),
-        needs="jax",
-    ),
     Situation(
         "a transform that is a static argument, made in each step",
         f"""{HEAD}

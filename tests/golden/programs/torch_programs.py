@@ -72,10 +72,7 @@ OF_HEAD: Final[dict[str, Changes]] = {
             "best = scores.max().item() if scores.shape[0] > 1 and scores.shape[-1] > 1 "
             "and scores.dtype == torch.float32 else scores.min().item()  # the best",
         ),
-        (
-            "class Head",
-            "class HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised",
-        ),
+        ("class Head", "class HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised"),
         ("= Head()", "= HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised()"),
     ),
     "over_control_characters": (
@@ -150,10 +147,7 @@ OF_STEPS: Final[dict[str, Changes]] = {
     ),
     "lost_function": (
         ('compiled = torch.compile(step, backend="eager", dynamic=False)', "compiled = step"),
-        (
-            "y = torch.sin(x) * factor",
-            "y = torch.compile(torch.sin, backend='eager')(x) * factor",
-        ),
+        ("y = torch.sin(x) * factor", "y = torch.compile(torch.sin, backend='eager')(x) * factor"),
     ),
     "lost_smaller_program": (
         ("    return torch.cos(x) * 3", "    return x + 1"),
@@ -184,34 +178,14 @@ OVER: Final = (
         ),
     ),
     Situation("over_marker", HEAD, (ITEM,), mark="max_graphs(1)", new=True),
+    Situation("over_marker_alone", HEAD, (ITEM,), mark="max_graphs(1)", new=True, options=()),
     Situation(
-        "over_marker_alone",
-        HEAD,
-        (ITEM,),
-        mark="max_graphs(1)",
-        new=True,
-        options=(),
+        "over_marker_of_breaks", HEAD, (ITEM,), mark="max_graphs(dynamo=3, breaks=0)", new=True
     ),
     Situation(
-        "over_marker_of_breaks",
-        HEAD,
-        (ITEM,),
-        mark="max_graphs(dynamo=3, breaks=0)",
-        new=True,
+        "over_marker_of_recompiles", STEPS, (TWICE,), mark="max_graphs(5, recompiles=0)", new=True
     ),
-    Situation(
-        "over_marker_of_recompiles",
-        STEPS,
-        (TWICE,),
-        mark="max_graphs(5, recompiles=0)",
-        new=True,
-    ),
-    Situation(
-        "over_marker_and_baseline",
-        HEAD,
-        (ITEM,),
-        mark="max_graphs(1)",
-    ),
+    Situation("over_marker_and_baseline", HEAD, (ITEM,), mark="max_graphs(1)"),
     Situation(
         "over_cases",
         STEPS,
@@ -374,12 +348,7 @@ OVER: Final = (
         """,
     ),
     Situation("over_xfail", HEAD, (ITEM,), mark="xfail(reason='slow')"),
-    Situation(
-        "over_ungated",
-        HEAD,
-        (ITEM,),
-        mark="graph_budget(gate=False, reason='moving')",
-    ),
+    Situation("over_ungated", HEAD, (ITEM,), mark="graph_budget(gate=False, reason='moving')"),
     Situation(
         "over_ungated_by_baseline",
         HEAD,
@@ -427,19 +396,9 @@ OTHERS: Final = (
     Situation("new_xfail", HEAD, (ITEM,), mark="xfail(reason='slow')", new=True),
     Situation("new_not_judged", HEAD, (ITEM,), new=True, options=()),
     Situation("new_recorded", HEAD, (ITEM,), new=True, options=("--graph-budget-record",)),
-    Situation(
-        "marker_of_absent_layer",
-        HEAD,
-        (),
-        mark="max_graphs(xla=1)",
-        new=True,
-    ),
+    Situation("marker_of_absent_layer", HEAD, (), mark="max_graphs(xla=1)", new=True),
     Situation("improved_break", HEAD.replace(*ITEM), (ITEM[::-1],)),
-    Situation(
-        "improved_recompile",
-        STEPS.replace(*TWICE),
-        (TWICE[::-1],),
-    ),
+    Situation("improved_recompile", STEPS.replace(*TWICE), (TWICE[::-1],)),
     Situation(
         "improved_strict", HEAD.replace(*ITEM), (ITEM[::-1],), ini=("graph_budget_strict = true",)
     ),
@@ -450,11 +409,7 @@ OTHERS: Final = (
         options=("--graph-budget-update",),
     ),
     Situation("over_updated", HEAD, (ITEM,), options=("--graph-budget-update",)),
-    Situation(
-        "changed_place",
-        HEAD.replace(*ITEM),
-        (ITEM[::-1], ("best = ", "print(); best = ")),
-    ),
+    Situation("changed_place", HEAD.replace(*ITEM), (ITEM[::-1], ("best = ", "print(); best = "))),
     Situation(
         "changed_strict",
         HEAD.replace(*ITEM),

@@ -114,8 +114,6 @@ ALL: Final = (
         "xla_improved", LAZY.replace(*_then("y.sum().item()")), (_then("y.sum().item()")[::-1],)
     ),
     Situation(
-        "xla_changed",
-        LAZY.replace(*_then("y.sum().item()")),
-        (("y.sum().item()", "print(y)"),),
+        "xla_changed", LAZY.replace(*_then("y.sum().item()")), (("y.sum().item()", "print(y)"),)
     ),
 )
