@@ -144,6 +144,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.nightly  # the forms that are none have a test above
 def test_any_json_can_be_read(tmp_path: Path) -> None:
     @given(st.dictionaries(st.text(), JSON))
     def check(data: Any) -> None:

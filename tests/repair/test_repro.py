@@ -12,7 +12,6 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
 from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
-from tests.examples import sample
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
@@ -115,41 +114,26 @@ def test_a_test_of_a_package_in_the_root_that_has_no_init_file(shop: Shop) -> No
     assert "Graph break" in run.stderr
 
 
-COMPILED_BEFORE = {
-    "fixture": """
-        import pytest
-        import torch
+COMPILED_BEFORE = """
+    import pytest
+    import torch
 
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
+    def f(x):
+        y = x.sin()
+        print("local")
+        return y + 1
 
-        @pytest.fixture
-        def run():
-            return torch.compile(f, backend="eager")
+    @pytest.fixture
+    def run():
+        return torch.compile(f, backend="eager")
 
-        def test_local(run):
-            run(torch.ones(3))
-    """,
-    "module": """
-        import torch
-
-        @torch.compile(backend="eager")
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
-
-        def test_local():
-            f(torch.ones(3))
-    """,
-}
+    def test_local(run):
+        run(torch.ones(3))
+"""
 
 
-@pytest.mark.parametrize("where", sample(sorted(COMPILED_BEFORE), ["fixture"]))
-def test_the_backend_of_what_was_compiled_before_the_test(where: str, shop: Shop) -> None:
-    shop.write("test_a.py", COMPILED_BEFORE[where])
+def test_the_backend_of_what_was_compiled_before_the_test(shop: Shop) -> None:
+    shop.write("test_a.py", COMPILED_BEFORE)
     shop.succeed("repro", "test_a.py::test_local")
     (script,) = (shop.path / "repros").glob("*.py")
     assert ', backend="eager")' in script.read_text()

@@ -258,20 +258,6 @@ OVER: Final = (
         """,
     ),
     Situation(
-        "over_in_a_class",
-        HEAD,
-        (ITEM,),
-        """
-        import unittest
-
-        class TestModel(unittest.TestCase):
-            def test_forward(self):
-                import over_in_a_class as model
-
-                model.run()
-        """,
-    ),
-    Situation(
         "over_training",
         """
         import torch

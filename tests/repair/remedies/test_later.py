@@ -15,6 +15,7 @@ from hypothesis import Phase, example, given, settings
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import later
 from pytest_graphbreak.repair.rewrite.helpers import helper
+from tests.examples import examples
 from tests.repair.remedies.sound import LISTS, bits, loaded
 
 pytestmark = pytest.mark.once
@@ -201,7 +202,7 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str, way: str)
     if way == "noted":
         run = patched["_graphbreak_flush"](patched["f"], run)
 
-    @settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
+    @settings(examples(30), phases=(Phase.explicit, Phase.generate))
     @example([1.0, 2.0])
     @given(LISTS)
     def check(values: list[float]) -> None:

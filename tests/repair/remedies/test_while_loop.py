@@ -323,7 +323,7 @@ def _in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_loop_gives_what_it_gave(name: str) -> None:
     body, unfit = PROGRAMS[name], UNFIT.get(name)
-    pair = compare(while_loop.CHANGE, body, unfit, *HELPERS, examples=40, compiled=False)
+    pair = compare(while_loop.CHANGE, body, unfit, *HELPERS, most=200, compiled=False)
     if pair is not None:
         pair.check_errors(RAISES.get(name))
 
