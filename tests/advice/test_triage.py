@@ -194,13 +194,6 @@ def values_that_differ() -> None:
     torch.testing.assert_close(compiled(X), X)
 
 
-@raises("accuracy")
-def values_that_differ_by_the_minifier() -> None:
-    from torch._dynamo.debug_utils import AccuracyError
-
-    raise AccuracyError("Bad accuracy detected")
-
-
 @pytest.mark.parametrize(
     ("function", "kind", "topic"), RAISERS, ids=[row[0].__name__ for row in RAISERS]
 )
@@ -265,6 +258,7 @@ WORDS = [
     ("device-compiler", "ValueError", "Error code: 13"),
     ("device-compiler", "BackendCompilerFailed",
      "backend='tt' raised:\nRuntimeError: Bad StatusOr access: INTERNAL: Error code: 13\n\nSet"),
+    ("accuracy", "torch._dynamo.debug_utils.AccuracyError", "Bad accuracy detected"),
     ("accuracy", "AssertionError",
      "Evaluation result 0 failed: PCC comparison failed. Calculated: pcc=0.7. Required: pcc=0.99."),
 ]  # fmt: skip

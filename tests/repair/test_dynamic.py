@@ -80,18 +80,11 @@ def test_a_way_that_fails_is_reported(shop: Shop) -> None:
     assert f"{MARKED} fails: ConstraintViolationError" in said.out
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("raise ValueError('no weights')", "a.py does not run: ValueError: no weights"),
-        ("1", "a.py: it compiles nothing"),
-    ],
-)
-def test_a_program_that_gives_nothing_to_compare(shop: Shop, source: str, why: str) -> None:
-    shop.write("a.py", source)
+def test_a_program_that_compiles_nothing(shop: Shop) -> None:
+    shop.write("a.py", "1")
     said = shop.run("dynamic", "a.py")
     assert (said.code, said.out) == (2, "")
-    assert f"graphbreak dynamic: {why}\n" in said.err
+    assert "graphbreak dynamic: a.py: it compiles nothing\n" in said.err
 
 
 SEVERAL = """

@@ -149,9 +149,7 @@ def test_what_is_written_is_not_lost_where_it_is_inlined_as_well(
     writes: str, call: str, tmp_path: Path, shared: Bench
 ) -> None:
     """It is written later, also where it fills a list: that would compile the code again."""
-    target = Target(tmp_path / "c.py")
-    target.path.write_text(TWICE.replace("WRITES", writes).replace("PART", call))
-    out = search(target, shared, keep_side_effects=True)
+    out = searched(TWICE.replace("WRITES", writes).replace("PART", call), tmp_path, shared)
     assert out.first.record.breaks
     assert out.first.roots == ["part", "whole"]
     assert not out.comparison.words

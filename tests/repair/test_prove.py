@@ -12,9 +12,11 @@ from typing import Final
 
 import pytest
 
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.repair.original import Comparison
 from pytest_graphbreak.repair.prove import BETTER, DIFFERS, EQUAL, UNJUDGED, Proof, prove
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench
+from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.examples import sample
 from tests.repair.conftest import Shop
 
@@ -278,6 +280,15 @@ def test_what_cannot_be_judged(source: str, words: str, shop: Shop) -> None:
     said = shop.run("prove", "a.py", "b.py")
     assert said.code == 2
     assert f"{UNJUDGED}: {words}" in said.out
+
+
+def test_it_is_said_what_was_compared_and_what_was_not() -> None:
+    trial = Trial(Record(), endless=["negated", "negated, with gradients"])
+    said = Proof(trial, trial, Comparison(inputs=3, kinds=["zero"], raised=1)).equal()
+    assert said == (
+        "outputs, gradients, changes in place and lines: 2 calls of the program, "
+        "1 call with drawn inputs, 1 more raised in both, 2 did not end without the compiler"
+    )
 
 
 def test_a_module_is_proved_with_the_program_that_imports_it(shop: Shop) -> None:

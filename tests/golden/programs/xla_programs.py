@@ -84,21 +84,6 @@ ALL: Final = (
         new=True,
     ),
     Situation(
-        "xla_over_during",
-        LAZY,
-        (_then("y.sum().item()"),),
-        """
-        from pytest_graphbreak import during
-
-        def test_decoding():
-            import xla_over_during as model
-
-            for step in range(2):
-                with during(f"step {step}"):
-                    model.run()
-        """,
-    ),
-    Situation(
         "xla_lost",
         COMPILED,
         (

@@ -18,10 +18,7 @@ def f(x):
         n += 1
     return x_new, diff, n
 """,
-        (
-            "torch.ones(3)",
-            "torch.tensor([2.0, 100.0])",
-        ),
+        ("torch.ones(3)", "torch.tensor([2.0, 100.0])"),
     ),
     "bisection": (
         """
@@ -34,10 +31,7 @@ def f(a, b):
             a = mid
     return (a + b) / 2
 """,
-        (
-            "torch.tensor(1.0), torch.tensor(2.0)",
-            "torch.tensor(1.5), torch.tensor(1.5)",
-        ),
+        ("torch.tensor(1.0), torch.tensor(2.0)", "torch.tensor(1.5), torch.tensor(1.5)"),
     ),
     "k-means": (
         """
@@ -92,25 +86,7 @@ def f(x):
         x = new - 1
     return x, new.sum(), n
 """,
-        (
-            "torch.ones(3)",
-            "torch.full((2,), 0.7)",
-        ),
-    ),
-    "a return of two": (
-        """
-def f(x):
-    for i in range(40):
-        step = (x * x - 2) / (2 * x)
-        x = x - step
-        if step.norm() < 1e-4:
-            return x, i
-    return x, i
-""",
-        (
-            "torch.ones(3)",
-            "torch.tensor([2.0, 1e4])",
-        ),
+        ("torch.ones(3)", "torch.full((2,), 0.7)"),
     ),
     "the size of a number": (
         """
@@ -125,10 +101,7 @@ def f(x0, x1):
         n += 1
     return x1, n
 """,
-        (
-            "torch.tensor(0.0), torch.tensor(1.0)",
-            "torch.tensor([-1.0]), torch.tensor([3.0])",
-        ),
+        ("torch.tensor(0.0), torch.tensor(1.0)", "torch.tensor([-1.0]), torch.tensor([3.0])"),
     ),
     "locals behind a break": (
         """
@@ -146,10 +119,7 @@ def f(x, w):
         z = z + step
     return z, k
 """,
-        (
-            "torch.ones(2, 2), torch.eye(2) * 0.3",
-            "torch.zeros(1, 2), torch.eye(2)",
-        ),
+        ("torch.ones(2, 2), torch.eye(2) * 0.3", "torch.zeros(1, 2), torch.eye(2)"),
     ),
     "a flag that is set": (
         """
@@ -161,10 +131,7 @@ def f(x):
             going = False
     return x
 """,
-        (
-            "torch.ones(3)",
-            "torch.zeros(2)",
-        ),
+        ("torch.ones(3)", "torch.zeros(2)"),
     ),
     "the same return twice": (
         """
@@ -178,11 +145,7 @@ def f(x):
             return x, n
     return x, n
 """,
-        (
-            "torch.ones(3)",
-            "torch.full((2,), 0.1)",
-            "torch.full((2,), 0.5)",
-        ),
+        ("torch.ones(3)", "torch.full((2,), 0.1)", "torch.full((2,), 0.5)"),
     ),
     "a state of a wider dtype": (
         """
@@ -195,10 +158,7 @@ def f(cost):
         error = (u - previous).abs().max()
     return u
 """,
-        (
-            "torch.ones(2)",
-            "torch.tensor([3.0, 4.0], dtype=torch.float64)",
-        ),
+        ("torch.ones(2)", "torch.tensor([3.0, 4.0], dtype=torch.float64)"),
     ),
     "a search along a line": (
         """
@@ -224,10 +184,7 @@ def f(x, shrink=0.5):
         h = min(2.0 * t, 64.0)
     return w, loss, step, evals
 """,
-        (
-            "torch.ones(3, dtype=torch.float64)",
-            "torch.tensor([3.0, -7.0], dtype=torch.float64)",
-        ),
+        ("torch.ones(3, dtype=torch.float64)", "torch.tensor([3.0, -7.0], dtype=torch.float64)"),
     ),
     "a loop with a break in a loop": (
         """
@@ -244,10 +201,7 @@ def f(x):
         n += 1
     return x, n
 """,
-        (
-            "torch.ones(2, dtype=torch.float64)",
-            "torch.zeros(2, dtype=torch.float64)",
-        ),
+        ("torch.ones(2, dtype=torch.float64)", "torch.zeros(2, dtype=torch.float64)"),
     ),
     "a start that is expanded": (
         """
@@ -257,24 +211,7 @@ def f(x):
         h = h.flip(0) * 0.5
     return h
 """,
-        (
-            "torch.ones(1, 2)",
-            "torch.zeros(1, 4)",
-        ),
-    ),
-    "a test of a shape inside": (
-        """
-def f(x):
-    while x.max() > 0.1:
-        if x.dim() > 1:
-            x = x * 0.5
-        x = x / 3 if x.shape[0] > 2 else x - 1
-    return x
-""",
-        (
-            "torch.ones(3, 2)",
-            "torch.ones(2)",
-        ),
+        ("torch.ones(1, 2)", "torch.zeros(1, 4)"),
     ),
     "fixed point with while True": (
         """
@@ -286,29 +223,7 @@ def f(x):
         x = y
     return x, y
 """,
-        (
-            "torch.ones(3)",
-            "torch.tensor([0.739085])",
-        ),
-    ),
-    "adaptive computation": (
-        """
-def f(x, w):
-    halt = torch.zeros(x.shape[0])
-    out = torch.zeros_like(x)
-    n = 0
-    while (halt < 0.99).any() and n < 8:
-        p = torch.sigmoid(x @ w).squeeze(1) * (1 - halt)
-        out = out + p.unsqueeze(1) * x
-        halt = halt + p
-        x = torch.tanh(x)
-        n += 1
-    return out
-""",
-        (
-            "torch.ones(2, 3), torch.ones(3, 1)",
-            "torch.zeros(2, 3), torch.ones(3, 1)",
-        ),
+        ("torch.ones(3)", "torch.tensor([0.739085])"),
     ),
     "a name set below two ifs": (
         """
