@@ -203,6 +203,12 @@ class Run(_Counts):
         return self.seen.record
 
 
+NO_INPUTS: Final = (
+    "compile_model compiles a model and calls it, and was given no inputs to call it with: "
+    "compile_model(model, x)"
+)
+
+
 class CompileModel:
     """The fixture ``compile_model``; call it with a model and its inputs."""
 
@@ -222,7 +228,8 @@ class CompileModel:
 
         ``backend`` overrides the device's own (``openxla`` on xla, ``tt`` on
         TT, inductor on cuda and cpu); ``compile_options`` go to
-        ``torch.compile``. Everything else goes to the model.
+        ``torch.compile``. Everything else goes to the model. Raises ``TypeError`` if that is
+        nothing, and the model needs inputs.
         """
         import torch
         from torch.utils._pytree import tree_map
@@ -239,7 +246,12 @@ class CompileModel:
         chosen = BACKENDS[self.device.kind] if backend is None else backend
         compiled = torch.compile(model, backend=chosen, **(compile_options or {}))
         with watch(root=self._root) as seen:
-            output = compiled(*args, **kwargs)
+            try:
+                output = compiled(*args, **kwargs)
+            except TypeError as error:
+                if args or kwargs:
+                    raise
+                raise TypeError(NO_INPUTS) from error
             self._sync()
         return Run(output, compiled, seen)
 
