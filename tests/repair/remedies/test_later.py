@@ -204,6 +204,7 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str, way: str)
     check()
 
 
-def test_a_line_that_draws_is_not_moved() -> None:
+@pytest.mark.parametrize("draws", ["torch.rand(2)", "random.random()", "np.random.randint(3)"])
+def test_a_line_that_draws_is_not_moved(draws: str) -> None:
     """Its numbers would be drawn after those of the graph."""
-    assert later.writing_at(*source_of("print(torch.rand(2), x.sum())\nreturn x")) is None
+    assert later.writing_at(*source_of(f"print({draws}, x.sum())\nreturn x")) is None
