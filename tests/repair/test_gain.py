@@ -130,26 +130,6 @@ def test_code_that_is_won_back_must_not_drive_out_other_code() -> None:
     assert not better(EAGER, structs.replace(record(18, ops=99), eager=(other,)))
 
 
-FIRST = """
-    import logging
-    import torch
-
-    log = logging.getLogger(__name__)
-
-    def f(x):
-        log.warning("before all")
-        return x.sin() + 1
-
-    torch.compile(f, backend="eager")(torch.ones(4))
-"""
-
-
-def test_a_break_before_the_first_operation_is_fixed(shop: Shop) -> None:
-    """It makes no graph of its own."""
-    shop.write("a.py", FIRST)
-    assert "the line is written after the graph" in shop.succeed("fix", "a.py").out
-
-
 LAYERS = """
     import torch
 
