@@ -75,37 +75,3 @@ def test_what_the_program_does_to_its_model_is_done(shop: Shop) -> None:
     said = shop.succeed("repro", "a.py")
     assert "Model as loaded" in said.out
     assert shop.files() == {"a.py", "repros/a_repro_1.py"}  # no weights
-
-
-TESTS = """
-    import pytest
-    import torch
-
-    class Model(torch.nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.a = torch.nn.Linear(width, width)
-
-        def forward(self, x):
-            print("forward")
-            return self.a(x)
-
-    @pytest.fixture
-    def width():
-        return 2
-
-    @pytest.fixture
-    def made(request, width):
-        return Model(width)
-
-    def test_given(made):
-        torch.compile(made, backend="eager")(torch.ones(1, 2))
-
-"""
-
-
-@pytest.mark.nightly
-def test_a_model_that_a_fixture_makes_is_made_by_it(shop: Shop) -> None:
-    shop.write("test_a.py", TESTS)
-    said = shop.succeed("repro", "test_a.py::test_given", "--as-test")
-    assert "Model as loaded" in said.out

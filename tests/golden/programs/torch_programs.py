@@ -47,11 +47,22 @@ STEPS: Final = """
         compiled(torch.ones(3))
     """
 """A function that calls another, compiled once."""
-TWICE: Final = ("compiled(torch.ones(3))", "compiled(torch.ones(3)), compiled(torch.ones(4))")
-FOUR_TIMES: Final = ("compiled(torch.ones(3))", "[compiled(torch.ones(n)) for n in (3, 4, 5, 6)]")
-ENTRY: Final = (
-    "compiled(torch.ones(3))",
-    "compiled(torch.ones(3)), torch.compile(lambda x: step(x), backend='eager')(torch.ones(3))",
+
+
+def called(text: str) -> tuple[str, str]:
+    """Return the change that calls something else than the compiled function once."""
+    return ("compiled(torch.ones(3))", text)
+
+
+def first(text: str) -> tuple[str, str]:
+    """Return the change that puts a line before all else that is run."""
+    return ("def run():", f"def run():\n    {text}")
+
+
+TWICE: Final = called("compiled(torch.ones(3)), compiled(torch.ones(4))")
+FOUR_TIMES: Final = called("[compiled(torch.ones(n)) for n in (3, 4, 5, 6)]")
+ENTRY: Final = called(
+    "compiled(torch.ones(3)), torch.compile(lambda x: step(x), backend='eager')(torch.ones(3))"
 )
 """The same captured by an entry more."""
 GRAPH_BREAK: Final = ("y = scale(y)", "torch._dynamo.graph_break(); y = scale(y)")
@@ -86,16 +97,11 @@ OF_HEAD: Final[dict[str, Changes]] = {
     ),
     "lost_disabled_model": (("class Model", "@torch._dynamo.disable\nclass Model"),),
     "lost_force_eager": (("def run():", "@torch.compiler.set_stance('force_eager')\ndef run():"),),
-    "lost_dynamo_disabled": (
-        ("def run():", "def run():\n    torch._dynamo.config.disable = True"),
-    ),
+    "lost_dynamo_disabled": (first("torch._dynamo.config.disable = True"),),
     "error_counts_contradict": (
-        (
-            "def run():",
-            "def run():\n    torch._dynamo.utils.counters['stats']['unique_graphs'] += 2",
-        ),
+        first("torch._dynamo.utils.counters['stats']['unique_graphs'] += 2"),
     ),
-    "settings_left": (("def run():", "def run():\n    torch._dynamo.config.recompile_limit = 3"),),
+    "settings_left": (first("torch._dynamo.config.recompile_limit = 3"),),
 }
 """What takes the place of what in ``HEAD``, and no more."""
 OF_STEPS: Final[dict[str, Changes]] = {
@@ -110,26 +116,17 @@ OF_STEPS: Final[dict[str, Changes]] = {
     "over_unknown_builtin": (("y = scale(y)", "import os; os.getpid(); os.times(); y = scale(y)"),),
     "over_recompile_shape": (TWICE,),
     "over_recompile_shapes": (FOUR_TIMES,),
-    "over_recompile_value": (
-        ("compiled(torch.ones(3))", "compiled(torch.ones(3), 2), compiled(torch.ones(3), 3)"),
-    ),
+    "over_recompile_value": (called("compiled(torch.ones(3), 2), compiled(torch.ones(3), 3)"),),
     "over_recompile_dtype": (
-        (
-            "compiled(torch.ones(3))",
-            "[compiled(torch.ones(3, dtype=d)) for d in (None, torch.half)]",
-        ),
+        called("[compiled(torch.ones(3, dtype=d)) for d in (None, torch.half)]"),
     ),
     "over_recompile_grad_mode": (
-        (
-            "compiled(torch.ones(3))",
-            "compiled(torch.ones(3))\n    with torch.no_grad():\n        compiled(torch.ones(3))",
+        called(
+            "compiled(torch.ones(3))\n    with torch.no_grad():\n        compiled(torch.ones(3))"
         ),
     ),
     "over_second_entry": (
-        (
-            "compiled(torch.ones(3))",
-            "compiled(torch.ones(3)), torch.compile(scale, backend='eager')(torch.ones(3))",
-        ),
+        called("compiled(torch.ones(3)), torch.compile(scale, backend='eager')(torch.ones(3))"),
     ),
     "over_break_and_recompile": (GRAPH_BREAK, TWICE),
     "over_skipped_frame": (("y = scale(y)", "for _ in range(2):\n        print(); y = scale(y)"),),
