@@ -27,10 +27,8 @@ class Situation:
 
     ``said`` are the lines after ``fix:``, ``shown`` other texts of the failure. ``recorded`` are
     edits that make the program for which a baseline is recorded first; without them the marker of
-    the program is its budget. ``needs`` is ``xla`` or ``jax``, or empty for any torch, ``devices``
-    is how many JAX needs. ``compiles`` is whether the mended program still makes a graph that is
-    counted. ``since`` and ``until`` are the first and the last torch for which this is true, or
-    empty for all.
+    the program is its budget. ``devices`` is how many JAX needs. ``compiles`` is whether the mended
+    program still makes a graph that is counted.
     """
 
     name: str
@@ -39,11 +37,8 @@ class Situation:
     ways: tuple[Edits, ...] = ()
     shown: tuple[str, ...] = ()
     recorded: Edits = ()
-    needs: str = ""
     devices: int = 1
     compiles: bool = True
-    since: str = ""
-    until: str = ""
 
     def __str__(self) -> str:
         return self.name

@@ -41,7 +41,6 @@ def step(x, tx):
                 ("step(x, scale(0.1))", "step(x, tx)"),
             ),
         ),
-        needs="jax",
     ),
     Situation(
         "a transform that is static in a tree, made in each step",
@@ -72,7 +71,6 @@ def step(state):
             ),
         ),
         ("in which something static is another",),
-        needs="jax",
     ),
     Situation(
         "ahead of time with another sharding",
@@ -91,7 +89,6 @@ def compiled(spec):
 """,
         ("nothing, where it is meant: a call of the function with these types shares it",),
         (((" compiled(P())\n", ' compiled(P("x"))\n'),),),
-        needs="jax",
         devices=2,
     ),
 )

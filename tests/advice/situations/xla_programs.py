@@ -51,7 +51,6 @@ def test_it():
             ),
         ),
         ("a shape, a type or a constant differs",),
-        needs="xla",
     ),
     Situation(
         "a rate that is equal to another number",
@@ -69,7 +68,6 @@ def test_it():
             (("x * rate", "x * torch.tensor([rate]).to(device)"),),
             (("(0.1, 1e-8, 0.2)", "(0.1, 1.1e-8, 0.2)"),),
         ),
-        needs="xla",
     ),
     Situation(
         "a cache that is written in place",
@@ -93,7 +91,6 @@ def test_it():
                 ("cache, at).cpu()", "cache, torch.tensor([at]).to(device)).cpu()"),
             ),
         ),
-        needs="xla",
     ),
     Situation(
         "a boolean mask",
@@ -106,6 +103,5 @@ def test_it():
 """,
         (MASK, SYNC),
         ((("x[x > 0]", "torch.where(x > 0, x, 0)"),),),
-        needs="xla",
     ),
 )
