@@ -119,6 +119,16 @@ class Suite(GatedSuite):
         data: dict[str, Any] = json.loads((self.path / "graphs.json").read_text())
         return data
 
+    def tests(self, *args: str) -> dict[str, Any]:
+        """Run with a report; the tests of it by what follows the file in their node ids."""
+        self.run("--graph-budget-report=graphs.json", *args)
+        return self.reported()
+
+    def reported(self) -> dict[str, Any]:
+        """The tests of the last report, likewise."""
+        data = json.loads((self.path / "graphs.json").read_text())
+        return {test["nodeid"].partition("::")[2]: test for test in data["tests"]}
+
     def baseline(self, name: str = "test_it") -> str:
         return (self.path / "baselines" / f"{name}.yaml").read_text()
 

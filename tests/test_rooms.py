@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
@@ -73,22 +72,6 @@ def test_a_circle_is_found_and_arrows_that_follow_are_left_out() -> None:
     assert rooms.floors(found) == [["cli"], ["report"], ["model"]]
     assert rooms.needed(found) == [("cli", "report"), ("report", "model")]
     assert rooms.circles({**found, "model": frozenset({"report"})}) == ["model", "report"]
-
-
-def test_what_is_imported_anywhere_in_a_file_counts(tmp_path: Path) -> None:
-    package = tmp_path / rooms.PACKAGE
-    for room in ("high", "low"):
-        (package / room).mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "low" / "a.py").write_text("import os\n")
-    (package / "high" / "b.py").write_text(
-        f"def late():\n    from {rooms.PACKAGE}.low import a\n    return a\n"
-    )
-    assert rooms.arrows(tmp_path) == {
-        rooms.PUBLIC: frozenset(),
-        "low": frozenset(),
-        "high": frozenset({"low"}),
-    }
 
 
 def test_the_walk_names_what_there_is() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.checkout import git
 from tests.reports import a_report, a_test, over, write
 
 pytestmark = pytest.mark.pure
@@ -191,57 +191,57 @@ def test_action_reads_baselines_where_the_input_says(action: Action) -> None:
 GH = """#!{python}
 import json, pathlib, sys
 here = pathlib.Path({here!r})
+args = sys.argv[1:]
 with open(here / "calls", "a") as file:
-    file.write(json.dumps(sys.argv[1:]) + "\\n")
-target = next(word for word in sys.argv if word.startswith("repos/"))
-if target.endswith("/pulls"):
-    print("7 0ther\\n8 abc")
-elif target.endswith("/comments") and "POST" not in sys.argv:
-    print((here / "comments").read_text(), end="")
+    file.write(json.dumps(args) + "\\n")
+if args[:2] == ["run", "download"]:
+    place = pathlib.Path(args[args.index("--dir") + 1], "graphs-torch")
+    place.mkdir()
+    (place / "graphs.json").write_text((here / "graphs.json").read_text())
+for word, answer in json.loads((here / "answers").read_text()).items():
+    if any(word in arg for arg in args):
+        print(answer, end="\\n" if answer else "")
+        break
 """
 
 
-class Poster:
-    """The script that posts the comment, with a ``gh`` that writes down how it is called."""
+class Gh:
+    """A ``gh`` that writes down how it is called; ``answers`` are by what an argument has in it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **answers: str) -> None:
         self.path = path
-        gh = path / "bin/gh"
-        gh.parent.mkdir()
-        gh.write_text(GH.format(python=sys.executable, here=str(path)))
-        gh.chmod(gh.stat().st_mode | stat.S_IXUSR)
-        (path / "comments").write_text("")
+        self.answers = answers
+        self.executable("bin/gh", GH.format(python=sys.executable, here=str(path)))
 
-    def run(self, head: str = "fork:branch", sha: str = "abc") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [
-                "bash",
-                "-eo",
-                "pipefail",
-                "-c",
-                script_of(COMMENT, "Post it, or change the one that is there"),
-            ],
-            cwd=self.path,
-            env={
-                "PATH": f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}",
-                "GITHUB_REPOSITORY": "owner/repo",
-                "RUNNER_TEMP": "/runner/temp",
-                "HEAD": head,
-                "SHA": sha,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
+    def executable(self, name: str, text: str) -> None:
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
+
+    def start(self, script: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+        (self.path / "answers").write_text(
+            json.dumps({f"/{name}": answer for name, answer in self.answers.items()})
         )
+        bin = str(Path(sys.executable).parent)
+        path = os.pathsep.join((str(self.path / "bin"), bin, os.environ["PATH"]))
+        return bash(script, cwd, PATH=path, GITHUB_REPOSITORY="owner/repo", **environ)
 
     @property
     def calls(self) -> list[list[str]]:
-        return [yaml.safe_load(line) for line in (self.path / "calls").read_text().splitlines()]
+        return [json.loads(line) for line in (self.path / "calls").read_text().splitlines()]
+
+
+class Poster(Gh):
+    """The script that posts the comment."""
+
+    def run(self, head: str = "fork:branch", sha: str = "abc") -> subprocess.CompletedProcess[str]:
+        script = script_of(COMMENT, "Post it, or change the one that is there")
+        return self.start(script, self.path, RUNNER_TEMP="/runner/temp", HEAD=head, SHA=sha)
 
 
 @pytest.fixture
 def poster(tmp_path: Path) -> Poster:
-    return Poster(tmp_path)
+    return Poster(tmp_path, pulls="7 0ther\n8 abc", comments="")
 
 
 def test_a_new_comment_is_posted(poster: Poster) -> None:
@@ -254,7 +254,7 @@ def test_a_new_comment_is_posted(poster: Poster) -> None:
 
 
 def test_the_comment_of_before_is_changed(poster: Poster) -> None:
-    (poster.path / "comments").write_text("41\n42\n")
+    poster.answers["comments"] = "41\n42"
     assert poster.run().returncode == 0
     last = poster.calls[-1]
     assert "PATCH" in last
@@ -307,35 +307,17 @@ def test_a_pull_request_that_uploaded_nothing_is_not_red(tmp_path: Path) -> None
 # accepting by a comment
 
 ACCEPT = ROOT / ".github/workflows/graph-budget-accept.yml"
-ACCEPTING_GH = """#!{python}
-import json, os, pathlib, sys
-here = pathlib.Path({here!r})
-args = sys.argv[1:]
-with open(here / "calls", "a") as file:
-    file.write(json.dumps(args) + "\\n")
-answers = json.loads((here / "answers").read_text())
-if args[:2] == ["run", "download"]:
-    place = pathlib.Path(args[args.index("--dir") + 1], "graphs-torch")
-    place.mkdir()
-    (place / "graphs.json").write_text((here / "graphs.json").read_text())
-for word, answer in answers.items():
-    if any(word in arg for arg in args):
-        print(answer)
-        break
-"""
 
 
-class Accepting:
-    """The script that accepts, with a repository to push to and a ``gh`` that is a script."""
+class Accepting(Gh):
+    """The script that accepts, with a repository to push to."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        for name in ("bin", "work", "graphbreak/bin"):
-            (path / name).mkdir(parents=True)
-        self._executable("bin/gh", ACCEPTING_GH.format(python=sys.executable, here=str(path)))
-        self._executable("graphbreak/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        super().__init__(path)
+        (path / "work").mkdir()
+        self.executable("graphbreak/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         self.remote = path / "owner/repo"
-        self.git("init", "-q", "--bare", str(self.remote), cwd=path)
+        git(path, "init", "-q", "--bare", str(self.remote))
         self.git("init", "-q", "-b", "branch", ".")
         # What would be imported if the branch were more than data.
         (path / "work/pytest_graphbreak").mkdir()
@@ -346,57 +328,35 @@ class Accepting:
         self.git("push", "-q", str(self.remote), "branch")
         write(path / "graphs.json", a_report(a_test("tests/test_a.py::t", 3)))
         self.answers = {
-            "/permission": "write",
-            "/pulls/7": f"{self.git('rev-parse', 'HEAD')}\towner/repo\tbranch",
-            "/runs": "123456",
+            "permission": "write",
+            "pulls/7": f"{self.git('rev-parse', 'HEAD')}\towner/repo\tbranch",
+            "runs": "123456",
         }
 
-    def _executable(self, name: str, text: str) -> None:
-        (self.path / name).write_text(text)
-        (self.path / name).chmod(0o755)
-
-    def git(self, *args: str, cwd: Path | None = None) -> str:
-        known = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-        done = subprocess.run(
-            ["git", *known, *args],
-            cwd=cwd or self.path / "work",
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout.strip()
+    def git(self, *args: str) -> str:
+        return git(self.path / "work", *args)
 
     def run(self, **answers: str) -> subprocess.CompletedProcess[str]:
-        reported = self.answers | {f"/{name}": answer for name, answer in answers.items()}
-        (self.path / "answers").write_text(json.dumps(reported))
-        bin = str(Path(sys.executable).parent)
-        return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", script_of(ACCEPT, "Accept, commit and push")],
-            cwd=ROOT,
-            env={
-                "PATH": os.pathsep.join((str(self.path / "bin"), bin, os.environ["PATH"])),
-                "GITHUB_REPOSITORY": "owner/repo",
-                "GITHUB_SERVER_URL": f"file://{self.path}",
-                "GITHUB_WORKSPACE": str(ROOT),
-                "RUNNER_TEMP": str(self.path),
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "ACTOR": "me",
-                "NUMBER": "7",
-                "WORKFLOW": "tests.yml",
-                "BASELINES": "baselines",
-                "CI": "true",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
+        self.answers |= answers
+        return self.start(
+            script_of(ACCEPT, "Accept, commit and push"),
+            ROOT,
+            GITHUB_SERVER_URL=f"file://{self.path}",
+            GITHUB_WORKSPACE=str(ROOT),
+            RUNNER_TEMP=str(self.path),
+            PYTHONDONTWRITEBYTECODE="1",
+            ACTOR="me",
+            NUMBER="7",
+            WORKFLOW="tests.yml",
+            BASELINES="baselines",
+            CI="true",
         )
 
     @property
     def answer(self) -> str:
         """What was said on the pull request."""
-        calls = [json.loads(line) for line in (self.path / "calls").read_text().splitlines()]
-        assert "repos/owner/repo/issues/7/comments" in calls[-1]
-        return str(calls[-1][-1])
+        assert "repos/owner/repo/issues/7/comments" in self.calls[-1]
+        return str(self.calls[-1][-1])
 
 
 @pytest.fixture
@@ -407,7 +367,7 @@ def accepting(tmp_path: Path) -> Accepting:
 def test_a_comment_accepts_and_pushes(accepting: Accepting) -> None:
     done = accepting.run()
     assert done.returncode == 0, done.stderr
-    show = accepting.git("show", "--format=%an%n%s%n%b", "branch", cwd=accepting.remote)
+    show = git(accepting.remote, "show", "--format=%an%n%s%n%b", "branch")
     assert show.startswith("github-actions[bot]\nAccept the graphs of run 123456\nAsked for by me")
     assert "+    graphs: {dynamo: 3}" in show
     assert "Accepted the graphs of run 123456: " in accepting.answer
@@ -426,10 +386,10 @@ def test_a_comment_accepts_and_pushes(accepting: Accepting) -> None:
 def test_what_cannot_be_accepted_is_said(
     accepting: Accepting, answers: dict[str, str], reported: str
 ) -> None:
-    before = accepting.git("rev-parse", "branch", cwd=accepting.remote)
+    before = git(accepting.remote, "rev-parse", "branch")
     assert accepting.run(**answers).returncode == 1
     assert reported in accepting.answer
-    assert accepting.git("rev-parse", "branch", cwd=accepting.remote) == before
+    assert git(accepting.remote, "rev-parse", "branch") == before
 
 
 def test_a_report_that_is_none_accepts_nothing(accepting: Accepting) -> None:

@@ -97,7 +97,7 @@ def build(
         elif (site := origin(edit.where, user_file, sites)) is None:
             source = rewrite(source, edit)
         elif edit.helper:
-            raise BuildError("what it calls is a function of the user's own file")
+            raise BuildError(f"it would call a function of the script, and is in {site.path.name}")
         elif edit.decorator and "<locals>" not in edit.where.function:
             head.append(_decorating_statements(site, edit.where.function, edit.decorator))
         else:

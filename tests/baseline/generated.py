@@ -215,12 +215,8 @@ def measurement(rng: random.Random, name: str, raw: dict[str, Any]) -> Measured:
         values=Values(
             {layer: rng.randint(0, 3) for layer in layers},
             {layer: rng.randint(0, 1) for layer in layers},
-            breaks=tuple(BaselinePlace(**item) for item in places(rng))
-            if "dynamo" in layers
-            else (),
-            eager=tuple(BaselinePlace(**item) for item in places(rng))
-            if "dynamo" in layers
-            else (),
+            breaks=broken(),
+            eager=broken(),
         ),
         layers=layers,
     )

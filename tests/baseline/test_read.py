@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
 from pytest_graphbreak.baseline.files import LARGEST
-from pytest_graphbreak.baseline.model import Document
+from pytest_graphbreak.baseline.model import Document, Entry
 from pytest_graphbreak.baseline.read import document, load
 from tests.baseline.refused import FULL, HEAD, REFUSED
 from tests.examples import examples
@@ -23,6 +23,12 @@ pytestmark = pytest.mark.pure
 
 def read(text: str) -> Document:
     return document(text, Path("base/test_a.yaml"), "test_a.py")
+
+
+def entry_of(document: Document, test: str, case: str | None = None) -> Entry:
+    entry = document.entry(test, case)
+    assert entry is not None
+    return entry
 
 
 @pytest.mark.parametrize("loader", ["c", "python"])
@@ -51,12 +57,10 @@ def test_what_is_refused_with_other_line_ends(text: str, line: int, message: str
 def test_a_whole_file() -> None:
     document = read(FULL)
     assert (document.profile, document.versions) == ("xla-cpu", {"torch": "2.9"})
-    mlp = document.entry("test_mlp", None)
-    assert mlp is not None
+    mlp = entry_of(document, "test_mlp")
     assert mlp.values == Values(graphs={"dynamo": 1, "xla": 1})
     assert (mlp.nodeid, mlp.line, mlp.note) == ("test_a.py::test_mlp", 5, None)
-    longformer = document.entry("test_longformer", None)
-    assert longformer is not None
+    longformer = entry_of(document, "test_longformer")
     assert longformer.values is not None
     assert longformer.values.breaks == (
         BaselinePlace(
@@ -71,11 +75,9 @@ def test_a_whole_file() -> None:
     override = longformer.overrides["tt-n150"]
     assert override.values == Values({"xla": 7}, {"dynamo": 0})
     assert override.named == {"breaks"}
-    case = document.entry("test_all_models", "resnet/50-single_device-inference")
-    assert case is not None
+    case = entry_of(document, "test_all_models", "resnet/50-single_device-inference")
     assert (case.ungated, case.line) == ("too slow", 27)
-    other = document.entry("test_all_models", "other")
-    assert other is not None
+    other = entry_of(document, "test_all_models", "other")
     assert (other.ungated, other.note, other.values) == ("for itself", "its own", None)
     assert [entry.nodeid.partition("::")[2] for entry in document.entries()] == [
         "test_mlp",
@@ -102,15 +104,13 @@ def test_a_whole_file() -> None:
 )
 def test_when_an_entry_has_plain_values(body: str, values: Values | None) -> None:
     """What is zero is left out, and an entry may hold overrides only."""
-    found = read(f"{HEAD}tests:\n  test_a: {body}\n").entry("test_a", None)
-    assert found is not None
+    found = entry_of(read(f"{HEAD}tests:\n  test_a: {body}\n"), "test_a")
     assert found.values == values
 
 
 def test_what_takes_a_test_out_of_the_gate_holds_for_its_cases() -> None:
     document = read(HEAD + "tests:\n  a: {ungated: slow}\n  b: {note: x}\n")
-    found = document.entry("a", "case")
-    assert found is not None
+    found = entry_of(document, "a", "case")
     assert (found.ungated, found.values, found.line) == ("slow", None, 5)
     assert document.entry("b", "case") is None
 
@@ -241,13 +241,6 @@ def test_a_damaged_file_is_refused_or_read(at: int, cut: int, piece: str) -> Non
     assert error.line is None or 1 <= error.line <= lines
     assert error.message
     assert error.step
-
-
-@given(st.text())
-@examples(200)
-def test_any_text_is_refused(text: str) -> None:
-    with pytest.raises(BaselineError):
-        read(text)
 
 
 def test_a_file_that_was_cut_off_in_a_place(tmp_path: Path) -> None:

@@ -30,87 +30,15 @@ from tests.examples import examples
 
 pytestmark = pytest.mark.pure
 
-AWKWARD = [
-    *(
-        "yes",
-        "no",
-        "on",
-        "off",
-        "y",
-        "n",
-        "null",
-        "~",
-        "true",
-        "1",
-        "1e3",
-        "0x10",
-        "1_0",
-        "1:30",
-        ".inf",
-    ),
-    *(
-        "2024-01-01",
-        "<<",
-        "=",
-        "-",
-        "- a",
-        "a: b",
-        "a:",
-        "a #b",
-        "#",
-        "a#b",
-        "?",
-        "? a",
-        "[a]",
-        "{a}",
-    ),
-    *(
-        "'",
-        '"',
-        "it's",
-        'say "x"',
-        "\\",
-        "a\\n",
-        " a",
-        "a ",
-        "a  b",
-        "\ta",
-        "a\n",
-        "\n\n",
-        "a\r\nb",
-    ),
-    *(
-        "",
-        "\0",
-        "\x07",
-        "\x1b[31m",
-        "\x7f",
-        "\x85",
-        "\xa0",
-        "\u2028",
-        "\ufeff",
-        "\ufffe",
-        "\U0001f600",
-    ),
-    *(
-        "é",
-        "日本",
-        "\ud800",
-        "a\udc80",
-        "%a",
-        "@a",
-        "`a`",
-        "!a",
-        "&a",
-        "*a",
-        "|",
-        ">",
-        "a, b",
-        "---",
-        "...",
-    ),
-    *("x" * 128, "x" * 129, "é" * 600, '"' * 700, "x: " * 500, "version", "cases", "count", "note"),
-]
+PLAIN = (
+    "yes no on off y n null ~ true 1 1e3 0x10 1_0 1:30 .inf 2024-01-01 << = - a: # a#b ? [a] {a} "
+    "' \" it's \\ a\\n é 日本 %a @a `a` !a &a *a | > --- ... version cases count note"
+)
+BLANKS = ["", "- a", "a: b", "a #b", "? a", 'say "x"', " a", "a ", "a  b", "\ta", "a\n", "\n\n"]
+CONTROLS = ["\x00", "\x07", "\x1b[31m", "\x7f", "\ufffe", "😀", "�", "a�"]
+BREAKS = ["a\r\nb", "\x85", "\xa0", "\u2028", "\ufeff", "a, b"]
+LONG = ["x" * 128, "x" * 129, "é" * 600, '"' * 700, "x: " * 500]
+AWKWARD = [*PLAIN.split(" "), *BLANKS, *CONTROLS, *BREAKS, *LONG]
 TEXTS = st.sampled_from(AWKWARD) | st.text() | st.text("ab:#'\" -\n\\[]{},&*!|>%@`", max_size=12)
 
 

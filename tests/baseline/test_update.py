@@ -15,6 +15,7 @@ from pytest_graphbreak.baseline import (
     BaselinePlace,
     Baselines,
     Entry,
+    Expected,
     Measured,
     Values,
     preview,
@@ -49,6 +50,11 @@ class Case:
         return [
             f"{change.kind} {change.nodeid.removeprefix('test_a.py::')}" for change in changes.items
         ]
+
+    def expected(self, profile: str, test: str = "test_a") -> Expected:
+        expected = Baselines(self.directory).expectation(f"test_a.py::{test}", profile)
+        assert expected is not None
+        return expected
 
     @property
     def body(self) -> str:
@@ -147,11 +153,6 @@ tests:
     )
 
 
-def test_a_new_file_takes_the_profile_of_its_first_measurement(case: Case) -> None:
-    case.update(seen("test_a", {"xla": 1}, profile="tt", torch="2.11.0"))
-    assert case.text.startswith('version: 1\nprofile: tt\ntorch: "2.11"\n')
-
-
 def test_a_new_file_takes_the_base_profile_that_is_named(case: Case) -> None:
     """Values of the base profile are the plain ones, in whatever order they come."""
     case.update(
@@ -202,14 +203,6 @@ def test_a_test_that_made_nothing_is_recorded_as_such(case: Case) -> None:
     )
 
 
-def test_zeros_written_short_keep_being_plain_values(case: Case) -> None:
-    case.has("  test_a: {}\n")
-    case.update(seen("test_a", {"xla": 1}, profile="tt"))
-    expected = Baselines(case.directory).expectation("test_a.py::test_a", "cpu")
-    assert expected is not None
-    assert expected.values == Values()
-
-
 def test_the_torch_of_an_entry_is_stated_where_it_is_not_the_file_s(case: Case) -> None:
     case.has("  test_a:\n    graphs: {dynamo: 1}\n")
     case.update(
@@ -221,11 +214,6 @@ def test_the_torch_of_an_entry_is_stated_where_it_is_not_the_file_s(case: Case) 
     )
     case.update(seen("test_a", {"dynamo": 3}))
     assert case.body.startswith("  test_a:\n    graphs: {dynamo: 3}\n")
-
-
-def test_without_torch_nothing_is_said_of_it(case: Case) -> None:
-    case.update(seen("test_a", {"tt": 1}, torch=None, layers=("tt",)))
-    assert case.text == "version: 1\nprofile: cpu\ntests:\n  test_a:\n    graphs: {tt: 1}\n"
 
 
 def with_jax(test: str, graphs: int, jax: str, **more: str) -> Measured:
@@ -244,10 +232,7 @@ def test_each_compiler_states_its_version(case: Case) -> None:
         f'{top}  test_a:\n    jax: "0.12"\n    graphs: {{jax: 2}}\n'
         '  test_b:\n    torch: "2.9"\n    graphs: {dynamo: 1}\n'
     )
-    of = Baselines(case.directory).expectation
-    one, other = of("test_a.py::test_a", "cpu"), of("test_a.py::test_b", "cpu")
-    assert one is not None
-    assert other is not None
+    one, other = case.expected("cpu"), case.expected("cpu", "test_b")
     assert one.versions == {"jax": "0.12"}
     assert (one.causes_with("jax"), one.causes_with("dynamo")) == ("0.12", None)
     assert other.versions == {"jax": "0.10", "torch": "2.9"}
@@ -315,106 +300,62 @@ def test_what_is_a_difference(case: Case, change: dict[str, Any], differs: bool)
     assert case.update(measured) == ["unchanged test_a"]
 
 
-def test_only_layers_that_were_there_are_written(case: Case) -> None:
-    case.has(KNOWN)
-    case.update(seen("test_a", {"xla": 1}, layers=("xla",), torch="2.13"))
-    assert case.body == KNOWN.replace("xla: 3", "xla: 1")
-
-
 def test_reasons_left_out_by_hand_are_no_difference(case: Case) -> None:
     body = "  test_a:\n    breaks:\n      - where: m.py::f\n        code: x.item()\n"
     case.has(body)
     assert case.update(seen("test_a", breaks=(ITEM,))) == ["unchanged test_a"]
 
 
-def test_a_changed_entry_takes_the_wording_of_its_torch(case: Case) -> None:
-    """Else the next run, with the same torch, would find other reasons than are written."""
-    case.has(KNOWN)
-    reworded = BaselinePlace("m.py::f", "x.item()", 1, "Data dependent", None)
-    measured = seen(
-        "test_a",
-        {"dynamo": 3, "xla": 3},
-        torch="2.13",
-        recompiles={"dynamo": 1},
-        breaks=(reworded,),
-    )
-    case.update(measured)
-    assert (
-        case.body
-        == """\
-  test_a:
-    torch: "2.13"
-    graphs: {dynamo: 3, xla: 3}
-    recompiles: {dynamo: 1}
-    breaks:
-      - reason: Data dependent
-        where: m.py::f
-        code: x.item()
-"""
-    )
-    assert case.update(measured) == ["unchanged test_a"]
-
-
 # other profiles
 
+OVERRIDES = "    overrides:\n      tt:\n"
+OF_CUDA = "    overrides:\n      cuda:\n        graphs: {dynamo: 9}\n"
+BOTH_OTHERS = OF_CUDA + "      tt:\n        graphs: {xla: 7}\n"
+ZEROS = """\
+        torch: "2.10"
+        graphs: {xla: 0}
+        recompiles: {dynamo: 0}
+        breaks: []
+"""
+MORE: dict[str, Any] = {"graphs": {"dynamo": 2, "xla": 7}, **SAME}
+AS_PLAIN: dict[str, Any] = {"graphs": GRAPHS, **SAME}
+TT_TOO: dict[str, Any] = {
+    "graphs": {**GRAPHS, "tt": 2},
+    "layers": ("dynamo", "xla", "tt"),
+    **SAME,
+}
 
-def test_another_profile_writes_what_it_has_otherwise(case: Case) -> None:
-    case.has(KNOWN)
-    measured = seen("test_a", {"dynamo": 2, "xla": 7}, profile="tt", **SAME)
-    assert case.update(measured) == ["changed test_a"]
-    assert case.body == KNOWN + "    overrides:\n      tt:\n        graphs: {xla: 7}\n"
-    assert case.update(measured) == ["unchanged test_a"]
+
+@pytest.mark.parametrize(
+    ("before", "measured", "after"),
+    [
+        ("", AS_PLAIN, ""),
+        ("", MORE, OVERRIDES + "        graphs: {xla: 7}\n"),
+        ("", {"graphs": {"dynamo": 2}, "torch": "2.10"}, OVERRIDES + ZEROS),
+        ("", TT_TOO, OVERRIDES + "        graphs: {tt: 2}\n"),
+        (OVERRIDES + "        graphs: {xla: 7}\n", AS_PLAIN, ""),
+        (BOTH_OTHERS, MORE | {"graphs": {"dynamo": 2, "xla": 8}}, BOTH_OTHERS.replace("7", "8")),
+        (BOTH_OTHERS, AS_PLAIN, OF_CUDA),
+    ],
+    ids=[
+        "as the plain values",
+        "what it has otherwise",
+        "zeros hide plain values",
+        "a layer of its own",
+        "equal at last",
+        "others stay",
+        "others stay where it goes",
+    ],
+)
+def test_another_profile_writes_what_it_has_otherwise(
+    case: Case, before: str, measured: dict[str, Any], after: str
+) -> None:
+    case.has(KNOWN + before)
+    kind = "unchanged" if before == after else "changed"
+    assert case.update(seen("test_a", **measured, profile="tt")) == [f"{kind} test_a"]
+    assert case.body == KNOWN + after
+    assert case.update(seen("test_a", **measured, profile="tt")) == ["unchanged test_a"]
     assert case.update(seen("test_a", GRAPHS, **SAME)) == ["unchanged test_a"]
-
-
-def test_another_profile_hides_plain_values_with_zeros(case: Case) -> None:
-    case.has(KNOWN)
-    measured = seen("test_a", {"dynamo": 2}, profile="tt", torch="2.10")
-    case.update(measured)
-    assert case.body == KNOWN + (
-        '    overrides:\n      tt:\n        torch: "2.10"\n        graphs: {xla: 0}\n'
-        "        recompiles: {dynamo: 0}\n        breaks: []\n"
-    )
-    assert case.update(measured) == ["unchanged test_a"]
-
-
-def test_an_override_that_became_equal_goes(case: Case) -> None:
-    case.has(KNOWN)
-    case.update(seen("test_a", {"dynamo": 2, "xla": 7}, profile="tt", **SAME))
-    assert case.update(seen("test_a", GRAPHS, profile="tt", **SAME)) == ["changed test_a"]
-    assert case.body == KNOWN
-
-
-def test_an_override_keeps_the_others(case: Case) -> None:
-    overrides = "    overrides:\n      cuda:\n        graphs: {dynamo: 9}\n"
-    overrides += "      tt:\n        graphs: {xla: 7}\n"
-    case.has(KNOWN + overrides)
-    case.update(seen("test_a", {"dynamo": 2, "xla": 8}, profile="tt", **SAME))
-    assert case.body == KNOWN + overrides.replace("xla: 7", "xla: 8")
-    case.update(seen("test_a", GRAPHS, profile="tt", **SAME))
-    assert case.body == KNOWN + "    overrides:\n      cuda:\n        graphs: {dynamo: 9}\n"
-
-
-def test_a_layer_that_only_another_profile_has(case: Case) -> None:
-    case.has(KNOWN)
-    measured = seen(
-        "test_a", {**GRAPHS, "tt": 2}, profile="tt", layers=("dynamo", "xla", "tt"), **SAME
-    )
-    for mode in ("record", "update"):
-        case.has(KNOWN)
-        assert case.update(measured, mode=mode) == ["changed test_a"]
-        assert case.body == KNOWN + "    overrides:\n      tt:\n        graphs: {tt: 2}\n"
-
-
-def test_an_entry_with_a_profile_of_its_own(case: Case) -> None:
-    case.has("  test_a:\n    profile: tt\n    graphs: {xla: 1}\n")
-    case.update(seen("test_a", {"xla": 2}, profile="tt"))
-    assert case.body == "  test_a:\n    profile: tt\n    graphs: {xla: 2}\n"
-    case.update(seen("test_a", {"xla": 3}))
-    assert case.body == (
-        "  test_a:\n    profile: tt\n    graphs: {xla: 2}\n"
-        "    overrides:\n      cpu:\n        graphs: {xla: 3}\n"
-    )
 
 
 def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
@@ -424,8 +365,7 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     )
     case.has("  test_a:\n    graphs: {dynamo: 1}\n" + override)
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
-    expected = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
-    assert expected is not None
+    expected = case.expected("tt")
     assert (expected.versions, expected.places_with("breaks")) == (
         {"torch": "2.9"},
         {"torch": "2.9"},
@@ -433,14 +373,6 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
 
 
 # record
-
-
-def test_record_adds_what_is_missing(case: Case) -> None:
-    case.has(KNOWN)
-    assert case.update(
-        seen("test_a", {"dynamo": 9, "xla": 9}), seen("test_b", {"dynamo": 1}), mode="record"
-    ) == ["unchanged test_a", "added test_b"]
-    assert case.body == KNOWN + "  test_b:\n    graphs: {dynamo: 1}\n"
 
 
 def test_record_leaves_what_a_profile_is_judged_by(case: Case) -> None:
@@ -454,13 +386,6 @@ def test_record_leaves_what_a_profile_is_judged_by(case: Case) -> None:
     # On the profile of the plain values, absent is zero: that is not missing.
     measured = seen("test_a", {**GRAPHS, "tt": 1}, layers=("dynamo", "xla", "tt"), **SAME)
     assert case.update(measured, mode="record") == ["unchanged test_a"]
-
-
-def test_record_fills_an_entry_of_overrides_only(case: Case) -> None:
-    overrides = "    overrides:\n      tt:\n        graphs: {xla: 2}\n"
-    case.has("  test_a:\n" + overrides)
-    assert case.update(seen("test_a", {"xla": 1}), mode="record") == ["changed test_a"]
-    assert case.body == "  test_a:\n    graphs: {xla: 1}\n" + overrides
 
 
 # what stays
@@ -556,33 +481,6 @@ tests:
 # the end
 """
     )
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        # a removed layer, first, middle and last
-        ("{dynamo: 1, xla: 2, tt: 3}", {"dynamo": 1, "tt": 3}),
-        ("{xla: 2, dynamo: 1}", {"dynamo": 1}),
-        ("{dynamo: 1, xla: 2}", {"dynamo": 1}),
-        ("{ xla: 2 }", {"dynamo": 1, "xla": 2}),
-        ("{dynamo: 1,}", {"dynamo": 1, "xla": 2}),
-        ("\n      dynamo: 1  # a\n      xla: 2  # b", {"dynamo": 1}),
-        ("\n      xla: 2  # b", {"dynamo": 1, "xla": 2, "tt": 1}),
-        ("\n      {dynamo: 1}", {"xla": 2}),
-        ("{}  # none", {"dynamo": 1}),
-    ],
-)
-def test_counts_in_any_style(case: Case, old: str, new: dict[str, int]) -> None:
-    case.has(f"  test_a:\n    graphs: {old}\n    note: stays\n".replace(": \n", ":\n"))
-    layers = ("dynamo", "xla", "tt")
-    case.update(seen("test_a", new, layers=layers))
-    entry = Baselines(case.directory).entry("test_a.py::test_a")
-    assert entry is not None
-    assert entry.values is not None
-    assert entry.values.graphs == new
-    assert case.body.startswith("  test_a:\n    note: stays\n    graphs: {")
-    assert case.update(seen("test_a", new, layers=layers)) == ["unchanged test_a"]
 
 
 def test_line_ends_stay(case: Case) -> None:
@@ -749,15 +647,6 @@ def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
     )
 
 
-def test_cases_in_braces_are_written_anew_with_their_test(case: Case) -> None:
-    case.has("  # above\n  test_a: {note: mine, cases: {x: {graphs: {xla: 1}}}}\n# end\n")
-    case.update(seen("test_a[x]", {"xla": 2}), seen("test_a[z]", {"xla": 1}))
-    assert case.body == (
-        "  # above\n  test_a:\n    note: mine\n    cases:\n"
-        "      x: {graphs: {xla: 2}}\n      z: {graphs: {xla: 1}}\n# end\n"
-    )
-
-
 # prune
 
 PRUNED = """\
@@ -807,16 +696,6 @@ def test_prune(case: Case, keys: list[tuple[str, str | None]], left: str) -> Non
     changes = update(case.directory, [], prune=gone(*keys))
     assert case.body == left
     assert len(changes.of_kind("pruned")) == (0 if left == PRUNED else len(keys))
-
-
-def test_a_file_goes_with_its_last_entry(case: Case) -> None:
-    case.has(PRUNED)
-    keys = [("test_a", None), ("test_b", "x"), ("test_b", "y"), ("test_c", None)]
-    assert case.update(prune=gone(*keys)) == [
-        f"pruned {name}" for name in ("test_a", "test_b[x]", "test_b[y]", "test_c")
-    ]
-    assert not case.path.exists()
-    assert case.update(prune=gone(*keys)) == []
 
 
 def test_what_was_measured_is_not_pruned(case: Case) -> None:
@@ -920,8 +799,7 @@ def test_what_another_profile_explains_otherwise_is_in_its_override(case: Case) 
     assert case.update(same) == ["unchanged test_a"]
     other = explained("tt", causes=(BREAK, SYNC), entries=("m.py::f", "n.py::g"))
     assert case.update(other) == ["changed test_a"]
-    override = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
-    assert override is not None
+    override = case.expected("tt")
     assert set(override.values.causes) == {BREAK, SYNC}
     assert override.values.entries == ("m.py::f", "n.py::g")
     assert case.body.startswith(PLAIN)
@@ -942,8 +820,7 @@ def test_causes_that_a_profile_does_not_have_are_hidden_by_its_graphs(case: Case
     assert case.body.endswith(
         "    overrides:\n      tt:\n        graphs: {xla: 1}\n        ops: {xla: 4}\n"
     )
-    override = Baselines(case.directory).expectation("test_a.py::test_a", "tt")
-    assert override is not None
+    override = case.expected("tt")
     assert override.values.causes_of("xla") == ()
     assert case.update(whole) == ["unchanged test_a"]
 
@@ -991,8 +868,7 @@ def test_what_a_layer_has_stays_where_only_another_was_measured(case: Case) -> N
     graphs = "  test_a:\n    graphs: {dynamo: 2, xla: 2}\n    ops: {dynamo: 4, xla: 4}\n"
     case.has(graphs + causes)
     case.update(explained(graphs={"dynamo": 2}, causes=(BREAK,), layers=("dynamo",)))
-    kept = Baselines(case.directory).expectation("test_a.py::test_a", "cpu")
-    assert kept is not None
+    kept = case.expected("cpu")
     assert kept.values.causes == (Cause("xla", "sync", "m.py::f"), BREAK)
 
 
@@ -1027,7 +903,7 @@ def test_a_note_of_several_lines_stays_what_it_was(case: Case, note: str) -> Non
 def test_packages_are_replaced_where_they_stand(case: Case, value: str) -> None:
     head = 'version: 1\nprofile: cpu\n# p\ntorch: "2.9"\n'
     tests = "# t\ntests:\n  test_a:\n    graphs: {xla: 1}\n"
-    owned = {"graphs": {"xla": 2}, "torch": "2.9.1"}
+    owned: dict[str, Any] = {"graphs": {"xla": 2}, "torch": "2.9.1"}
     case.has(f"{head}packages: {value}\n{tests}", head="")
     case.update(dataclasses.replace(seen("test_a", **owned), packages={"b": "2"}))
     assert case.text.replace("  # b", "") == (

@@ -78,12 +78,6 @@ def test_the_page_of_a_run_as_it_stands_in_the_browser(workspace: Workspace, gh:
     assert gh.asked[-1] == "git.example.org/me/net"
 
 
-def test_the_line_of_one_test_takes_no_other_along(workspace: Workspace, gh: Gh) -> None:
-    gh.says(a_report(a_test(T, 2), a_test(f"{T}_too", 3)))
-    assert workspace.run("accept", "--run", "1", "--tests", T, "--yes").code == 0
-    assert "test_b_too" not in workspace.baseline()
-
-
 @pytest.mark.parametrize(
     ("code", "words", "reported"),
     [

@@ -8,7 +8,6 @@ import pytest
 
 from tests.cli.conftest import Workspace
 from tests.reports import Data, a_break, a_report, a_test, over, place
-from tests.untrusted import PATHS
 
 pytestmark = pytest.mark.pure
 
@@ -191,70 +190,6 @@ def test_a_test_that_failed_by_itself_is_not_judged(workspace: Workspace) -> Non
     assert "2 tests xfailed without the gate, and are not judged" in said.out
 
 
-MARKED = """
-import pytest
-
-@pytest.mark.graph_budget(gate=False, reason="being fixed")
-def test_b(): ...
-"""
-
-
-def test_ungated_by_marker_or_baseline(workspace: Workspace) -> None:
-    other = a_test("tests/test_b.py::t")
-    accepted(workspace, a_test(T, 1), other)
-    (workspace.path / "tests/test_a.py").write_text(MARKED)
-    workspace.report("one.json", a_report(a_test(T, 9, ungated="being fixed"), other))
-    said = workspace.run("check", "one.json")
-    assert said.code == 0
-    assert f"ungated    {T}   being fixed   on cpu\n" in said.out
-    assert "2 tests judged on cpu (1 report): 1 ok, 1 ungated. Within" in said.out
-    (workspace.path / "tests/test_a.py").write_text("")
-    path = workspace.path / "baselines/tests/test_a.yaml"
-    path.write_text(path.read_text().replace("  test_b:\n", "  test_b:\n    ungated: flaky\n"))
-    workspace.report("one.json", a_report(a_test(T, 9), other))
-    said = workspace.run("check", "one.json")
-    assert said.code == 0
-    assert f"ungated    {T}   flaky   on cpu\n" in said.out
-
-
-def test_what_is_ungated_is_in_every_page(workspace: Workspace) -> None:
-    (workspace.path / "tests/test_a.py").write_text(MARKED)
-    other = a_test("tests/test_b.py::t", 0)
-    workspace.report("one.json", a_report(a_test(T, 2, ungated="being <fixed>"), other))
-    for command in ("check", "report"):
-        said = workspace.run(command, "one.json", "--markdown", "page.md", "--html", "page.html")
-        assert said.code == 0
-        text = (workspace.path / "page.md").read_text()
-        assert "### Graph budget: 2 tests, none over budget, 1 not gated" in text
-        assert "1 none, 1 ungated" in text
-        assert f"**Not gated**\n\n- <code>{T}   being &#60;fixed&#62;</code>\n" in text
-        assert (
-            f'"ungated":["{T}   being \\u003cfixed\\u003e"]'
-            in (workspace.path / "page.html").read_text()
-        )
-    assert (
-        "ungated    tests/test_a.py::test_b   being <fixed>"
-        in workspace.run("report", "one.json").out
-    )
-
-
-def test_a_marker_still_holds(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T, 3))
-    test = over(T, 3, 3, budget={"graphs": {"dynamo": 1}}, message="over the marker")
-    test["cap"] = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
-    workspace.report("one.json", a_report(test))
-    said = workspace.run("check", "one.json")
-    assert said.code == 1
-    assert "3 dynamo graphs, the marker allows 1" in said.out
-
-
-def test_a_marker_on_breaks_holds_where_the_report_tells_it(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T, 3))
-    cap: Data = {"every": None, "layers": {}, "recompiles": None, "breaks": 0}
-    workspace.report("one.json", a_report(a_test(T, 3, cap=cap)))
-    assert "2 graph breaks, the marker allows 0" in workspace.run("check", "one.json").out
-
-
 # what cannot be judged
 
 
@@ -306,14 +241,6 @@ def test_unreadable_reports_and_baselines(workspace: Workspace) -> None:
     assert "test_b.yaml:1" in said.err
 
 
-@pytest.mark.parametrize("nodeid", PATHS[:10])
-def test_a_forged_node_id_reads_nothing_outside(nodeid: str, workspace: Workspace) -> None:
-    workspace.report("evil.json", a_report(a_test(nodeid)))
-    said = workspace.run("check", "evil.json")
-    assert said.code == 2
-    assert "evil.json: " in said.err
-
-
 def test_so_many_problems_are_reported_and_the_rest_is_counted(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,28 +251,7 @@ def test_so_many_problems_are_reported_and_the_rest_is_counted(
     assert said.err.splitlines()[-1] == "... and 3 more"
 
 
-@pytest.mark.parametrize("file", ["tests/" + "x" * 300 + ".py", "/".join("x" * 600)])
-def test_a_name_that_no_file_system_takes_is_refused_by_name(
-    file: str, workspace: Workspace
-) -> None:
-    workspace.report("one.json", a_report(a_test(f"{file}::t")))
-    said = workspace.run("check", "one.json")
-    assert said.code in (1, 2)
-    assert "Traceback" not in said.err
-
-
 # --against
-
-
-def test_against_another_run(workspace: Workspace) -> None:
-    workspace.report("main.json", a_report(a_test(T, 3)))
-    workspace.report("same.json", a_report(a_test(T, 3)))
-    workspace.report("more.json", a_report(a_test(T, 4)))
-    assert workspace.run("check", "same.json", "--against", "main.json").code == 0
-    said = workspace.run("check", "more.json", "--against", "main.json")
-    assert said.code == 1
-    assert "4 dynamo graphs, the baseline allows 3 (+1)" in said.out
-    assert "main.json (cpu" in said.out
 
 
 def test_against_wins_over_the_baseline(workspace: Workspace) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_graphbreak.cli import main
-from tests import terminal
 from tests.conftest import BROKEN, Suite
 from tests.examples import sample
 
@@ -62,47 +61,20 @@ def recorded_with_a_stale_entry(here: Suite) -> None:
     path.write_text(with_stale + "  test_gone:\n    graphs: {dynamo: 1}\n")
 
 
-def said(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
-    capsys.readouterr()
-    code = main(args)
-    found = capsys.readouterr()
-    return code, found.out + found.err
+Command = Callable[..., tuple[int, str]]
 
 
-PRINTS = """
-    import pytest
-    import torch
+@pytest.fixture
+def graphbreak(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Types a command: its exit code, and all that it printed."""
 
-    def f(x):
-        y = torch.sin(x)
-        print("hello")
-        return y + 1
+    def graphbreak(*args: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(args)
+        found = capsys.readouterr()
+        return code, found.out + found.err
 
-    @pytest.mark.max_graphs(1)
-    @pytest.mark.parametrize("n", range(3))
-    def test_model(n):
-        torch.compile(f, backend="eager")(torch.ones(3))
-"""
-
-
-@pytest.mark.usefixtures("forks")
-def test_one_cause_behind_many_red_tests_on_a_terminal(here: Suite) -> None:
-    here.write(PRINTS)
-    arguments = ("-q", "--graph-budget", "-p", "no:cacheprovider", "-p", "no:xdist")
-    seen = terminal.run([sys.executable, "-m", "pytest", *arguments], here.path)
-    assert seen.code == 1
-    first = seen.lines.index("1 place explains 3 red tests")
-    last = next(at for at, line in enumerate(seen.lines) if line.endswith("cpu: 3 over"))
-    shown = seen.lines[first:last]
-    assert shown[1:4] == [
-        "  + GB0059  Failed to trace builtin operator",
-        "      test_it.py:6 in f",
-        '          print("hello")',
-    ]
-    assert "      in 3 tests, which make 3 graphs more; the one that grew most:" in shown
-    assert "          test_it.py::test_model[0]" in shown
-    assert max(map(len, shown)) <= 80
-    assert "\x1b[1m1 place explains 3 red tests\x1b[0m" in seen.raw
+    return graphbreak
 
 
 @pytest.mark.parametrize(
@@ -117,68 +89,66 @@ def test_one_cause_behind_many_red_tests_on_a_terminal(here: Suite) -> None:
         (("--splits=2", "--group=1"), ("--splits=2", "--group=2")),
     ],
 )
-def test_shards_know_together_what_is_stale(
-    parts: Any, here: Suite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_know_together_what_is_stale(parts: Any, here: Suite, graphbreak: Command) -> None:
     recorded_with_a_stale_entry(here)
     names = [shard(here, f"{number}.json", *args) for number, args in enumerate(parts)]
-    code, out = said(capsys, "check", *names)
+    code, out = graphbreak("check", *names)
     assert code == 0
     assert "stale      baselines/test_it.yaml" in out
     assert out.count("stale      ") == 2
-    code, out = said(capsys, "accept", "--yes", "--prune", *names)
+    code, out = graphbreak("accept", "--yes", "--prune", *names)
     assert code == 0
     assert "gone" not in here.baseline()
-    assert said(capsys, "check", *names)[0] == 0
+    assert graphbreak("check", *names)[0] == 0
 
 
-def test_a_shard_that_is_lost_is_seen(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shard_that_is_lost_is_seen(here: Suite, graphbreak: Command) -> None:
     """Also with marks: what all groups together left out was not meant to run."""
     here.run("--graph-budget-update")
     names = [
         shard(here, f"{number}.json", "-k", "not other", "--splits=2", f"--group={number}")
         for number in (1, 2)
     ]
-    assert said(capsys, "check", *names)[0] == 0
-    code, out = said(capsys, "check", names[1])
+    assert graphbreak("check", *names)[0] == 0
+    code, out = graphbreak("check", names[1])
     assert code == 2
     assert "missing    group 1 of 2 on " in out
 
 
-def test_a_node_id_knows_its_function(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_id_knows_its_function(here: Suite, graphbreak: Command) -> None:
     recorded_with_a_stale_entry(here)
     name = shard(here, "one.json", "./test_it.py::test_model")
-    _, out = said(capsys, "check", name)
+    _, out = graphbreak("check", name)
     assert "test_it.py::test_model[gone]" in out
     assert "test_it.py::test_gone" not in out
 
 
 @pytest.mark.parametrize("args", [("test_it.py::test_model[0]",), ("--lf",)])
 def test_a_run_that_collected_in_part_knows_nothing(
-    args: tuple[str, ...], here: Suite, capsys: pytest.CaptureFixture[str]
+    args: tuple[str, ...], here: Suite, graphbreak: Command
 ) -> None:
     recorded_with_a_stale_entry(here)
     # Not `here.run`, which turns off the plugin that has --lf.
     here.pytester.runpytest_inprocess("--graph-budget-report=one.json", *args)
-    _, out = said(capsys, "check", "one.json")
+    _, out = graphbreak("check", "one.json")
     assert "stale      " not in out
     assert "1 file collected in part only" in out
 
 
-def test_a_filter_of_tt_xla(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_filter_of_tt_xla(here: Suite, graphbreak: Command) -> None:
     """Its retries run the tests listed in a file, and tell pytest nothing of the others."""
     recorded_with_a_stale_entry(here)
     here.pytester.makeconftest(REST)
     (here.path / ".pytest_tests_to_run").write_text("test_it.py::test_model[2]")
     name = shard(here, "one.json")
-    code, out = said(capsys, "check", name)
+    code, out = graphbreak("check", name)
     assert code == 2
     assert "No verdict: 4 tests collected, and run in none of these reports." in out
     assert out.count("stale      ") == 2
-    assert said(capsys, "check", "--allow-missing", name)[0] == 0
+    assert graphbreak("check", "--allow-missing", name)[0] == 0
 
 
-def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_marker_holds_in_a_later_check(here: Suite, graphbreak: Command) -> None:
     here.write(
         """
         import pytest, torch
@@ -193,8 +163,8 @@ def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixt
         """
     )
     name = shard(here, "one.json")
-    assert said(capsys, "accept", "--yes", name)[0] == 0
-    code, out = said(capsys, "check", name)
+    assert graphbreak("accept", "--yes", name)[0] == 0
+    code, out = graphbreak("check", name)
     assert code == 1
     assert "1 graph break, the marker allows 0" in out
 

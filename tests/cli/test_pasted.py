@@ -103,20 +103,24 @@ def piped(command: list[str], path: Path, start: str = "pytest") -> str:
     return done.stdout + done.stderr
 
 
-def pasted(text: str, first: str) -> Iterator[list[str]]:
-    """What a shell reads of each place of a terminal that begins with this word."""
+def commands(text: str, first: str) -> Iterator[tuple[str, list[str]]]:
+    """Each place of a terminal that begins with this word, and what a shell reads of it."""
     for found in re.finditer(rf"(?<!\S){re.escape(first)}(?!\S)(?:[^\n]*\\\n)*[^\n]*", text):
         try:
-            yield shlex.split(found[0].replace("\\\n", ""))
+            yield found[0], shlex.split(found[0].replace("\\\n", ""))
         except ValueError:
             continue  # prose with an apostrophe
+
+
+def pasted(text: str, first: str) -> list[list[str]]:
+    return [words for _, words in commands(text, first)]
 
 
 def held(text: str, one_lines: list[str], columns: int) -> None:
     """Each command can be pasted from the terminal, and no part of it does another thing."""
     wanted = [shlex.split(line) for line in one_lines]
     for words in wanted:
-        assert words in list(pasted(text, words[0])), (columns, words, text)
+        assert words in pasted(text, words[0]), (columns, words, text)
     lines = [line for line in text.splitlines() if "--graph-budget-" in line]
     for line in lines:
         assert len(line) <= columns, line
@@ -162,16 +166,11 @@ def runs_alike(text: str, one_lines: list[str], project: Path, shell: dict[str, 
 
 def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str]) -> int:
     """Paste what the terminal shows for this command; the shell's exit code."""
-    words = shlex.split(one_line)
-    pattern = rf"(?<!\S){re.escape(words[0])}(?!\S)(?:[^\n]*\\\n)*[^\n]*"
-    for found in re.finditer(pattern, text):
-        try:
-            is_it = shlex.split(found[0].replace("\\\n", "")) == words
-        except ValueError:
-            continue
-        if is_it:
+    wanted = shlex.split(one_line)
+    for shown, words in commands(text, wanted[0]):
+        if words == wanted:
             return subprocess.run(
-                ["sh"], input=found[0], cwd=project, env=shell, text=True, check=False
+                ["sh"], input=shown, cwd=project, env=shell, text=True, check=False
             ).returncode
     raise AssertionError(f"not on the terminal: {one_line}")
 

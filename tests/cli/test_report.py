@@ -13,15 +13,6 @@ from tests.reports import a_report, a_test, over
 pytestmark = pytest.mark.pure
 
 
-def test_all_pages_at_once(workspace: Workspace) -> None:
-    workspace.report("one.json", a_report(over()))
-    said = workspace.run(*("report", "one.json", "--markdown", "o/c.md", "--html", "o/p.html"))
-    assert said.code == 0
-    assert said.out == "Wrote o/c.md.\nWrote o/p.html.\n"
-    assert (workspace.path / "o/c.md").read_text().startswith("<!-- pytest-graphbreak -->")
-    assert (workspace.path / "o/p.html").read_text().startswith("<!doctype html>")
-
-
 def test_without_a_page_it_tells_the_main_things(workspace: Workspace) -> None:
     tests = (over(), a_test("tests/test_b.py::fine", verdict="ok"))
     workspace.report("one.json", a_report(*tests, unmeasured=["t.py::c"], stale=["t.py::s"]))
@@ -43,14 +34,6 @@ def test_shards_are_one_run_and_branches_are_two(workspace: Workspace) -> None:
     said = workspace.run("report", "1.json", "2.json", "main.json")
     assert "2 tests on cpu (1.json): 2 not judged" in said.out
     assert "2 tests on cpu (main.json): 2 not judged" in said.out
-
-
-def test_a_bad_report_is_named(workspace: Workspace) -> None:
-    (workspace.path / "bad.json").write_text("[]")
-    said = workspace.run("report", "bad.json", "--html", "p.html")
-    assert said.code == 2
-    assert "bad.json: the report: Expected `object`, got `array`" in said.err
-    assert not (workspace.path / "p.html").exists()
 
 
 def test_what_is_no_test_is_shown_too(workspace: Workspace) -> None:

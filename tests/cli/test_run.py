@@ -281,10 +281,8 @@ def test_the_log_can_be_analysed(workspace: Workspace) -> None:
         NET + "    import os, sys\n    os.write(2, b'native\\n'); print('mine', file=sys.stderr)"
     )
     write(workspace, source)
-    said = python(
-        "-m", "pytest_graphbreak", "run", "--device", "cpu", "--log", "o/run.log", "net.py",
-        cwd=workspace.path,
-    )  # fmt: skip
+    command = "-m pytest_graphbreak run --device cpu --log o/run.log net.py"
+    said = python(*command.split(), cwd=workspace.path)
     assert said.returncode == 0, said.stderr
     assert said.stdout == "hello from f\n"
     assert said.stderr.startswith("mine\n\nnet.py   exit 0\n")
@@ -302,21 +300,8 @@ def test_the_log_of_a_run_of_pytest(workspace: Workspace) -> None:
     """pytest captures standard error before torch is imported, and closes what it put there."""
     test = NET.replace("torch.compile(", "def test_it():\n        torch.compile(")
     write(workspace, test, "test_it.py")
-    said = python(
-        *(
-            "-m",
-            "pytest_graphbreak",
-            "run",
-            "--device",
-            "cpu",
-            "--log",
-            "run.log",
-            "--json",
-            "r.json",
-        ),
-        *("-m", "pytest", "-q", "test_it.py"),
-        cwd=workspace.path,
-    )
+    ours = "-m pytest_graphbreak run --device cpu --log run.log --json r.json"
+    said = python(*ours.split(), *["-m", "pytest", "-q", "test_it.py"], cwd=workspace.path)
     assert said.returncode == 0, said.stderr
     assert "Logging error" not in said.stderr
     assert entry(workspace)["graphs"] == {"dynamo": 2}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.config.checkout import find
 
 pytestmark = pytest.mark.pure
 
@@ -63,10 +63,3 @@ def test_the_option_wins_and_is_relative_to_here(tmp_path: Path) -> None:
     below.mkdir()
     assert find(below, "mine").directory == below / "mine"
     assert find(below, "mine").root == tmp_path
-
-
-@pytest.mark.parametrize("name", ["pytest.ini", "pyproject.toml"])
-def test_a_broken_file_is_named(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("[[[ no")
-    with pytest.raises(CheckoutError, match=name):
-        find(tmp_path)

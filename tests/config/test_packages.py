@@ -48,20 +48,6 @@ def test_an_update_writes_them_where_it_writes_anyway(tmp_path: Path) -> None:
     assert entry.packages == {"net": "1.0", "other": "3"}
 
 
-def test_a_file_without_them_gets_them_and_keeps_the_rest(tmp_path: Path) -> None:
-    file = tmp_path / "tests" / "test_a.yaml"
-    file.parent.mkdir()
-    file.write_text(
-        "# ours\nversion: 1\nprofile: cpu  # here\ntests:\n\n  test_one:\n    graphs: {dynamo: 1}\n"
-    )
-    update(tmp_path, [measured("test_one", 2, net="1.0")])
-    assert file.read_text() == (
-        "# ours\nversion: 1\nprofile: cpu  # here\n"
-        'packages: {net: "1.0"}\n'
-        'tests:\n\n  test_one:\n    torch: "2.13"\n    graphs: {dynamo: 2}\n'
-    )
-
-
 NET = """
 def f(x):
     y = x + 1
@@ -122,15 +108,3 @@ def test_a_red_test_says_that_the_package_is_another_one(installed: Suite) -> No
     )
     report = json.loads((installed.path / "graphs.json").read_text())
     assert report["environment"]["packages"] == {"outside_net": "5.23.1"}
-
-
-def test_a_place_of_the_users_own_has_no_package(installed: Suite) -> None:
-    install(installed, "5.21.0", "pass")
-    installed.run("--graph-budget-record").assert_outcomes(passed=1)
-    install(installed, "5.23.1", "pass")
-    source = (installed.path / "test_it.py").read_text()
-    own = source.replace("outside_net.f,", "lambda x: (print(1), outside_net.f(x))[1],")
-    (installed.path / "test_it.py").write_text(own)
-    result = installed.run("--graph-budget")
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("  package *")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -70,36 +69,12 @@ def decode(weights: Weights, word: Array, position: Array, cache: Cache) -> tupl
     return scores[0].argmax(), cache
 
 
-@partial(jax.jit, static_argnames="steps")
-def generate(weights: Weights, word: Array, position: Array, cache: Cache, steps: int) -> Array:
-    """``steps`` words in one program."""
-
-    def one(carry: Any, _: None) -> tuple[Any, Array]:
-        word, position, cache = carry
-        scores, cache = attend(weights, word[None], cache, position)
-        word = scores[0].argmax()
-        return (word, position + 1, cache), word
-
-    return jax.lax.scan(one, (word, position, cache), length=steps)[1]
-
-
 def padded(prompt: list[int]) -> Array:
     """A prompt in the smallest bucket that it fits into."""
     size = next(bucket for bucket in BUCKETS if bucket >= len(prompt))
     words = np.zeros(size, np.int32)
     words[: len(prompt)] = prompt
     return words
-
-
-def scanned() -> list[Array]:
-    """Three prompts, and eight words after each of them by one scan."""
-    weights = initialised(np.uint32(0))
-    texts = []
-    for prompt in ([1, 2], [3, 4, 5], [6]):
-        word, cache = prefill(weights, padded(prompt), np.int32(len(prompt)), empty())
-        steps = 8
-        texts.append(generate(weights, word, np.int32(len(prompt)), cache, steps=steps))
-    return texts
 
 
 class Server:

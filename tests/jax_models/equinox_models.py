@@ -78,24 +78,3 @@ def hear() -> Array:
     for part in batches(digits(32, 4), 8):
         state, scores = step(model, state, part)
     return np.asarray(scores)
-
-
-def ensemble() -> Array:
-    """Four models at once: `filter_vmap` makes them, and calls them."""
-
-    def member(key: Array) -> Any:
-        return eqx.nn.MLP(8, 2, 16, 2, key=key)
-
-    @eqx.filter_jit
-    def make(seed: Array) -> Any:
-        return eqx.filter_vmap(member)(jax.random.split(jax.random.key(seed), 4))
-
-    @eqx.filter_jit
-    def ask(models: Any, x: Array) -> Array:
-        return eqx.filter_vmap(lambda model: model(x))(models).mean(0)
-
-    models = make(np.uint32(0))
-    answers = []
-    for x in digits(3, 8):
-        answers.append(ask(models, x))
-    return np.stack(answers)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from tests.jax_models.linen_models import batches, digits
@@ -18,24 +18,6 @@ Array = Any
 
 def mesh(name: str) -> Mesh:
     return Mesh(np.array(jax.devices()[:4]), (name,))
-
-
-def data_parallel() -> Array:
-    """Weights on every device, a part of each batch on one."""
-    devices = mesh("data")
-    everywhere = NamedSharding(devices, P())
-    parted = NamedSharding(devices, P("data"))
-
-    @partial(jax.jit, out_shardings=everywhere)
-    def step(weights: Array, x: Array) -> Array:
-        loss = jax.grad(lambda weights: ((x @ weights) ** 2).mean())
-        return weights - 0.1 * loss(weights)
-
-    weights = jax.device_put(np.ones((8, 4), np.float32), everywhere)
-    for batch in batches(digits(64, 8), 16):
-        x = jax.device_put(batch, parted)
-        weights = step(weights, x)
-    return np.asarray(weights)
 
 
 def split_layer() -> list[Array]:

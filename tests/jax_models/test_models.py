@@ -17,14 +17,10 @@ from tests.jax_models import equinox_models, linen_models, nnx_models  # noqa: E
 
 MODELS: dict[str, Callable[[], Any]] = {
     "linen-classifier": linen_models.classify,
-    "linen-resnet": linen_models.statistics,
-    "linen-lstm": linen_models.tag,
-    "linen-vae": linen_models.draw,
     "nnx-mlp": nnx_models.evaluate,
     "nnx-encoder": nnx_models.encode,
     "equinox-convolutional": equinox_models.look,
     "equinox-gru": equinox_models.hear,
-    "equinox-ensemble": equinox_models.ensemble,
 }
 
 

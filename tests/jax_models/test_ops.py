@@ -49,32 +49,3 @@ def test_convolution() -> None:
         )
 
     run_op(op, (1, 8, 8, 3), (3, 3, 3, 4))
-
-
-def test_gather() -> None:
-    run_op(lambda x: x[jnp.array([3, 1, 2])], (6, 4))
-
-
-def test_scatter() -> None:
-    run_op(lambda x, y: x.at[jnp.array([1, 3])].add(y), (6, 4), (2, 4))
-
-
-def test_transpose() -> None:
-    run_op(lambda x: jnp.transpose(x, (2, 0, 1)), (4, 5, 6))
-
-
-def test_concatenate() -> None:
-    run_op(lambda x, y: jnp.concatenate([x, y], axis=1), (8, 4), (8, 6))
-
-
-def test_clamp() -> None:
-    run_op(lambda x: jax.lax.clamp(0.25, x, 0.75), (16, 16))
-
-
-def test_reduce_window() -> None:
-    run_op(
-        lambda x: jax.lax.reduce_window(
-            x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
-        ),
-        (1, 8, 8, 2),
-    )

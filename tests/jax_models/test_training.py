@@ -16,7 +16,6 @@ from tests.jax_models import training  # noqa: E402
 TRAINERS = {
     "linen": training.LinenTrainer,
     "nnx": training.NnxTrainer,
-    "equinox": training.EquinoxTrainer,
 }
 
 

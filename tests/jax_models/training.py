@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
 
-from tests.jax_models import equinox_models, linen_models, nnx_models
+from tests.jax_models import linen_models, nnx_models
 from tests.jax_models.linen_models import digits
 
 Array = Any
@@ -69,37 +68,3 @@ class NnxTrainer:
 
     def step(self) -> None:
         self.losses.append(self._step(self.model, self.optimizer, self.data, self.labels))
-
-
-class EquinoxTrainer:
-    """A loss that is scaled, as half precision wants it."""
-
-    def __init__(self) -> None:
-        self.data, self.labels = digits(8, 1, 8, 8), np.arange(8) % 10
-        self.model = equinox_models.built(equinox_models.Convolutional)
-        self.optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
-        self.state = eqx.filter_jit(
-            lambda model: self.optimizer.init(eqx.filter(model, eqx.is_inexact_array))
-        )(self.model)
-        self.scale = np.float32(128)
-        self.losses: list[Array] = []
-        self.compiled = eqx.filter_jit(self._step)
-
-    def _step(
-        self, model: Any, state: Tree, scale: Array, x: Array, y: Array
-    ) -> tuple[Any, Tree, Array, Array]:
-        @eqx.filter_value_and_grad
-        def loss(model: Any) -> Array:
-            scores = jax.vmap(model)(x)
-            return scale * optax.softmax_cross_entropy_with_integer_labels(scores, y).mean()
-
-        value, grads = loss(model)
-        grads = jax.tree.map(lambda leaf: leaf / scale, grads)
-        updates, state = self.optimizer.update(grads, state)
-        return eqx.apply_updates(model, updates), state, scale * 1.001, value / scale
-
-    def step(self) -> None:
-        self.model, self.state, self.scale, loss = self.compiled(
-            self.model, self.state, self.scale, self.data, self.labels
-        )
-        self.losses.append(loss)

@@ -36,14 +36,6 @@ def test_a_named_layer_wins_over_the_number() -> None:
     assert (cap.graphs("dynamo"), cap.graphs("xla")) == (2, 5)
 
 
-def test_a_named_layer_alone_says_nothing_of_the_others() -> None:
-    assert parse((), {"xla": 5}).graphs("dynamo") is None
-
-
-def test_recompiles_and_breaks_stand_alone() -> None:
-    assert parse((), {"recompiles": 0, "breaks": 1}) == Cap(recompiles=0, breaks=1)
-
-
 @pytest.mark.parametrize(
     ("args", "kwargs", "said"),
     [

@@ -82,10 +82,6 @@ def test_what_is_gone_is_the_same_the_other_way_round() -> None:
     assert found[gone.parent].is_gone
 
 
-def test_nothing_differs_from_itself() -> None:
-    assert diff(before(BROKEN), BROKEN, versions=VERSIONS) == ()
-
-
 def test_a_cap_names_its_number_and_what_was_there_is_not_known() -> None:
     found = diff(None, BROKEN, Cap(every=1, by="option"))
     assert (found[0].by, found[0].before, found[0].after) == ("option", 1, 2)

@@ -10,7 +10,7 @@ from pytest_graphbreak.judging.finding import SEEN, Finding, NamedPlace, distinc
 from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_record
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Record
 
 pytestmark = pytest.mark.pure
 
@@ -42,16 +42,6 @@ def test_a_disabled_function_is_shown_where_it_is_defined_and_called() -> None:
     assert finding.places == (NamedPlace("", definition),)
     assert finding.calls == (TEST, HEAD)
     assert finding.generalize().calls == (HEAD,)
-
-
-def test_recompiles_of_one_guard_are_one_finding() -> None:
-    items = [
-        Recompile("dynamo", f"0/{n}", f"n == {n} (n is {n + 1} now)", HEAD, (TEST,))
-        for n in (1, 2, 3)
-    ]
-    (finding,) = of(record_of("dynamo", recompiles=3, recompile_list=items))
-    assert (finding.name, finding.count) == ("recompile 0/1 to 0/3", 3)
-    assert finding.reason == "another value of n in each call: 2, 3, 4"
 
 
 def test_findings_of_tests_are_one_with_all_of_their_tests() -> None:

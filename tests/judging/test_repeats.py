@@ -1,18 +1,14 @@
-"""A loop that compiles at each step is reported as one thing; a warm loop compiles nothing."""
+"""A loop that compiles at each step is reported as one thing."""
 
 from __future__ import annotations
-
-import textwrap
 
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.guards import names_of, repeats
 from pytest_graphbreak.model.record import Frame, Recompile
-from tests.conftest import Suite
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 WHERE = Frame("a.py", "decode", 3, "def decode(x, n):")
 
@@ -42,31 +38,6 @@ def test_graphs_are_named_in_a_row(number: int, words: str) -> None:
     assert names_of([f"0/{graph}" for graph in range(1, number + 1)]) == words
 
 
-def test_what_follows_its_caller_is_reported_with_it() -> None:
-    """Generated names never stand alone: each function once, with what came."""
-    shape = "tensor '{}' size mismatch at index 0. expected 3, actual {} (x has shape [{}, 4] now)"
-    test = Frame("test_a.py", "test_it", 9, "f(x)")
-    outer = Frame("a.py", "outer", 1, "def outer(x):")
-    inner = Frame("a.py", "inner", 5, "def inner(x):")
-    rest = Frame("a.py", "outer", 3, "return y + 1")
-    items = [
-        Recompile("dynamo", f"{frame}/{time}", shape.format(name, 3 + time, 3 + time), where, stack)
-        for time in (1, 2, 3)
-        for frame, name, where, stack in (
-            (0, "x", outer, (test,)),
-            (1, "x", inner, (test, rest)),
-            (2, "___stack0", rest, (test, rest)),
-        )
-    ]
-    (reported,) = repeats(items)
-    assert len(reported.items) == 3
-    assert guards.new_condition(reported.items[-1].reason) == "x has shape [6, 4] now"
-    assert [(same[0].where, [one.graph for one in same]) for same in reported.followers] == [
-        (inner, ["1/1", "1/2", "1/3"]),
-        (rest, ["2/1", "2/2", "2/3"]),
-    ]
-
-
 def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
     outer, inner = Frame("a.py", "outer", 1), Frame("a.py", "inner", 5)
     items = [
@@ -74,48 +45,3 @@ def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
         Recompile("dynamo", "1/1", "m == 4", inner, (outer,)),
     ]
     assert [reported.items[0].graph for reported in repeats(items)] == ["0/1", "1/1"]
-
-
-LOOP = """
-    import pytest, torch
-
-    def decode(x, n):
-        return x * n
-
-    def test_grows(graph_budget):
-        step = torch.compile(decode, backend="eager", dynamic=False)
-        step(torch.ones(3), 1)
-        with graph_budget(max_graphs=0) as seen:
-            for n in range(2, 6):
-                step(torch.ones(3), n)
-
-    def test_steady(graph_budget):
-        step = torch.compile(decode, backend="eager")
-        for n in range(2, 6):
-            step(torch.ones(3), n)
-        with graph_budget(max_graphs=0) as seen:
-            for n in range(6, 20):
-                step(torch.ones(3), n)
-        assert (seen.graphs, seen.recompiles) == (0, 0)
-"""
-
-
-def test_the_failure_of_a_loop_names_what_was_compiled(suite: Suite) -> None:
-    suite.write(LOOP)
-    result = suite.run("-k", "grows")
-    result.assert_outcomes(failed=1)
-    wanted = """
-        *graph budget: 4 dynamo graphs, the block allows 0 (+4)
-        *recompile ?/1 to ?/4   another value of n in each call: 2, 3, 4, 5
-        *test_it.py:*in decode   4 times
-        *dynamo 0 -> 4 (4 recompiles)
-    """
-    result.stdout.fnmatch_lines(textwrap.dedent(wanted).strip().splitlines())
-
-
-def test_a_warm_loop_compiles_nothing(suite: Suite) -> None:
-    import torch._dynamo
-
-    suite.write(LOOP)
-    with torch._dynamo.config.patch(automatic_dynamic_shapes=True):  # torch_xla turns it off
-        suite.run("-k", "steady").assert_outcomes(passed=1)

@@ -114,8 +114,3 @@ def test_a_long_label_is_cut(program: Program) -> None:
     with during("x" * 1000):
         program.compile()
     assert program.said() == {"dynamo 0/0": "x" * 200}
-
-
-def test_nothing_is_measured() -> None:
-    with during("request 1"):
-        pass

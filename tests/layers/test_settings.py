@@ -13,7 +13,9 @@ import pytest
 import torch
 import torch._dynamo
 import torch._dynamo.config as config
+import torch._functorch.config
 import torch._inductor.config
+import torch.fx.experimental._config
 
 from pytest_graphbreak.layers import settings
 
@@ -39,6 +41,11 @@ def moved(change: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
+def patched() -> None:
+    with config.patch(disable=True, recompile_limit=3), torch.no_grad(), torch.device("meta"):
+        torch.compile(lambda x: x + 1, backend="eager")
+
+
 def enter_autocast() -> None:
     torch.autocast("cpu", torch.float16).__enter__()
 
@@ -50,6 +57,14 @@ def enter_autocast() -> None:
         (
             lambda: setattr(torch._inductor.config.triton, "store_cubin", "x"),
             {"torch._inductor.config.triton.store_cubin": (False, "x")},
+        ),
+        (
+            lambda: setattr(torch._functorch.config, "functionalize_rng_ops", True),
+            {"torch._functorch.config.functionalize_rng_ops": (False, True)},
+        ),
+        (
+            lambda: setattr(torch.fx.experimental._config, "translation_validation", True),
+            {"torch.fx.experimental._config.translation_validation": (False, True)},
         ),
         (
             lambda: torch.compiler.set_stance("eager_on_recompile"),
@@ -70,7 +85,20 @@ def enter_autocast() -> None:
             lambda: torch.set_autocast_cache_enabled(False),
             {"autocast": ("off", "off, without cache")},
         ),
+        (
+            lambda: config.reorderable_logging_functions.add(print),  # in place
+            {"torch._dynamo.config.reorderable_logging_functions": ("{}", "{builtins.print}")},
+        ),
+        (
+            lambda: delattr(config, "suppress_errors"),
+            {"torch._dynamo.config.suppress_errors": (False, "deleted")},
+        ),
+        (
+            lambda: setattr(config, "cache_size_limit", 3),  # an alias
+            {"torch._dynamo.config.recompile_limit": (8, 3)},
+        ),
         (lambda: setattr(config, "disable", False), {}),
+        (patched, {}),
     ],
 )
 def test_a_change_is_named_and_put_back(
@@ -103,36 +131,6 @@ def test_an_autocast_that_was_left_keeps_no_casts() -> None:
     moved(enter_autocast)
     assert torch.autocast_increment_nesting() == depth
     torch.autocast_decrement_nesting()
-
-
-def test_a_container_is_changed_in_place_and_gets_its_content_back() -> None:
-    kept = config.reorderable_logging_functions
-    assert moved(lambda: kept.add(print)) == {
-        "torch._dynamo.config.reorderable_logging_functions": ("{}", "{builtins.print}")
-    }
-    assert config.reorderable_logging_functions == set()
-
-
-def test_an_entry_that_was_deleted_is_there_again() -> None:
-    before = config.suppress_errors
-    reported = moved(lambda: delattr(config, "suppress_errors"))
-    assert reported == {"torch._dynamo.config.suppress_errors": (before, "deleted")}
-    assert config.suppress_errors is before
-
-
-def test_a_patch_that_ended_changed_nothing() -> None:
-    def patched() -> None:
-        with config.patch(disable=True, recompile_limit=3), torch.no_grad(), torch.device("meta"):
-            torch.compile(lambda x: x + 1, backend="eager")
-
-    assert moved(patched) == {}
-
-
-def test_an_alias_is_reported_by_the_name_that_it_stands_for() -> None:
-    entry = config._config["cache_size_limit"]
-    name = "recompile_limit" if getattr(entry, "alias", None) else "cache_size_limit"
-    (reported,) = moved(lambda: setattr(config, "cache_size_limit", 3))
-    assert reported == f"torch._dynamo.config.{name}"
 
 
 def test_what_is_not_the_default() -> None:

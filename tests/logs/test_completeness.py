@@ -26,10 +26,6 @@ def completeness(tmp_path: Path, text: bytes) -> Completeness:
     return assess(read(str(path), Places(tmp_path)))
 
 
-def test_a_log_that_bears_everything(tmp_path: Path) -> None:
-    assert completeness(tmp_path, whole()) == Completeness((), ())
-
-
 @pytest.mark.parametrize(
     ("text", "said", "run"),
     [
@@ -79,16 +75,6 @@ def test_each_doubt_has_its_remedy(tmp_path: Path, text: bytes, said: str, run: 
     assert any(said in doubt for doubt in found.gaps), found.gaps
     assert any(run in command for command in found.commands)
     assert found.commands[-1] == "graphbreak analyze run.log"
-
-
-def test_the_whole_way_for_tt_xla(tmp_path: Path) -> None:
-    found = completeness(tmp_path, join(Writer().graph(1)))
-    assert found.commands[0].startswith("source venv/activate ")
-    assert found.commands[1] == (
-        "TTXLA_LOGGER_LEVEL=DEBUG TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG XLA_HLO_DEBUG=1 "
-        'TORCH_LOGS="+dynamo,recompiles" PT_XLA_DEBUG_LEVEL=1 PT_XLA_DEBUG_MAX_FRAME=200 '
-        "python YOUR_SCRIPT.py > run.log 2>&1"
-    )
 
 
 def test_the_script_is_named_where_a_stack_names_it(tmp_path: Path) -> None:

@@ -178,18 +178,6 @@ module_builder.cc:1278:    VLOG_F(LOG_DEBUG, "MLIR Module %s:", stage_name.c_str
     assert graphs(counted(data)) == (0, 0)
 
 
-def test_reshards_are_distinguished() -> None:
-    plugin = Writer()
-    writes = [
-        *plugin.graph(1),
-        *plugin.graph(2, name="ReplicateShardedData.7"),
-        *plugin.graph(3, name="ReplicateShardedData.7"),
-    ]
-    seen = counted(join(writes))
-    assert seen.programs.resharding == 2
-    assert [program.reshard for program in seen.programs.list] == [False, True, True]
-
-
 def test_codegen_load_ends_without_ttnn() -> None:
     plugin = Writer()
     writes = []
@@ -231,13 +219,6 @@ def test_a_header_in_the_middle_of_another_threads_line() -> None:
     seen = counted(data + join(writes[1:]))
     assert graphs(seen) == (1, 1)
     assert seen.programs.list[0].thread == "421D1300"
-
-
-def test_lines_that_are_read_in_parts() -> None:
-    plugin = Writer(Style(junk=b'    %cst = stablehlo.constant dense<"0x' + b"3F80" * 50_000))
-    writes = [write for number in range(1, 4) for write in plugin.graph(number)]
-    for size in (1100, 5000, 1 << 16):
-        assert graphs(counted(join(writes), longest=size)) == (3, 3)
 
 
 def test_a_log_whose_beginning_is_lost() -> None:
@@ -398,10 +379,3 @@ def test_another_packing_is_refused(mark: bytes, said: str, tmp_path: Path) -> N
     path.write_bytes(mark + bytes(100))
     with pytest.raises(ValueError, match=re.escape(said)):
         count(str(path))
-
-
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        count(str(tmp_path / "none.log"))
-    with pytest.raises(IsADirectoryError):
-        count(str(tmp_path))

@@ -17,6 +17,7 @@ from pytest_graphbreak.layers.dynamo import log
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
+from tests.examples import examples
 from tests.logs import writer
 from tests.logs.tools import dress
 
@@ -165,7 +166,7 @@ def _renumber(text: bytes, pid: int) -> bytes:
 
 
 @given(st.sampled_from(VERSIONS), st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@examples(200)
 def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, version: str, where: float) -> None:
     """A log that ends early has no more than the whole one, and says no other things."""
     text = data(version)
@@ -330,19 +331,6 @@ def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     assert len(record.graph_list) == log.KEPT
     (broke,) = record.breaks
     assert broke.where.line == most
-
-
-def test_ranks_that_log_the_same_line_by_line(tmp_path: Path) -> None:
-    """One machine each, so that their processes have one number."""
-    ranks = [
-        dress(writer.dynamo("0/0", name), rank=f"1,{rank}").splitlines(keepends=True)
-        for rank, name in enumerate(("one", "two"))
-    ]
-    mixed = [line for pair in zip(*ranks, strict=True) for line in pair]
-    reading = analyse(tmp_path, b"".join(mixed))
-    assert reading.processes == 2
-    assert reading.record.graphs == {"dynamo": 2}
-    assert {graph.where.function for graph in reading.record.graph_list} == {"one", "two"}
 
 
 def test_a_record_without_end_is_cut(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.tt.markers import GUESS, LIKELY, SURE, Guess
+from tests.examples import examples
 from tests.logs import writer
 from tests.logs.tools import counted
 from tests.logs.writer import Style, Write, Writer, interleave, join
@@ -28,23 +29,15 @@ def headless(dialects: bool = True) -> Writer:
     return Writer(Style(headers=False, dialects=dialects))
 
 
+@pytest.mark.parametrize("by", ["dialects", "names"])
 @pytest.mark.parametrize("stages", EIGHT_TO_FIVE, ids=len)
-def test_dialects_tell_where_a_graph_begins(stages: tuple[str, ...]) -> None:
-    plugin = headless()
-    writes = [write for n in range(1, 8) for write in plugin.graph(n, stages, name="Same.1")]
+def test_dialects_or_names_tell_where_a_graph_begins(stages: tuple[str, ...], by: str) -> None:
+    plugin = headless(dialects=by == "dialects")
+    names = [f"SyncTensorsGraph.{n * 19 + 12}" if by == "names" else "Same.1" for n in range(1, 8)]
+    writes = [write for n in range(7) for write in plugin.graph(n + 1, stages, name=names[n])]
     seen = guess(writes)
     assert (seen.graphs, seen.completed, seen.stages, seen.sure) == (7, 7, len(stages), SURE)
-
-
-@pytest.mark.parametrize("stages", EIGHT_TO_FIVE, ids=len)
-def test_names_tell_it_too(stages: tuple[str, ...]) -> None:
-    plugin = headless(dialects=False)
-    writes = [write for n in range(1, 8) for write in plugin.graph(n, stages)]
-    seen = guess(writes)
-    assert (seen.graphs, seen.completed, seen.stages, seen.sure) == (7, 7, len(stages), SURE)
-    assert [found.name for found in seen.listed] == [
-        f"SyncTensorsGraph.{n * 19 + 12}" for n in range(1, 8)
-    ]
+    assert [found.name for found in seen.listed] == names
 
 
 @pytest.mark.parametrize("stages", EIGHT_TO_FIVE, ids=len)
@@ -85,7 +78,7 @@ def test_nothing_but_markers(markers: int, graphs: int, sure: str, least: int, m
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=120, deadline=None)
+@examples(400)
 def test_dialects_or_distinct_names_are_enough(
     stages: tuple[str, ...], failures: list[str | None], says: bool, dialects: bool
 ) -> None:

@@ -135,12 +135,6 @@ def test_strict_export_goes_through_dynamo(tmp_path: Path) -> None:
     assert reading.origins == {("export", "entry"): 1}
 
 
-def test_without_dynamos_lines_nothing_is_claimed(tmp_path: Path) -> None:
-    plugin = Plugin()
-    reading = analyse(tmp_path, plugin.graph(), plugin.graph())
-    assert reading.origins == {("unknown", "other"): 2}
-
-
 def test_ranks_do_not_mix(tmp_path: Path) -> None:
     one, two = Plugin("1,0"), Plugin("1,1")
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pytest_graphbreak.layers.xla.log import Locations
-from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.sources import Sources
-from tests.growth import grows
 from tests.logs.tools import STACKS
-from tests.logs.writer import Writer, join
 
 pytestmark = pytest.mark.pure
 
@@ -167,30 +162,6 @@ def test_other_roots_are_the_users_word(secret: Path) -> None:
     sources = Sources(Places(checkout), [secret.parent])
     assert sources.frame(str(secret), 1).code == "PASSWORD = 'hunter2'"
     assert sources.frame("/root/there/settings.py", 1).code == "PASSWORD = 'hunter2'"
-
-
-def test_a_name_that_is_all_slashes_costs_nothing(sources: Sources) -> None:
-    numbers = itertools.count()
-
-    def find(parts: int) -> None:
-        assert sources.find("/a" * parts + f"/{next(numbers)}.py") is None
-
-    assert not grows(partial(find, 2_500), partial(find, 10_000), 8)
-
-
-def test_a_graph_has_the_lines_of_its_first_module(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(
-        "class Net:\n    def forward(self, x):\n        return x @ x\n"
-    )
-    log = tmp_path / "run.log"
-    text = join(Writer().graph(1)).replace(b'#loc1 = loc("p0.1")\n', STACKS)
-    log.write_bytes(text)
-    reading = read(str(log), Places(tmp_path))
-    (graph,) = reading.record.graph_list
-    assert (graph.where.file, graph.where.line) == ("net.py", 3)
-    assert (graph.where.function, graph.where.code) == ("Net.forward", "return x @ x")
-    assert reading.signs.locations
-    assert reading.programs.list[0].places == ((graph.where, 2),)
 
 
 def test_a_file_that_goes_while_it_is_looked_at_is_not_there(

@@ -376,8 +376,3 @@ def _shape(tree: ast.AST) -> list[tuple[object, ...]]:
         (type(node), getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
         for node in ast.walk(tree)
     ]
-
-
-def test_source_that_is_no_python() -> None:
-    with pytest.raises(SyntaxError):
-        parse_source("def (")

@@ -13,16 +13,11 @@ from tests.models.zoo import ZOO
 
 pytest.importorskip("transformers")
 
-ON_BOTH = ("bert", "gpt2", "llama", "mixtral")
-"""What each push also runs on torch_xla; the job ``models`` of the workflow runs all on both."""
-
-PUSHED = (*ON_BOTH, "longformer", "t5")
-"""What the half of torch runs too: one that breaks, and an encoder with a decoder."""
-NIGHT = (pytest.mark.once, pytest.mark.nightly)
-AT_NIGHT = [pytest.param(name, marks=NIGHT) for name in ZOO if name not in PUSHED]
+PUSHED = ("bert", "gpt2", "llama", "mixtral")
+"""What each push runs; the job ``models`` of the workflow runs all, on torch and on torch_xla."""
 
 
-@pytest.mark.parametrize("name", [*sample(PUSHED, ON_BOTH, pytest.mark.once), *AT_NIGHT])
+@pytest.mark.parametrize("name", sample(ZOO, PUSHED))
 def test_forward(compile_model: CompileModel, name: str) -> None:
     model = ZOO[name]
     if model.fails_on_xla and scenes.on_xla(compile_model):
@@ -30,6 +25,7 @@ def test_forward(compile_model: CompileModel, name: str) -> None:
     scenes.forward(compile_model, model)
 
 
+@pytest.mark.nightly  # tests/layers/inductor has a suite of it
 def test_inductor(compile_model: CompileModel) -> None:
     if compile_model.device.kind != "cpu":
         pytest.skip(f"the device is {compile_model.device.kind}, which has a backend of its own")

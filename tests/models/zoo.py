@@ -71,10 +71,6 @@ def _image() -> Inputs:
     return {"pixel_values": torch.randn(BATCH, 3, 16, 16)}
 
 
-def _image_and_text() -> Inputs:
-    return {**_masked(), **_image()}
-
-
 def _speech() -> Inputs:
     import torch
 
@@ -112,30 +108,6 @@ class Model:
 
 
 ZOO: Final[Mapping[str, Model]] = {
-    "albert": Model(
-        "AlbertModel",
-        "AlbertConfig",
-        {**_ENCODER, "embedding_size": 16},
-        _masked,
-    ),
-    "bart": Model(
-        "BartModel",
-        "BartConfig",
-        {
-            "vocab_size": VOCABULARY,
-            "d_model": 32,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
-            "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2,
-            "encoder_ffn_dim": 64,
-            "decoder_ffn_dim": 64,
-            "max_position_embeddings": 64,
-            **_TOKENS,
-            "decoder_start_token_id": 2,
-        },
-        _translation,
-    ),
     "bert": Model("BertModel", "BertConfig", _ENCODER, _masked),
     "bigbird": Model(
         "BigBirdModel",
@@ -150,16 +122,6 @@ ZOO: Final[Mapping[str, Model]] = {
         },
         _masked,
         fails_on_xla="openxla: unsqueeze_ in a graph: Expected XLA tensor. Got: XLALongType",
-    ),
-    "clip": Model(
-        "CLIPModel",
-        "CLIPConfig",
-        {"projection_dim": 16},
-        _image_and_text,
-        {
-            "text_config": ("CLIPTextConfig", {**_ENCODER, **_TOKENS}),
-            "vision_config": ("CLIPVisionConfig", _VISION),
-        },
     ),
     "deberta": Model(
         "DebertaV2Model",
@@ -185,17 +147,6 @@ ZOO: Final[Mapping[str, Model]] = {
         },
         _masked,
     ),
-    "falcon": Model(
-        "FalconForCausalLM",
-        "FalconConfig",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            **_TOKENS,
-        },
-    ),
     "gemma": Model("GemmaForCausalLM", "GemmaConfig", {**_DECODER, "head_dim": 16, **_TOKENS}),
     "gpt2": Model(
         "GPT2LMHeadModel",
@@ -215,17 +166,6 @@ ZOO: Final[Mapping[str, Model]] = {
         "LongformerConfig",
         {**_ENCODER, "attention_window": 4, **_TOKENS},
         _masked,
-    ),
-    "mamba": Model(
-        "MambaForCausalLM",
-        "MambaConfig",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "state_size": 4,
-            **_TOKENS,
-        },
     ),
     "mixtral": Model(
         "MixtralForCausalLM",

@@ -20,7 +20,7 @@ from pytest_graphbreak.config.device import (
 from tests.conftest import Suite
 from tests.options.tools import TT, cards, machine, on_tt
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 
 @pytest.mark.parametrize(
@@ -185,21 +185,3 @@ def test_so_it_is_where_only_a_fixture_would_compile_there(suite: Suite) -> None
     result = suite.run()
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])
-
-
-def test_the_fixture_compiles_there(suite: Suite) -> None:
-    suite.write(
-        """
-        import torch
-
-        def test_it(compile_model):
-            model = torch.nn.Linear(4, 4)
-            run = compile_model(model, torch.ones(2, 4), backend="eager")
-            assert run.output.shape == (2, 4)
-            assert (run.graphs, run.breaks, run.recompiles) == (1, 0, 0)
-            assert run.record.graphs["dynamo"] == 1
-        """
-    )
-    report = suite.report("--graph-budget-device=cpu")
-    assert report["tests"][0]["outcome"] == "passed"
-    assert report["tests"][0]["graphs"] == {"dynamo": 1}

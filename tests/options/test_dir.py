@@ -18,15 +18,6 @@ def test_a_directory_under_the_rootdir(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["graph-budget: check, *, baselines in budgets/graphs"])
 
 
-def test_files_mirror_their_tests(suite: Suite) -> None:
-    folder = suite.path / "tests" / "torch"
-    folder.mkdir(parents=True)
-    suite.write(CLEAN)
-    (suite.path / "test_it.py").rename(folder / "test_yolo.py")
-    suite.run("--graph-budget-update")
-    assert (suite.path / "baselines" / "tests" / "torch" / "test_yolo.yaml").exists()
-
-
 def test_a_directory_that_is_not_there_is_named(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.run("--graph-budget-record")

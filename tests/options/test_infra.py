@@ -89,41 +89,6 @@ def test_the_line_of_the_test_is_named_and_not_that_of_its_infrastructure(infra:
     )
 
 
-@pytest.mark.once
-def test_the_failure_shows_the_test_and_not_its_infrastructure(infra: Suite) -> None:
-    infra.write(
-        """
-        import pytest, torch
-        from tests_infra.runners.running import run_graph_test
-
-        def first(x):
-            return second(torch.sin(x))
-
-        def second(x):
-            return third(torch.cos(x))
-
-        def third(x):
-            print("hello")
-            return x + 1
-
-        @pytest.mark.max_graphs(1)
-        def test_it():
-            run_graph_test(first, torch.ones(3))
-        """
-    )
-    result = infra.run()
-    result.stdout.fnmatch_lines(
-        [
-            "      test_it.py:* in third*",
-            '          print("hello")',
-            "      from test_it.py:* in second",
-            "      from test_it.py:* in first",
-            "      from test_it.py:* in test_it",
-        ]
-    )
-    result.stdout.no_fnmatch_line("*running.py*")
-
-
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 def test_device_graphs_show_their_stack_without_it(
     infra: Suite, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from tests.conftest import BROKEN, CLEAN, Suite
+from tests.conftest import Suite
 
 
 @pytest.mark.once
@@ -47,24 +47,3 @@ def test_without_reasons_xla_graphs_are_only_counted(
     assert bare["graph_list"] == []
     (again,) = suite.report()["tests"]
     assert [graph["cause"] for graph in again["graph_list"]] == ["access"]
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(("before", "after"), [(BROKEN, CLEAN)], ids=["improved"])
-def test_strict_fails_an_improvement(suite: Suite, before: str, after: str) -> None:
-    suite.write(before)
-    suite.run("--graph-budget-update")
-    suite.write(after)
-    suite.run("--graph-budget").assert_outcomes(passed=1)
-    suite.run("--graph-budget", "-o", "graph_budget_strict=true").assert_outcomes(failed=1)
-
-
-@pytest.mark.once
-def test_strict_fails_a_change(suite: Suite) -> None:
-    suite.write(BROKEN)
-    suite.run("--graph-budget-update")
-    suite.write(BROKEN.replace("hello", "good bye"))
-    suite.run("--graph-budget").assert_outcomes(passed=1)
-    result = suite.run("--graph-budget", "-o", "graph_budget_strict=true")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["graph budget: changed, 2 dynamo graphs, 1 graph break"])

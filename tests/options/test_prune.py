@@ -20,14 +20,6 @@ def gone(suite: Suite) -> Suite:
     return suite
 
 
-def test_a_stale_entry_is_reported(gone: Suite) -> None:
-    result = gone.run("--graph-budget")
-    result.assert_outcomes(passed=1)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["stale *baselines/test_it.yaml:*test_it.py::test_second"])
-    assert "test_second" in gone.baseline()
-
-
 def test_strict_fails_a_green_run(gone: Suite) -> None:
     result = gone.run("--graph-budget", "-o", "graph_budget_strict=true")
     result.assert_outcomes(passed=1)

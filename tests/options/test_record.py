@@ -9,12 +9,6 @@ from tests.conftest import BROKEN, CLEAN, Suite
 pytestmark = pytest.mark.once
 
 
-def test_it_records_what_is_missing(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-record").assert_outcomes(passed=1)
-    assert "dynamo: 1" in suite.baseline()
-
-
 def test_it_judges_what_is_recorded_already(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.run("--graph-budget-record")

@@ -86,107 +86,12 @@ def test_every_outcome_is_in_it(suite: Suite) -> None:
     }
 
 
-def test_the_environment(suite: Suite) -> None:
-    import torch
-
-    suite.write(CLEAN)
-    environment = suite.report()["environment"]
-    assert environment["torch"].split("+")[0] == torch.__version__.split("+")[0]
-    assert set(environment) == {
-        "profile",
-        "device",
-        "arch",
-        "torch",
-        "torch_xla",
-        "jax",
-        "python",
-        "platform",
-        "packages",
-    }
-
-
 def test_the_session(suite: Suite) -> None:
     suite.write(CLEAN + CLEAN.replace("test_model", "test_second"))
     session = suite.report("-k", "second")["session"]
     assert (session["collected"], session["deselected"]) == (2, 1)
     assert session["complete_files"] == []
     assert suite.report()["session"]["complete_files"] == ["test_it.py"]
-
-
-def test_what_fixtures_compile_is_reported_and_not_judged(suite: Suite) -> None:
-    suite.write(
-        """
-        import pytest, torch
-
-        @pytest.fixture(scope="module")
-        def model():
-            f = torch.compile(lambda x: x + 1, backend="eager")
-            f(torch.ones(3))
-            yield f
-            torch.compile(lambda x: x + 2, backend="eager")(torch.ones(3))
-
-        def test_uses_it(model):
-            pass
-        """
-    )
-    report = suite.report("--graph-budget")
-    (test,) = report["tests"]
-    assert test["outcome"] == "passed"
-    assert test["graphs"] == {}
-    assert test["setup"]["phases"] == {"setup": {"dynamo": 1}, "teardown": {"dynamo": 1}}
-    result = suite.run("--graph-budget")
-    result.stdout.fnmatch_lines(
-        ["fixtures   test_it.py::test_uses_it   1 dynamo graph in setup, not judged"]
-    )
-
-
-def test_what_a_test_s_own_fixtures_compile_is_the_test_s(suite: Suite) -> None:
-    suite.write(
-        """
-        import pytest, torch
-
-        def f(x): return x + 1
-
-        @pytest.fixture
-        def model():
-            model = torch.compile(f, backend="eager")
-            model(torch.ones(3))
-            return model
-
-        @pytest.mark.max_graphs(1)
-        def test_cap(model):
-            model(torch.ones(3, dtype=torch.int64))
-        """
-    )
-    result = suite.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "graph budget: 2 dynamo graphs, the marker allows 1 (+1)",
-            "  dynamo 1 -> 2 by the marker (1 entry, 1 recompile, 1 in the test's fixtures)",
-        ]
-    )
-    (test,) = suite.report()["tests"]
-    assert test["graphs"] == {"dynamo": 2}
-    assert test["setup"] == {"graphs": {}, "phases": {}, "own": {"dynamo": 1}}
-
-
-def test_what_a_fixture_compiled_is_charged_to_the_test_that_calls_it(suite: Suite) -> None:
-    suite.write(
-        """
-        import pytest, torch
-
-        @pytest.fixture(scope="module")
-        def model():
-            f = torch.compile(lambda x: x + 1, backend="eager")
-            f(torch.ones(3))
-            return f
-
-        def test_first(model): model(torch.ones(3))
-        def test_second(model): model(torch.ones(3))
-        """
-    )
-    assert [test["graphs"] for test in suite.report()["tests"]] == [{"dynamo": 1}] * 2
 
 
 def test_json_is_ascii_with_a_line_at_its_end(suite: Suite) -> None:

@@ -152,12 +152,6 @@ def test_more_runs_fail_only_where_that_is_asked_for(suite: Suite) -> None:
     assert "5 dynamo executions, the baseline allows 2 (+3)" in printed
 
 
-@pytest.mark.once
-def test_runs_that_are_not_counted_are_not_judged(suite: Suite) -> None:
-    tests, _ = judged(suite, DYNAMO, "-o", "graph_budget_runs=off")
-    assert set(verdicts(tests).values()) == {"ok"}
-
-
 @pytest.mark.skipif(not importlib.util.find_spec("torch_xla"), reason="needs torch_xla")
 def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: Suite) -> None:
     tests, printed = judged(suite, XLA, "-o", "graph_budget_runs=fail")

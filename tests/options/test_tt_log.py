@@ -36,6 +36,7 @@ def found(suite: Suite, *options: str, fixture: str = "") -> dict[str, str | Non
     return reported
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "fixture"),
     [
@@ -52,6 +53,7 @@ def test_by_itself_it_is_the_least_that_counting_needs(
     assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "DEBUG"}
 
 
+@pytest.mark.once
 def test_full_is_what_analysis_needs(suite: Suite) -> None:
     reported = found(suite, "--graph-budget", "-o", "graph_budget_tt_log=full")
     assert reported == {
@@ -61,6 +63,7 @@ def test_full_is_what_analysis_needs(suite: Suite) -> None:
     }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("fixture", ["", "compile_model"])
 def test_off_is_nothing(suite: Suite, fixture: str) -> None:
     options = ["--graph-budget", "-o", "graph_budget_tt_log=off", "--graph-budget-device=cpu"]
@@ -68,6 +71,7 @@ def test_off_is_nothing(suite: Suite, fixture: str) -> None:
     assert reported == dict.fromkeys(reported, None)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("value", ["headers", "full"])
 def test_a_level_of_the_users_leaves_the_others_alone(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, value: str
@@ -75,14 +79,6 @@ def test_a_level_of_the_users_leaves_the_others_alone(
     monkeypatch.setenv("TTXLA_LOGGER_LEVEL", "INFO")
     reported = found(suite, "--graph-budget", "-o", f"graph_budget_tt_log={value}")
     assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "INFO"}
-
-
-def test_the_header_says_off(suite: Suite) -> None:
-    suite.write("def test_it(): pass")
-    result = suite.run("--graph-budget", "-o", "graph_budget_tt_log=off")
-    result.stdout.fnmatch_lines(["graph-budget: check, profile *, tt through xla"])
-    result = suite.run("--graph-budget")
-    result.stdout.no_fnmatch_line("*tt through xla*")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")

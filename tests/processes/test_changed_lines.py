@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from pytest_graphbreak.suite.changed_lines import changed_since
+from tests.checkout import commit, git
 from tests.conftest import Suite
 
 pytestmark = pytest.mark.once
@@ -34,11 +34,6 @@ PROGRAM = """
 """
 
 
-def git(suite: Suite, *args: str) -> None:
-    user = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *user, *args], cwd=suite.path, check=True, capture_output=True)
-
-
 def record(suite: Suite) -> None:
     changed_since.cache_clear()
     sys.modules.pop("helper", None)
@@ -46,9 +41,8 @@ def record(suite: Suite) -> None:
     suite.write(HELPER, "helper")
     suite.write(PROGRAM)
     suite.run("--graph-budget-record").assert_outcomes(passed=1)
-    git(suite, "init", "-q")
-    git(suite, "add", "-A")
-    git(suite, "commit", "-q", "-m", "x")
+    git(suite.path, "init", "-q")
+    commit(suite.path)
     sys.modules.pop("helper", None)  # it stays imported, and is edited
 
 

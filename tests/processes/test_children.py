@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -14,10 +12,9 @@ from typing import Any
 
 import pytest
 
-import pytest_graphbreak
-from pytest_graphbreak.model.merging import added_since, merge, number_names, of_process
+from pytest_graphbreak.model.merging import merge, number_names, of_process
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
-from pytest_graphbreak.watching.measure import Measurement
+from pytest_graphbreak.watching.measure import Measurement, follow, pass_over
 from tests.conftest import Suite
 
 HEAD = """
@@ -118,9 +115,9 @@ def test_block(graph_budget):
 
 
 @pytest.fixture
-def forking(suite: Suite, tests_of: Any) -> dict[str, Any]:
+def forking(suite: Suite) -> dict[str, Any]:
     suite.write(HEAD + FORKS)
-    return {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
+    return suite.tests()
 
 
 def processes(test: dict[str, Any]) -> dict[str | None, int]:
@@ -184,9 +181,9 @@ def test_own_sitecustomize(tmp_path):
 
 
 @pytest.mark.once
-def test_what_a_new_python_compiles_is_the_tests(suite: Suite, tests_of: Any) -> None:
+def test_what_a_new_python_compiles_is_the_tests(suite: Suite) -> None:
     suite.write(HEAD + SPAWNS)
-    tests = {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
+    tests = suite.tests()
     assert all(test["outcome"] == "passed" for test in tests.values()), tests
     assert {name: processes(test) for name, test in tests.items()} == {
         "test_spawn": {"SpawnProcess": 2},
@@ -218,7 +215,7 @@ def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> Non
         "-p", "no:cacheprovider", "--graph-budget-report=graphs.json"
     )
     run.assert_outcomes(passed=3)
-    tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    tests = suite.reported().values()
     assert [processes(test) for test in tests] == [
         {"ForkServerProcess": 2},
         {"engine": 2},
@@ -284,32 +281,6 @@ def test_a_forked_test_is_counted_once(suite: Suite) -> None:
     assert left() == []
 
 
-XLA = """
-import torch_xla
-
-def lazy(path):
-    x = torch.ones(3, device=torch_xla.device()) + 1
-    assert x.sum().item() == 6
-
-def test_xla():
-    process = multiprocessing.get_context("spawn").Process(target=lazy, args=("",))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
-"""
-
-
-@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
-def test_device_graphs_of_a_child(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    suite.write(HEAD + XLA)
-    (test,) = suite.report()["tests"]
-    (graph,) = test["graph_list"]
-    assert (graph["layer"], graph["cause"], graph["process"]) == ("xla", "access", "SpawnProcess")
-    assert graph["where"]["code"] == "assert x.sum().item() == 6"
-    assert test["note"] is None
-
-
 # Records, put together and taken apart.
 
 
@@ -322,15 +293,6 @@ def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
         breaks=(Break("dynamo", "why", where, count=times),),
         graph_list=tuple(Graph("dynamo", f"{n}/0", "entry") for n in range(graphs)),
     )
-
-
-@pytest.mark.once
-def test_since() -> None:
-    new = added_since(record(5, times=3), record(2))
-    assert (new.graphs, new.frames.attempted) == ({"dynamo": 3}, 3)
-    assert [graph.name for graph in new.graph_list] == ["2/0", "3/0", "4/0"]
-    assert [item.count for item in new.breaks] == [2]
-    assert not added_since(record(5), record(5)).active
 
 
 @pytest.mark.once
@@ -354,71 +316,21 @@ def test_together() -> None:
 
 
 @pytest.mark.once
-def test_the_hook_is_shipped() -> None:
-    package = Path(pytest_graphbreak.__file__).parent
-    assert (package / "layers" / "children" / "site" / "sitecustomize.py").is_file()
-
-
-CAPPED = """
-def other(x):
-    return x + 1
-
-def two():
-    torch.compile(other, backend="eager")(torch.ones(3))
-    torch.compile(lambda x: x + 2, backend="eager")(torch.ones(3))
-
-import pytest
-
-@pytest.mark.max_graphs(1)
-def test_it():
-    process = multiprocessing.get_context("fork").Process(target=two, name="engine")
-    process.start()
-    process.join()
-"""
-
-
-@pytest.mark.once
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
-    suite.write(HEAD + CAPPED)
-    suite.run().stdout.fnmatch_lines(["  [*] entry   may be new", "      in process engine"])
-
-
-@pytest.mark.once
 @pytest.mark.nightly
-def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
-    suite.path.joinpath("infra").mkdir()
-    suite.path.joinpath("infra", "run.py").write_text(
-        "def run(function, value):\n    return function(value)\n"
+def test_a_new_python_passes_over_test_infrastructure_too(tmp_path: Path) -> None:
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "run.py").write_text("def run(f, x): return f(x)\n")
+    (tmp_path / "train.py").write_text(
+        "import sys; sys.path.append('infra')\n"
+        "import torch; from run import run\n"
+        "run(torch.compile(lambda x: x.sin().tolist(), backend='eager'), torch.ones(3))\n"
     )
-    suite.path.joinpath("train.py").write_text(
-        textwrap.dedent(
-            """
-            import sys
-            sys.path.insert(0, sys.argv[1])
-            import torch
-            from run import run
-
-            run(torch.compile(lambda x: x.sin().tolist(), backend="eager"), torch.ones(3))
-            """
-        )
-    )
-    suite.write(
-        """
-        import subprocess, sys
-        from pathlib import Path
-
-        def test_it():
-            here = Path(__file__).parent
-            subprocess.run([sys.executable, here / "train.py", here / "infra"], check=True)
-        """
-    )
-    (test,) = suite.report("-o", "graph_budget_infra=infra")["tests"]
-    (found,) = test["breaks"]
-    assert {frame["file"] for frame in found["stack"]} == {"train.py"}
-    (test,) = suite.report()["tests"]
-    (found,) = test["breaks"]
-    assert {frame["file"] for frame in found["stack"]} == {"train.py", "infra/run.py"}
+    for infra, files in (["infra"], {"train.py"}), ([], {"train.py", "infra/run.py"}):
+        pass_over(tmp_path, infra)
+        with Measurement(tmp_path) as seen:
+            subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True)
+        (broke,) = seen.close().breaks
+        assert {frame.file for frame in broke.stack} == files
 
 
 @pytest.mark.once
@@ -426,8 +338,6 @@ def test_a_window_tells_children_anew_where_a_session_tells_them_already(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A test took the variables away, and another window names other infrastructure."""
-    from pytest_graphbreak.watching.measure import follow, pass_over
-
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with follow(tmp_path):
         session = os.environ["PYTHONPATH"]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.checkout import commit, git
 from tests.tables import EDITS, counts_of
 
 pytest.importorskip("torch")
@@ -107,16 +108,6 @@ PROGRAMS: Final[dict[str, Edit]] = {
     "both inputs of one size": (TWO_SIZES, (("torch.ones(5)", "torch.ones(3)"),)),
     "the call with the other size removed": (TWO_SIZES, (("    run(torch.ones(5))\n", ""),)),
 }
-
-
-def git(directory: Path, *args: str) -> None:
-    user = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *user, *args], cwd=directory, check=True, capture_output=True)
-
-
-def commit(directory: Path) -> None:
-    git(directory, "add", "-A")
-    git(directory, "commit", "-q", "-m", "x")
 
 
 def run(directory: Path, *options: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -229,14 +230,8 @@ SEED = str(random.Random(20).randrange(1, 10**6))
 @pytest.mark.parametrize(
     ("args", "order"),
     [
-        pytest.param((), SEED, id="random", marks=pytest.mark.nightly),
         pytest.param((), "reverse", id="reverse", marks=pytest.mark.nightly),
-        pytest.param(("-n2",), SEED, id="xdist"),
-        pytest.param(
-            ("-n2", "--dist=loadgroup"), SEED, id="xdist loadgroup", marks=pytest.mark.nightly
-        ),
-        pytest.param(("--reruns=1",), SEED, id="reruns", marks=pytest.mark.nightly),
-        pytest.param(("--forked",), "", id="forked", marks=(needs_forked, pytest.mark.nightly)),
+        pytest.param(("-n2",), SEED, id="xdist", marks=pytest.mark.once),
         pytest.param(("--forked", "-n2"), "reverse", id="forked xdist", marks=needs_forked),
     ],
 )
@@ -263,6 +258,45 @@ def test_after_a_test_that_left_work_pending_first_of_all(
     """What is flushed then is the first compilation of the process, and nobody's."""
     tests = ["test_suite.py::test_leaves_work_pending", "test_suite.py::test_xla_backward"]
     assert runs(*tests) == {name: reference[name] for name in tests}
+
+
+INDUCTOR = """
+import torch
+
+def step(x):
+    return torch.sin(x).sum()
+
+def compiled(function, mode=None):
+    return torch.compile(function, mode=mode, dynamic=False)
+
+def test_backward(): compiled(step)(torch.ones(3, requires_grad=True)).backward()
+
+def test_skip(): compiled(step, "reduce-overhead")(torch.ones(3))
+
+def test_recompile():
+    run = compiled(step)
+    run(torch.ones(3))
+    run(torch.ones(4))
+
+def test_fallback(): compiled(lambda x: torch.histc(x, 4) + 1)(torch.ones(8))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++ on a CPU")
+@pytest.mark.usefixtures("xla_forks")
+def test_what_inductor_makes(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(runs.path / "inductor"))
+    runs.write(INDUCTOR)
+    whole = runs()
+    assert [seen["graphs"]["inductor"] for seen in whole.values()] == [2, 1, 2, 1]
+    ways: list[tuple[tuple[str, ...], str]] = [((), str(number)) for number in range(1, 6)]
+    ways.append((("-n2",), ""))
+    for args, order in ways:
+        with subtests.test(" ".join(args), order=order):
+            assert runs(*args, order=order) == whole
 
 
 CAPTURED = """
@@ -308,6 +342,7 @@ def test_what_torch_calls_while_it_captures_a_backward_pass_is_nobodys(runs: Run
     assert seen("test_suite.py::test_compiled_autograd") == whole
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("xla_forks")
 def test_a_rerun_counts_as_the_first_attempt_did(runs: Runs) -> None:
     runs.write(

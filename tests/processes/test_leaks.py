@@ -13,42 +13,24 @@ from tests.conftest import Suite
 
 LEAKING = {
     "config": ("torch._dynamo.config.capture_scalar_outputs = True",),
-    "alias": ("torch._dynamo.config.cache_size_limit = 1",),
     "inductor": (
         "import torch._inductor.config",
         "torch._inductor.config.triton.cudagraphs = True",
-    ),
-    "functorch": (
-        "import torch._functorch.config",
-        "torch._functorch.config.functionalize_rng_ops = True",
-    ),
-    "fx": (
-        "import torch.fx.experimental._config",
-        "torch.fx.experimental._config.translation_validation = True",
     ),
     "contents": (
         "torch._dynamo.config.reorderable_logging_functions.add(print)",
         "print(torch._dynamo.config.reorderable_logging_functions)",
     ),
     "stance": ('torch.compiler.set_stance("force_eager")',),
-    "grad_mode": ("torch.set_grad_enabled(False)",),
-    "autocast": ('torch.autocast("cpu").__enter__()',),
-    "default_dtype": ("torch.set_default_dtype(torch.float64)",),
     "default_device": ('torch.set_default_device("meta")',),
     "raises": ("torch._dynamo.config.disable = True", "assert 0"),
     "skips": ("torch._dynamo.config.automatic_dynamic_shapes = False", 'pytest.skip("x")'),
 }
 LEFT = {
     "config": {"torch._dynamo.config.capture_scalar_outputs": True},
-    "alias": {"torch._dynamo.config.recompile_limit": 1},
     "inductor": {"torch._inductor.config.triton.cudagraphs": True},
-    "functorch": {"torch._functorch.config.functionalize_rng_ops": True},
-    "fx": {"torch.fx.experimental._config.translation_validation": True},
     "contents": {"torch._dynamo.config.reorderable_logging_functions": "{builtins.print}"},
     "stance": {"stance": "force_eager"},
-    "grad_mode": {"grad_mode": False},
-    "autocast": {"autocast": "cpu torch.bfloat16"},
-    "default_dtype": {"default_dtype": "torch.float64"},
     "default_device": {"default_device": "meta"},
     "raises": {"torch._dynamo.config.disable": True},
     "skips": {"torch._dynamo.config.automatic_dynamic_shapes": False},
@@ -75,33 +57,15 @@ def printing(x):
 
 def test_item(): made(item, torch.ones(3))                        # 2, and 1 with the config
 def test_printing(): made(printing, torch.ones(3))                # a break, or a reordered print
-def test_limit():
-    f = torch.compile(lambda x, n: x + n, backend="eager", dynamic=False)
-    for n in range(4): f(torch.ones(3), n)                        # 4, or as many as the limit
 def test_sizes():
     f = torch.compile(lambda x: x * 2, backend="eager")
     for n in (4, 5, 6): f(torch.ones(n))                          # dynamic, or not
-def test_grad():
-    f = torch.compile(lambda x: x * torch.is_grad_enabled(), backend="eager")
-    for mode in (False, True):
-        with torch.set_grad_enabled(mode): f(torch.ones(3))
-def test_dtype():
-    f = torch.compile(lambda x: x * 2, backend="eager")
-    f(torch.ones(3)); f(torch.ones(3, dtype=torch.float64))
-def test_autocast():
-    f = torch.compile(lambda x: x @ x, backend="eager")
-    f(torch.ones(2, 2))
-    with torch.autocast("cpu", torch.bfloat16): f(torch.ones(2, 2))
 def test_nothing(): pass
 """
 GRAPHS = {
     "test_item": 2,
     "test_printing": 2,
-    "test_limit": 4,
     "test_sizes": 3 if HAS_XLA else 2,
-    "test_grad": 2,
-    "test_dtype": 2,
-    "test_autocast": 2,
     "test_nothing": 0,
 }
 
@@ -119,11 +83,6 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def report(suite: Suite, *args: str) -> dict[str, Any]:
-    found = suite.report("-q", *args)
-    return {test["nodeid"].partition("::")[2]: test for test in found["tests"]}
-
-
 @pytest.mark.once
 def test_every_count_in_random_orders_among_tests_that_leak(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
@@ -134,7 +93,7 @@ def test_every_count_in_random_orders_among_tests_that_leak(
         order = str(random.random())
         monkeypatch.setenv("TEST_ORDER", order)
         with subtests.test(order):
-            check(report(suite))
+            check(suite.tests("-q"))
 
 
 def check(tests: dict[str, Any]) -> None:
@@ -148,19 +107,14 @@ def check(tests: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("xla_forks")
 @pytest.mark.parametrize(
     "way",
-    [
-        pytest.param("-n2", marks=pytest.mark.once),
-        "--forked",
-        pytest.param("--reruns=1", marks=pytest.mark.once),
-    ],
+    [pytest.param("-n2", marks=pytest.mark.once), "--forked"],
 )
-def test_in_other_processes_and_as_reruns(suite: Suite, way: str) -> None:
+def test_in_other_processes(suite: Suite, way: str) -> None:
     if way == "--forked":
         pytest.importorskip("pytest_forked")
     suite.write(COUNTED + leaking())
     suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json", way)
-    found = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    check({test["nodeid"].partition("::")[2]: test for test in found})
+    check(suite.reported())
 
 
 KEPT = """
@@ -282,8 +236,7 @@ def test_what_stays_and_what_does_not(suite: Suite) -> None:
     suite.write(SETS_TOO, "sets_too")
     done = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json")
     done.assert_outcomes(passed=19, errors=1)
-    found = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    notes = {t["nodeid"].partition("::")[2]: t["note"] for t in found if t["note"]}
+    notes = {name: test["note"] for name, test in suite.reported().items() if test["note"]}
     assert notes.pop("test_o_has_a_stance").startswith('torch.compiler.set_stance("force_eager")')
     assert notes == {
         name: f"test_it.py::{name} left torch._dynamo.config.{note}; put back after it"
@@ -302,19 +255,19 @@ def test_finds(): assert torch._dynamo.config.dynamic_shapes is {found}
 """
 
 
-def test_without_isolation_it_is_only_reported(suite: Suite, tests_of: Any) -> None:
+def test_without_isolation_it_is_only_reported(suite: Suite) -> None:
     (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
     import torch._dynamo.config
 
     with torch._dynamo.config.patch(dynamic_shapes=True):
         suite.write(REPORTED.format(mark="", found=False))
-        tests = tests_of(suite.report())
+        tests = suite.tests()
     assert [test["outcome"] for test in tests.values()] == ["passed", "passed"]
-    assert tests["test_it.py::test_leaks"]["note"] == (
+    assert tests["test_leaks"]["note"] == (
         "test_it.py::test_leaks left torch._dynamo.config.dynamic_shapes = False (it was True); "
         "it stays, since tests are not isolated"
     )
-    settings = tests["test_it.py::test_finds"]["settings"]
+    settings = tests["test_finds"]["settings"]
     assert settings["torch._dynamo.config.dynamic_shapes"] is False
 
 
@@ -328,48 +281,6 @@ def test_a_marked_test_keeps_what_it_leaves(suite: Suite) -> None:
 
 
 MARK = "@pytest.mark.graph_budget(isolate=False)\n"
-
-MEASURED = """
-import pytest, torch
-import torch._dynamo.config
-
-@pytest.fixture(autouse=True)
-def settings():
-    with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        torch.set_grad_enabled(False)
-        yield
-        torch.set_grad_enabled(True)
-
-def f(x):
-    print(1)
-    return x.sum().item() + x
-
-@pytest.mark.max_graphs(0)
-def test_model():
-    torch.compile(f, backend="eager")(torch.ones(3))
-
-def test_fails():
-    torch.compile(f, backend="eager")(torch.ones(3))
-    assert 0
-"""
-
-
-def test_a_failure_says_with_which_settings_it_was_measured(suite: Suite) -> None:
-    suite.write(MEASURED)
-    done = suite.run("--graph-budget-report=graphs.json")
-    reported = [
-        "  settings  measured with capture_scalar_outputs = True",
-        "            and grad_mode = False",
-    ]
-    done.stdout.fnmatch_lines(
-        [
-            "graph budget: 1 dynamo graph, the marker allows 0 (+1)",
-            "  marker *",
-            *reported,
-            "*1 graph break",
-            *reported,
-        ]
-    )
 
 
 BLIND = """
@@ -392,9 +303,9 @@ def test_after_it():
 """
 
 
-def test_settings_that_cannot_be_read_are_reported(suite: Suite, tests_of: Any) -> None:
+def test_settings_that_cannot_be_read_are_reported(suite: Suite) -> None:
     suite.write(BLIND)
-    tests = list(tests_of(suite.report()).values())
+    tests = list(suite.tests().values())
     words = "torch's settings could not be read: dynamo: torch._dynamo.eval_frame._stance cannot"
     assert tests[0]["note"].startswith(words)
     assert [error.startswith(words) for error in tests[1]["errors"]] == [True]
@@ -418,7 +329,7 @@ def test_does_not(): pass
 
 
 def test_what_cannot_be_put_back_is_reported_to_those_after_it(
-    suite: Suite, tests_of: Any, monkeypatch: pytest.MonkeyPatch
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
@@ -426,7 +337,7 @@ def test_what_cannot_be_put_back_is_reported_to_those_after_it(
     monkeypatch.setattr(torch.compiler, "set_stance", put)
     suite.write(STUCK)
     try:
-        leaks, compiles, does_not = tests_of(suite.report()).values()
+        leaks, compiles, does_not = suite.tests().values()
     finally:
         put("default")
     why = "torch's settings could not be put back: OSError: no more stances"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -56,7 +55,7 @@ from serving.witness import Witness
 
 @pytest.fixture(scope="module")
 def engine():
-    engine = Engine({device!r}, worker=Witness, method={method!r})
+    engine = Engine({device!r}, worker=Witness, method="spawn")
     yield engine
     engine.close()
 
@@ -118,57 +117,11 @@ def _path(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_counts_through_the_boundary(suite: Suite, method: str) -> None:
-    if method == "fork" and not hasattr(os, "fork"):
-        pytest.skip("no fork here")
-    reported(suite, device="cpu", method=method, xla=0).assert_outcomes(passed=3)
+def test_counts_through_the_boundary(suite: Suite) -> None:
+    reported(suite, device="cpu", xla=0).assert_outcomes(passed=3)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 def test_counts_on_the_device(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    reported(suite, device="xla", method="spawn", xla=1).assert_outcomes(passed=3)
-
-
-POOL = """
-from concurrent.futures import ProcessPoolExecutor
-import multiprocessing
-
-import pytest
-
-
-def step(size):
-    import torch
-
-    torch.compile(torch.sin, backend="eager", dynamic=False)(torch.ones(size))
-    return size
-
-
-@pytest.mark.parametrize("method", {methods})
-def test_pool(method, graph_budget):
-    context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(1, mp_context=context) as pool, graph_budget() as seen:
-        for size in (2, 3):
-            pool.submit(step, size).result()
-        with graph_budget(max_graphs=0):
-            pool.submit(step, 3).result()
-    assert seen.graphs == 2
-"""
-
-
-@pytest.mark.once
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_workers_of_a_pool(suite: Suite) -> None:
-    suite.write(POOL.format(methods=["fork", "forkserver"]))
-    suite.run().assert_outcomes(passed=2)
-
-
-@pytest.mark.once
-@pytest.mark.usefixtures("forks")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_under_xdist_each_worker_has_its_own(suite: Suite) -> None:
-    pytest.importorskip("xdist")
-    suite.write(POOL.format(methods=["fork", "fork"]))
-    result = suite.pytester.runpytest_subprocess("-n2", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=2)
+    reported(suite, device="xla", xla=1).assert_outcomes(passed=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,5 +32,4 @@ def both_ways(suite: Suite, source: str, *args: str, apart: bool = False) -> dic
     seen = run("-rA", "--graph-budget-report=graphs.json", *args)
     assert plain.parseoutcomes().get("failed", 0) == 0, plain.stdout.str()
     assert outcomes(seen) == outcomes(plain), seen.stdout.str()
-    report = json.loads((suite.path / "graphs.json").read_text())
-    return {test["nodeid"].split("::", 1)[1]: test for test in report["tests"]}
+    return suite.reported()

@@ -60,13 +60,6 @@ def test_one_cause_in_many_tests_is_one_cause() -> None:
     assert [cause.items for cause in back.causes] == [()]
 
 
-def test_equal_runs_do_not_differ() -> None:
-    report = a_report(broken())
-    result = compared(report, report)
-    assert not result.differs
-    assert "1 test compared, no difference" in text(report, report)
-
-
 def test_line_numbers_are_no_difference() -> None:
     moved = a_report(broken(where=BREAK | {"line": 99}))
     assert not compared(a_report(broken()), moved).differs

@@ -38,7 +38,6 @@ CONTEXT = Context(
 GROWN = total()
 OVER = Verdict("over", (GROWN,))
 BASELINE = "  baseline  baselines/tests/test_it.yaml:5 (cpu, torch 2.13)"
-UPDATE = "  accept    python -m pytest --graph-budget-update"
 
 
 def a_case(
@@ -56,17 +55,9 @@ def of(verdict: Verdict, **context: Any) -> list[str]:
     return [*map(str, lines)]
 
 
-def test_the_baseline_and_what_accepts() -> None:
-    assert of(OVER) == [f"{UPDATE} tests/test_it.py::test_it", BASELINE]
-
-
 @pytest.mark.parametrize(
     ("context", "line"),
     [
-        (
-            {"case": a_case({"torch": "2.13"}, versions={"torch": "2.14.1"})},
-            f"{BASELINE[:-1]}; now 2.14, where counts may differ)",
-        ),
         ({"case": a_case({})}, BASELINE.partition(" (")[0]),
         ({"baseline_line": None}, BASELINE.replace(":5", "")),
         ({"case": a_case({"torch": "2.13"}, "")}, BASELINE.replace("cpu, ", "")),
@@ -102,36 +93,6 @@ def test_the_compilers_of_the_layers_that_were_there(
     assert line.endswith(f" (cpu, {words})")
 
 
-def test_without_a_baseline_it_says_how_to_record() -> None:
-    (line,) = of(Verdict("new"), baseline=None)
-    assert line == "  record    python -m pytest --graph-budget-record tests/test_it.py::test_it"
-
-
-def test_where_nothing_is_written_the_report_accepts() -> None:
-    assert of(OVER, accept="graphbreak accept g.json")[0] == "  accept    graphbreak accept g.json"
-
-
-def test_what_is_gone_takes_a_prune_and_fewer_operations_do_not() -> None:
-    gone = Verdict("lost", (total(after=0),))
-    assert of(gone)[0].startswith(f"{UPDATE} --graph-budget-prune ")
-    shrunk = Verdict("lost", (total("ops", before=12, after=2),))
-    assert of(shrunk)[0].startswith(f"{UPDATE} tests/")
-
-
-def test_a_marker_is_no_baseline() -> None:
-    marked = structs.replace(GROWN, by="marker")
-    words = "  marker    @pytest.mark.max_graphs on the test: fix the code, or raise the cap"
-    assert of(Verdict("over", (marked,)), baseline=None) == [words]
-    both = of(Verdict("over", (GROWN, marked)))
-    assert both[0] == words
-    assert both[1].startswith(UPDATE)
-
-
-def test_a_profile_that_was_never_recorded() -> None:
-    words = "  profile   cpu was never recorded, judged by the values of xla-cpu"
-    assert of(structs.replace(OVER, foreign="xla-cpu"))[2] == words
-
-
 def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> None:
     where = Frame("transformers/bert.py", "Bert.forward", 8, "x.item()")
     verdict = structs.replace(
@@ -140,13 +101,13 @@ def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> N
     recorded = {"transformers": "5.22.1", "timm": "1.0"}
 
     def shown(now: dict[str, str]) -> list[str]:
-        return of(verdict, case=a_case({"torch": "2.13"}, was=recorded, now=now))
+        lines = of(verdict, case=a_case({"torch": "2.13"}, was=recorded, now=now))
+        return [line for line in lines if line.startswith("  package")]
 
-    assert "  package   transformers 5.22 -> 5.23" in shown(
-        {"transformers": "5.23.0", "timm": "2.0"}
-    )
-    assert "  package   transformers 5.22.1 -> 5.22.2" in shown({"transformers": "5.22.2"})
-    assert shown(recorded) == of(verdict)
+    of_place = shown({"transformers": "5.23.0", "timm": "2.0"})
+    assert of_place == ["  package   transformers 5.22 -> 5.23"]
+    assert shown({"transformers": "5.22.2"}) == ["  package   transformers 5.22.1 -> 5.22.2"]
+    assert shown(recorded) == []
 
 
 GITHUB = {

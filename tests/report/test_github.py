@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.report import github
-from pytest_graphbreak.runs.incoming import parse
 from tests.report.tools import as_runs
 from tests.reports import a_break, a_report, a_test, as_tests, over, place
 
@@ -44,14 +43,6 @@ def test_a_break_in_a_library_is_shown_where_the_user_called_it(root: Path) -> N
         as_tests(over(breaks=[a_break(inside, stack=[called, inside])])), root
     )
     assert parts(command)[0] | {"title": ""} == {"file": "models/head.py", "line": "9", "title": ""}
-
-
-def test_a_test_without_a_place_is_shown_at_its_file(root: Path) -> None:
-    test = over(breaks=[], graph_list=[], verdict="lost")
-    (command,) = github.annotations(as_tests(test), root)
-    properties, _ = parts(command)
-    assert properties["file"] == "tests/test_a.py"
-    assert "line" not in properties
 
 
 def test_only_what_the_gate_failed_and_ten_at_most(root: Path) -> None:
@@ -108,18 +99,3 @@ def test_summary_is_below_the_size_at_which_it_is_dropped() -> None:
     summary = github.step_summary(as_runs(a_report(*many)))
     assert len(summary.encode()) < 2**20
     assert "Left out for its length" in summary
-
-
-def test_publish_writes_both(root: Path) -> None:
-    summary = root / "summary.md"
-    summary.write_text("before\n")
-    environ = {
-        "GITHUB_ACTIONS": "true",
-        "GITHUB_STEP_SUMMARY": str(summary),
-        "GITHUB_WORKSPACE": str(root),
-    }
-    said: list[str] = []
-    github.publish(parse("x", a_report(over())), root, environ, said.append)
-    assert said[0] == ""  # whatever stood on the line before is ended
-    assert said[1].startswith("::error file=models/head.py")
-    assert summary.read_text().startswith("before\n<!-- pytest-graphbreak -->")

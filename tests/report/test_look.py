@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.report.unjudged import unjudged_lines
-from tests.conftest import BROKEN, CLEAN, Suite
 from tests.reports import a_break, a_graph, a_test, as_tests, place
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 
 def broken(nodeid: str, times: int = 1) -> dict[str, object]:
@@ -38,27 +37,3 @@ def test_what_was_judged_is_not_looked_at() -> None:
         a_test("t.py::nothing", 0),
     ]
     assert list(unjudged_lines(as_tests(*judged))) == []
-
-
-def test_a_run_with_the_report_alone_says_what_it_saw(suite: Suite) -> None:
-    suite.write(
-        BROKEN + CLEAN.replace("test_model", "test_clean").replace("f(", "g(").replace("(f", "(g")
-    )
-    result = suite.run("--graph-budget-report=graphs.json")
-    result.stdout.fnmatch_lines(
-        [
-            "not judged: what 2 tests made, by cause",
-            "  dynamo   3 graphs = 2 entries + 1 after a break; 1 graph break, 0 recompiles",
-            "  most frequent",
-            "       1x  graph break  GB0059 *   in 1 test",
-            "2 tests on *: 2 not judged",
-        ]
-    )
-    result = suite.run("--graph-budget-record")
-    result.stdout.no_fnmatch_line("not judged*")
-
-
-def test_a_run_that_made_nothing_says_nothing_of_it(suite: Suite) -> None:
-    suite.write("def test_it(): pass")
-    result = suite.run("--graph-budget-report=graphs.json")
-    result.stdout.no_fnmatch_line("not judged*")

@@ -11,7 +11,7 @@ from pytest_graphbreak.report.view import CheckNotes, runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text.safe import printable
 from tests.report.tools import as_runs
-from tests.reports import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_report, over, place
 from tests.text.tools import Parsed, obeyed
 from tests.untrusted import STRINGS, an_untrusted_report
 
@@ -27,21 +27,6 @@ def test_breaks_are_reported_where_no_failure_text_is() -> None:
     assert "dynamo: 1 entry + 2 after a break" in text
     assert "models/head.py:10 in Head.forward" in text
     assert "if scores[0].item():" in text
-
-
-def test_most_important_first() -> None:
-    text = rendered(
-        a_report(
-            a_test("t.py::changed", verdict="changed"),
-            a_test("t.py::new", 2, verdict="new", outcome="failed", failed_by="gate"),
-            over("t.py::over_little", 1, 2),
-            over("t.py::over_much", 1, 9),
-            a_test("t.py::lost", 0, verdict="lost", baseline=over()["baseline"]),
-            a_test("t.py::blind", verdict="error", errors=["no sensor"]),
-        )
-    )
-    order = re.findall(r"^\| \w+ \| <code>t\.py::(\w+)", text, re.MULTILINE)
-    assert order == ["blind", "over_much", "over_little", "lost", "new", "changed"]
 
 
 def test_unmeasured_and_stale_are_named() -> None:

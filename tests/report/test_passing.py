@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import github
 from pytest_graphbreak.report.root_causes import IN_FULL, passing_changes, passing_lines
-from pytest_graphbreak.report.view import row
-from tests.conftest import Suite
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.pure
 
 NEW = Frame("net.py", "head", 7, "if y.sum().item() > 1:")
 GONE = Frame("net.py", "head", 0, 'print("head")')
@@ -67,55 +62,3 @@ def test_many_changes_are_cut_short_and_then_counted() -> None:
     lines = reported(passed("test_a", *many))
     assert lines.count("          x") == IN_FULL
     assert lines[-1] == "  ... and 30 more changes (the JSON report has them all)"
-
-
-def test_a_row_shows_operations_where_they_are_the_change() -> None:
-    fell = Difference("ops", "dynamo", total=True, before=28, after=17, verdict="changed")
-    shown = "test_a   dynamo 0 -> 4, 1 graph break, captured operations 28 -> 17"
-    assert row(passed("test_a", fell)) == shown
-    assert "operations" not in row(passed("test_a", fell, verdict="improved"))
-
-
-def test_an_annotation_warns_of_what_is_new(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text("x")
-    (line,) = github.warnings([passed("test_a", *CHANGES)], tmp_path)
-    assert line.startswith("::warning file=net.py,line=7,title=graph budget%3A 1 test%2C GB0124")
-
-
-PROGRAM = """
-    import torch
-
-    @torch.compile(backend="eager")
-    def head(x):
-        y = x + 1
-        LINE
-        return y * 2
-
-    def test_it():
-        head(torch.ones(3))
-"""
-
-
-@pytest.fixture
-def edited(suite: Suite) -> Suite:
-    """A suite that was recorded with a print, and has another break in its place."""
-    pytest.importorskip("torch")
-    suite.write(PROGRAM.replace("LINE", 'print("head")'))
-    suite.run("--graph-budget-record").assert_outcomes(passed=1)
-    suite.write(PROGRAM.replace("LINE", "y = y if y.sum().item() > 9 else y"))
-    return suite
-
-
-def test_a_new_place_is_shown_before_it_can_be_accepted(edited: Suite) -> None:
-    result = edited.run("--graph-budget", "--graph-budget-report=graphs.json")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "changed    test_it.py::test_it   dynamo 2, 1 graph break, captured *2 -> 3",
-            "What changed in tests that pass:",
-            "  + GB0124  Unsupported Tensor.item() call*",
-            "      test_it.py:* in head",
-            "  - GB0059 * gone",
-            "next       *",
-        ]
-    )

@@ -8,15 +8,13 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.root_causes import (
-    UNREACHED,
     RootCauses,
     by_nodeid,
-    cause_lines,
     headline,
     lines,
     root_causes,
 )
-from tests.reports import Data, a_break, a_graph, a_test, as_tests, known, over, place
+from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
 
 pytestmark = pytest.mark.pure
 
@@ -59,21 +57,6 @@ def test_a_place_is_known_by_its_line_and_not_by_the_number_of_the_line() -> Non
     assert [cause.tests for cause in found.places] == [("t.py::one", "t.py::two"), ("t.py::three",)]
 
 
-def test_what_the_baseline_knows_makes_nothing_red() -> None:
-    test = red("t.py::test", PRINT, ITEM, was=2)
-    test["baseline"]["breaks"] = [known(PRINT)]
-    (cause,) = causes(test).places
-    assert cause.where.code == "x.item()"
-
-
-def test_what_fell_with_a_break_is_no_cause_of_its_own() -> None:
-    caller = place("models/m.py", "M.forward", 9, "self.head(x)")
-    test = red("t.py::test", PRINT)
-    test["breaks"][0]["stack"] = [caller, PRINT]
-    test["eager"] = [{"layer": "dynamo", "reason": "Failed to trace", "count": 1, "where": caller}]
-    assert len(causes(test).findings) == 1
-
-
 def test_a_test_with_two_causes_counts_once() -> None:
     found = causes(
         red("t.py::both", PRINT, ITEM),
@@ -114,35 +97,6 @@ def test_what_no_place_explains_is_reported_by_what_is_known(test: Data, words: 
     assert headline(found) == "1 place explains 1 of 2 red tests"
 
 
-def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
-    gone = {"kind": "graph", "layer": "dynamo", "cause": "entry", "before": 1, "after": 0}
-    where = {"file": "m.py", "function": "M.head"}
-    fell = {"kind": "ops", "layer": "dynamo", "total": True, "before": 12, "after": 4}
-    changes = [{**fell, "verdict": "lost"}, {**gone, "where": where, "verdict": "lost"}]
-    tests = [
-        over(name, now=1, verdict="lost", breaks=[], changes=changes)
-        for name in ("t.py::a", "t.py::b")
-    ]
-    (cause,) = causes(*tests).places
-    assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ("t.py::a", "t.py::b"))
-    assert list(map(str, cause_lines(cause))) == [
-        "  - no longer compiled",
-        "      m.py in M.head",
-        f"      fix: {UNREACHED}",
-        "      in 2 tests; one of them:",
-        "          t.py::a",
-    ]
-
-
-def test_a_function_more_is_a_place() -> None:
-    functions = [a_graph("0/0"), a_graph("1/0", where=ITEM)]
-    known_one = over()["baseline"] | {"ops": {"dynamo": 12}, "causes": [], "entries": []}
-    test = over(now=2, breaks=[], graph_list=functions[1:] * 2, baseline=known_one)
-    (cause,) = causes(test).places
-    assert cause.where.code == "x.item()"
-    assert cause.generalize().title == "entry   a function that was not compiled before"
-
-
 def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
     def split(nodeid: str, layer: str) -> Data:
         graphs = [a_graph("1", "fx", layer), a_graph("2", "split", layer, where=ITEM, reason="cpu")]
@@ -155,38 +109,7 @@ def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
     assert cause.generalize().title == "split   cpu"
 
 
-def test_a_marker_alone_makes_every_break_a_cause() -> None:
-    cap = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
-    test = red("t.py::test", PRINT, baseline=None, cap=cap, budget={"graphs": {"dynamo": 1}})
-    (cause,) = causes(test).places
-    assert (cause.where.code, cause.growth) == ("print(scores)", 1)
-
-
 # the lines
-
-
-def test_lines_of_causes() -> None:
-    found = causes(red("t.py::both", PRINT, ITEM), red("t.py::one", PRINT))
-    assert list(map(str, lines(found))) == [
-        "2 places explain 2 red tests",
-        "  + GB0059  Failed to trace",
-        "      models/head.py:11 in Head.forward",
-        "          print(scores)",
-        "      fix: Set capture_scalar_outputs",
-        "      in 2 tests, which make 3 graphs more; the one that grew most:",
-        "          t.py::both",
-        "  + GB0059  Failed to trace",
-        "      models/head.py:30 in Head.forward",
-        "          x.item()",
-        "      fix: Set capture_scalar_outputs",
-        "      in 1 test, which makes 2 graphs more:",
-        "          t.py::both",
-        "",
-    ]
-
-
-def test_one_red_test_is_reported_by_its_failure_alone() -> None:
-    assert list(map(str, lines(causes(red("t.py::one", PRINT))))) == []
 
 
 def test_lines_are_bounded() -> None:

@@ -6,7 +6,7 @@ import copy
 import json
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,9 @@ from pytest_graphbreak.model.schemas import HOME, derive, schema
 from tests.baseline.generated import make, measurement
 from tests.baseline.refused import FULL, REFUSED
 from tests.examples import examples
-from tests.untrusted import at, spots
+from tests.report.tools import unlike_spots
+from tests.reports import Data, a_report, a_test, over
+from tests.untrusted import at
 
 pytestmark = pytest.mark.pure
 
@@ -175,7 +177,7 @@ def test_the_schema_and_the_reader_agree(data: Any) -> None:
 FRAME = Frame("yolo/head.py", "Head.forward", 88, "if scores.max().item() > self.threshold:")
 
 
-def full_record() -> Record:
+def full_record(layers: Sequence[str]) -> Record:
     """A record in which nothing is empty."""
     return merge(
         [
@@ -199,108 +201,62 @@ def full_record() -> Record:
                 errors=("could not see",),
                 notes=("a note",),
             )
-            for layer in LAYERS
+            for layer in layers
         ]
     )
 
 
-def as_written(record: Record) -> Any:
+def as_written(record: Record) -> Data:
     """The keys of a record as a reader of the file has them."""
     test = json.loads(json.dumps(entry_json(TestReport("t", "passed", record=record))))
     return {key: test[key] for key in test if key not in TestReport.__struct_fields__}
 
 
-def full_report() -> dict[str, Any]:
+KNOWN = {"where": "a.py::f", "code": "x", "count": 1, "reason": None, "id": "GB1"}
+FACTS: Data = {
+    "settings": {"torch._dynamo.config.capture_scalar_outputs": True},
+    "leaks": {"stance": "force_eager", "grad_mode": False},
+    "setup": {"graphs": {"dynamo": 1}},
+    "baseline": {"graphs": {"dynamo": 1, "xla": 1}, "breaks": [KNOWN]},
+    "budget": {"graphs": {"dynamo": 1, "xla": 1}},
+}
+
+
+def full_report(layers: Sequence[str] = ("dynamo", "xla")) -> Data:
     """A test in which every key has something, and one in which none has."""
-    test = {
-        "nodeid": "tests/test_a.py::test_b[c]",
-        "outcome": "failed",
-        "failed_by": "gate",
-        "verdict": "over",
-        "attempts": 1,
-        **as_written(full_record()),
-        "settings": {"torch._dynamo.config.capture_scalar_outputs": True},
-        "leaks": {"stance": "force_eager", "grad_mode": False},
-        "setup": {"graphs": {"dynamo": 1}},
-        "baseline": {
-            "graphs": {"dynamo": 1, "xla": 1},
-            "breaks": [{"where": "a.py::f", "code": "x", "count": 1, "reason": None, "id": "GB1"}],
-        },
-        "budget": {"graphs": {"dynamo": 1, "xla": 1}},
-        "ungated": None,
-        "message": "the text that the failed test showed",
-    }
-    empty = {
-        **test,
-        **as_written(Record()),
-        "leaks": {},
-        "outcome": "skipped",
-        "failed_by": None,
-        "verdict": "none",
-        "setup": {"graphs": {}},
-        "baseline": None,
-        "budget": None,
-        "ungated": "slow",
-        "message": None,
-    }
-    return {
-        "version": 1,
-        "environment": {
-            "profile": "xla-cpu",
-            "device": "xla",
-            "arch": "cpu",
-            "torch": "2.9.1",
-            "torch_xla": "2.9.0",
-            "jax": None,
-            "python": "3.11.7",
-            "platform": "linux",
-            "packages": {"transformers": "5.23.0"},
-        },
-        "session": {
-            "exit": 1,
-            "collected": 120,
-            "deselected": 3,
-            "complete_files": ["tests/test_a.py"],
-            "unmeasured": ["tests/test_a.py::test_c"],
-            "stale": ["tests/test_a.py::test_gone"],
-        },
-        "tests": [test, empty],
-    }
+    test = over(**as_written(full_record(layers)) | FACTS)
+    empty = a_test("tests/test_a.py::skipped", 0, **as_written(Record()) | {"outcome": "skipped"})
+    names: Data = {name: ["tests/test_a.py::test_c"] for name in ("unmeasured", "stale")}
+    report = a_report(test, empty, complete_files=["tests/test_a.py"], **names)
+    report["environment"]["packages"] = {"transformers": "5.23.0"}
+    return report
 
 
 def test_a_whole_report() -> None:
-    REPORT.validate(full_report())
+    REPORT.validate(full_report(LAYERS))
 
 
 OPTIONAL = {"reason", "id", "code", "count", "breaks", *LAYERS}
 """What may be missing: layers of counts, and what the ``baseline`` of a test leaves out."""
 
 
+LATER = {"changes", "phases", "collected_whole", "deselected_tests"}
+"""What reports of earlier versions lack."""
+
+
 FREE = {"packages", "settings", "leaks"}
 """Mappings whose keys are names of packages and settings, any of them."""
 
 
-def places(report: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """The spots of a report, but the first alone of those that the schema describes by one line:
-    items of a list with the same keys, counts of several layers."""
-    seen = set()
-    for path in spots(report):
-        place = tuple("*" if isinstance(key, int) or key in LAYERS else key for key in path)
-        value = at(report, path)
-        kind = (*place, type(value), *(sorted(value) if isinstance(value, dict) else ()))
-        if kind not in seen:
-            seen.add(kind)
-            yield path
-
-
 def test_every_key_is_always_there() -> None:
     report = full_report()
-    for path in places(report):
+    for path in unlike_spots(report):
         if not path or not isinstance(path[-1], str):
             continue
         less = copy.deepcopy(report)
         del at(less, path[:-1])[path[-1]]
         optional = path[-1] in OPTIONAL and ("baseline" in path or path[-1] in LAYERS)
+        optional |= path[-1] in LATER
         optional |= not FREE.isdisjoint(path[:-1])
         optional &= path[0] != "environment" or "packages" in path  # jax is a version, and a layer
         assert REPORT.is_valid(less) is optional, path
@@ -308,7 +264,7 @@ def test_every_key_is_always_there() -> None:
 
 def test_every_value_has_its_type() -> None:
     report = full_report()
-    for path in places(report):
+    for path in unlike_spots(report):
         if path:
             wrong = copy.deepcopy(report)
             at(wrong, path[:-1])[path[-1]] = [1.5]
@@ -317,7 +273,7 @@ def test_every_value_has_its_type() -> None:
 
 def test_unknown_keys_are_let_through() -> None:
     report = full_report()
-    for path in places(report):
+    for path in unlike_spots(report):
         more = copy.deepcopy(report)
         node = at(more, path)
         if isinstance(node, dict) and node and not {*node} <= {*LAYERS} and FREE.isdisjoint(path):

@@ -13,7 +13,7 @@ from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import Outcome
-from tests.reports import Data, a_break, a_test, as_tests, over, place
+from tests.reports import Data, a_test, as_tests, over
 
 pytestmark = pytest.mark.pure
 
@@ -96,48 +96,15 @@ def test_a_long_list_is_counted() -> None:
 # what makes them red
 
 
-def test_many_red_tests_begin_with_their_causes() -> None:
-    tests = [over(f"t.py::test[{number}]", 1, 2) for number in range(2)]
-    outcome = a_run(*tests, a_test("t.py::fine", verdict="ok"))
-    found = [(line.kind, str(line)) for line in summary.lines(outcome)]
-    assert found[:8] == [
-        ("title", "1 place explains 2 red tests"),
-        ("new", "  + GB0124  Unsupported Tensor.item() call"),
-        ("place", "      models/head.py:10 in Head.forward"),
-        ("source", "          if scores[0].item():"),
-        ("advice", found[4][1]),
-        ("text", "      in 2 tests, which make 2 graphs more; the one that grew most:"),
-        ("text", "          t.py::test[0]"),
-        ("text", ""),
-    ]
-    assert found[4][1].startswith("      fix: torch.where or torch.cond")
-    assert found[8][0] == "title"  # pytest lists them
-
-
 def test_what_is_written_is_red_no_longer() -> None:
     tests = [over(f"t.py::test[{number}]", 1, 2, written=True) for number in range(2)]
     assert shown(a_run(*tests, settings=replace(CHECK, update=True))) == []
 
 
-def test_causes_of_a_large_run_are_bounded() -> None:
-    """100,000 green tests cost next to nothing, and 300 causes are ten, and a count."""
-    green = as_tests(SEEN | a_test("t.py::fine", verdict="ok")) * 100_000
-    red = [
-        over(f"t.py::test[{n}]", 1, 2, breaks=[a_break(place(code=f"line {n % 300}"))])
-        for n in range(1_000)
-    ]
-    outcome = a_run(*red)
-    outcome.tests += green
-    found = shown(outcome)
-    assert found[0] == "300 places explain 1,000 red tests"
-    assert "  ... and 290 more causes" in found
-    assert len(found) < 100
-
-
 # the rest
 
 
-def test_what_stands_beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_beside_the_tests() -> None:
     stale = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
     fixture = a_test("t.py::a", verdict="ok", setup={"phases": {"setup": {"dynamo": 2}}})
     outcome = a_run(fixture, unmeasured=["t.py::crashed"], stale=[stale], faults=["no disk"])

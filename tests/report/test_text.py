@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +13,6 @@ from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
-from pytest_graphbreak.report.counts import cause_words
 from pytest_graphbreak.report.footer import Case, ChangedLine, Context, SourceLines
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.text import describe, failure, with_changed
@@ -69,24 +67,8 @@ def red(record: Record, **graphs: int) -> str:
     return plain_text(failure(verdict, record, context))
 
 
-def test_a_print_deep_inside_is_one_entry() -> None:
-    shown = red(BROKEN, dynamo=1)
-    assert shown.count("\n  + ") == 1
-    assert shown.count("fix:") == 1
-    assert (
-        "      and because of it:\n"
-        "        transformers/bert.py:55 in Encoder.forward runs without the compiler\n"
-        "        transformers/bert.py:29 in Layer.forward is compiled again (2/1): x requires_grad"
-    ) in shown
-
-
 def test_the_stack_reaches_the_users_own_lines() -> None:
     """The two nearest calls, and the three outermost: the test and what it calls."""
-    assert (
-        "      from transformers/bert.py:90 in Bert.forward\n"
-        "      from net.py:20 in Net.forward\n"
-        "      from tests/test_it.py:5 in test_it\n"
-    ) in red(BROKEN, dynamo=1)
     frames = [Frame("f.py", "f", line) for line in range(1, 9)]
     assert [str(line).strip() for line in calls(frames)] == [
         "from f.py:8 in f",
@@ -98,7 +80,7 @@ def test_the_stack_reaches_the_users_own_lines() -> None:
     ]
 
 
-def test_what_fell_for_itself_keeps_its_advice() -> None:
+def test_what_fell_for_itself_is_no_consequence() -> None:
     own = Recompile(
         "dynamo", "0/1", "x size mismatch", Frame("net.py", "Net.forward", 18), CALLS[:1]
     )
@@ -106,18 +88,6 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
     folding = Folding(BROKEN, [PRINT])
     assert (folding.parent_of_eager(limit), folding.parent_of_recompile(own)) == (None, None)
     assert (folding.parent_of_eager(SKIPPED), folding.parent_of_recompile(AGAIN)) == (PRINT, PRINT)
-    shown = red(
-        Record(
-            layers=("dynamo",),
-            graphs={"dynamo": 2},
-            recompiles={"dynamo": 1},
-            recompile_list=(own,),
-            graph_list=(ENTRY,),
-        ),
-        dynamo=1,
-    )
-    assert "  + recompile 0/1   x size mismatch\n" in shown
-    assert re.search(r"\n      fix: [^\n]*\n      from tests/test_it.py:5 in test_it\n", shown)
 
 
 def test_a_test_that_failed_by_itself_is_reported_with_why_code_was_compiled_again() -> None:
@@ -125,17 +95,6 @@ def test_a_test_that_failed_by_itself_is_reported_with_why_code_was_compiled_aga
     lines = plain_text(describe(replace(BROKEN, recompile_list=(AGAIN, own)))).split("\n")
     at = lines.index("    recompile 0/1   x size mismatch")
     assert lines[at + 1 : at + 3] == ["      net.py:18 in f", "          x + 1"]
-
-
-def test_nothing_compiled_any_more_comes_first() -> None:
-    gone = Record(layers=("dynamo",), frames=Frames(1), breaks=(PRINT,), eager=(SKIPPED,))
-    headline, _, first, *_ = red(gone, dynamo=1).split("\n")
-    assert headline == "graph budget: no dynamo graph any more, the baseline has 1"
-    assert first == "  + GB0059  Failed to trace builtin operator"
-    assert "\n  dynamo 1 -> 0, breaks 0 -> 1, eager fallbacks 0 -> 1\n" in red(gone, dynamo=1)
-    assert "accept    python -m pytest --graph-budget-update --graph-budget-prune tests/" in red(
-        gone, dynamo=1
-    )
 
 
 def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
@@ -146,13 +105,9 @@ def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
 
 
 def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
-    shown = red(Record(layers=("dynamo",)), dynamo=1)
-    assert "  - nothing was compiled\n      tests/test_it.py:3 in test_it\n" in shown
-    assert "      fix: look for a torch.compile that is gone" in shown
     loaded = Record(layers=("jax",), notes=("jax: compiled 0, loaded 1",))
     shown = red(loaded, jax=1)
     assert "  - nothing was compiled\n      jax: compiled 0, loaded 1\n      tests/" in shown
-    assert "      fix: look for a jax.jit that is gone" in shown
     assert "1 function looked at" in red(Record(layers=("dynamo",), frames=Frames(1)), dynamo=1)
 
 
@@ -162,12 +117,6 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
     folding = Folding(BROKEN, [PRINT])
     assert (folding.parent_of_graph(inside), folding.parent_of_graph(called)) == (None, PRINT)
     assert Folding(BROKEN, []).parent_of_graph(called) is None
-
-
-def test_causes_have_plurals() -> None:
-    assert cause_words({"entry": 1, "break": 2}) == ["1 entry", "2 after a break"]
-    assert cause_words({"fx": 3, "access": 2, "pending": 2}) == ["3 fx", "2 accesses", "2 pending"]
-    assert cause_words({"entry": 2, "callee": 1200}) == ["2 entries", "1,200 called functions"]
 
 
 def test_code_that_was_traced_before_fell_with_the_break() -> None:

@@ -10,7 +10,7 @@ from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.unjudged import as_markdown, found_lines, homes_of, script_lines
+from pytest_graphbreak.report.unjudged import found_lines, homes_of, script_lines
 
 pytestmark = pytest.mark.pure
 
@@ -67,14 +67,6 @@ def test_a_device_graph_is_of_the_model_of_its_fx_graph() -> None:
 def test_one_model_needs_no_name() -> None:
     record = Record(("dynamo",), graph_list=PIPELINE[1:])
     assert list(homes_of(record, "dynamo")) == ["dynamo graphs come from"]
-
-
-def test_markdown_is_the_same_text() -> None:
-    item = Break("dynamo", "<b>why</b>", Frame("a.py", "f", 2), seconds=42.0, owner="VAE")
-    lines = script_lines("a.py", "exit 0", Record(("dynamo",), {"dynamo": 2}, breaks=(item,)))
-    text = as_markdown("Graphs of a script", [lines])
-    assert text.startswith("# Graphs of a script\n\n<pre>\na.py   exit 0\n")
-    assert "1x  42.0 s  graph break  &lt;b&gt;why&lt;/b&gt;" in text
 
 
 def test_json_leaves_out_what_is_not_known() -> None:

@@ -1,11 +1,29 @@
-"""Runs of one profile, made of reports."""
+"""Runs of one profile, made of reports; and what a report is made of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.view import ProfileRun, runs
 from pytest_graphbreak.runs import incoming
 from tests.reports import Data
+from tests.untrusted import at, spots
 
 
 def as_runs(*reports: Data) -> list[ProfileRun]:
     return runs([incoming.parse(str(number), data) for number, data in enumerate(reports)])
+
+
+def unlike_spots(report: Data) -> Iterator[tuple[Any, ...]]:
+    """The spots of a report, but the first alone of those that the schema describes by one line:
+    items of a list with the same keys, counts of several layers."""
+    seen = set()
+    for path in spots(report):
+        place = tuple("*" if isinstance(key, int) or key in LAYERS else key for key in path)
+        value = at(report, path)
+        kind = (*place, type(value), *(sorted(value) if isinstance(value, dict) else ()))
+        if kind not in seen:
+            seen.add(kind)
+            yield path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -58,31 +57,24 @@ def test_a_new_test_is_red_as_well(suite: Suite) -> None:
     assert not suite.has_baseline()
 
 
-def test_so_is_a_marker_without_any_option(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a real new Python, which imports torch with the variable set."""
-    suite.write(
-        CLEAN.replace(
-            "def test_model",
-            "import pytest\n    @pytest.mark.max_graphs(1)\n    def test_model",
-        )
-    )
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    suite.pytester.runpytest_subprocess().assert_outcomes(failed=1)
-
-
 @pytest.mark.usefixtures("disabled")
-def test_a_block_says_so_too(suite: Suite) -> None:
+def test_so_are_a_block_and_a_marker_without_any_option(suite: Suite) -> None:
     suite.write(
         """
-        import torch
+        import pytest, torch
+
+        def run(): torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
 
         def test_block(graph_budget):
             with graph_budget(max_graphs=1):
-                torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+                run()
+
+        @pytest.mark.max_graphs(1)
+        def test_marked(): run()
         """
     )
     result = suite.pytester.runpytest_subprocess()
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*BudgetExceeded: graph budget: could not see: *"])
 
 
@@ -142,7 +134,7 @@ def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> Non
     )
     args = ("-o", f"graph_budget_runs={runs}", "--graph-budget-report=graphs.json")
     result = suite.pytester.runpytest_subprocess(*args)
-    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    (test,) = suite.reported().values()
     assert test["graphs"] == {"dynamo": 1}
     assert "dynamo" not in test["executions"]
     if runs == "off":

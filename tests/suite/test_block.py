@@ -126,12 +126,8 @@ def test_json(suite: Path, name: str, verdict: str) -> None:
     assert test["outcome"] == "failed"
     assert "graph budget: " in test["message"]
     assert test["changes"]
-
-
-def test_counts(suite: Path) -> None:
-    test = reported(suite)["test_block"]
-    assert (test["graphs"], test["budget"]) == ({"dynamo": 1}, {"graphs": {"dynamo": 0}})
-    assert [graph["where"]["function"] for graph in test["graph_list"]] == ["step"]
+    if name == "test_block":
+        assert (test["graphs"], test["budget"]) == ({"dynamo": 1}, {"graphs": {"dynamo": 0}})
 
 
 @pytest.mark.parametrize("name", ["test_plain", "test_expected", "test_caught", "test_itself"])

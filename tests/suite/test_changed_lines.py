@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.suite import changed_lines
 from pytest_graphbreak.suite.changed_lines import CheckoutLines, GitError, Hunk, changed_since, read
+from tests.checkout import commit, git
 
 pytestmark = pytest.mark.pure
 
@@ -40,20 +40,10 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "model.py").write_text("one\ntwo\nthree\n")
     (tmp_path / "notes.txt").write_text("one\n")
     (tmp_path / "test.yaml").write_text("version: 1\n")
-    run(tmp_path, "init", "-q")
+    git(tmp_path, "init", "-q")
     commit(tmp_path)
     changed_since.cache_clear()
     return tmp_path
-
-
-def run(folder: Path, *args: str) -> None:
-    user = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *user, *args], cwd=folder, check=True, capture_output=True)
-
-
-def commit(folder: Path) -> None:
-    run(folder, "add", "-A")
-    run(folder, "commit", "-q", "-m", "x")
 
 
 def test_hunks_of_a_diff() -> None:
@@ -143,15 +133,25 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_git_is_not_installed(path: Path) -> None:
-    with pytest.raises(GitError, match="git is not installed"):
-        changed_lines.git(path, "status")
-
-
-def test_git_cannot_be_run(path: Path) -> None:
-    program(path, "", 0o644)
-    with pytest.raises(GitError, match="git: Permission denied"):
-        changed_lines.git(path, "status")
+@pytest.mark.parametrize(
+    ("text", "mode", "error"),
+    [
+        (None, 0, "git is not installed"),
+        ("", 0o644, "git: Permission denied"),
+        (
+            "#!/bin/sh\necho no such thing >&2; echo more >&2; exit 3\n",
+            0o755,
+            "git show: no such thing$",
+        ),
+        ("#!/bin/sh\nexit 3\n", 0o755, "git show: failed$"),
+    ],
+    ids=["not installed", "not executable", "it says why", "it says nothing"],
+)
+def test_git_cannot_be_asked(path: Path, text: str | None, mode: int, error: str) -> None:
+    if text is not None:
+        program(path, f"#!/bin/sh\n{text}\n", mode)
+    with pytest.raises(GitError, match=error):
+        changed_lines.git(path, "show")
 
 
 def test_git_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,12 +159,3 @@ def test_git_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changed_lines, "SLOWEST", 0.05)
     with pytest.raises(GitError, match=r"git log took more than 0\.05 s"):
         changed_lines.git(path, "log")
-
-
-def test_git_fails(path: Path) -> None:
-    program(path, "#!/bin/sh\necho no such thing >&2; echo more >&2; exit 3\n")
-    with pytest.raises(GitError, match=r"git show: no such thing$"):
-        changed_lines.git(path, "show")
-    program(path, "#!/bin/sh\nexit 3\n")
-    with pytest.raises(GitError, match=r"git show: failed$"):
-        changed_lines.git(path, "show")

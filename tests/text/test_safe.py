@@ -82,10 +82,6 @@ def test_script_json_has_no_markup_and_loses_nothing(data: object) -> None:
     assert json.loads(shown) == data
 
 
-def test_script_json_escapes_as_agreed() -> None:
-    assert safe.script_json("</script>") == '"\\u003c/script\\u003e"'
-
-
 @given(texts)
 def test_workflow_commands_stay_one_command(text: str) -> None:
     message, value = safe.workflow_message(text), safe.workflow_property(text)

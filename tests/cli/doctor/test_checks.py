@@ -105,6 +105,7 @@ def broken(directory: Path, source: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(directory)}
 
 
+@pytest.mark.once
 def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
     environ = broken(tmp_path, "raise ImportError('libtorch.so: undefined symbol')")
     (found,) = checks.probe_results("dynamo", 60, environ)
@@ -112,6 +113,7 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
     assert found.what.endswith("exit code 1: ImportError: libtorch.so: undefined symbol")
 
 
+@pytest.mark.once
 def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
     environ = broken(tmp_path, "import time; time.sleep(600)")
     (found,) = checks.probe_results("dynamo", 1, environ)
@@ -144,17 +146,18 @@ def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "saw 3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks" in found.what
 
 
+PROBED: dict[str, object] = {
+    "expected": 2,
+    "saw": 2,
+    "with": "the compiler",
+    "reasons": [],
+    "errors": [],
+    "notes": [],
+}
+
+
 def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "2 graphs = 1 jit + 1 retrace, 1 recompile, 0 breaks"
-    seen = {
-        "expected": words,
-        "saw": words,
-        "with": "jax 9",
-        "reasons": [""],
-        "errors": [],
-        "notes": [],
-    }
-    monkeypatch.setattr(checks, "_probe", lambda *_: seen)
+    monkeypatch.setattr(checks, "_probe", lambda *_: PROBED | {"reasons": [""]})
     (first,) = checks.probe_results("jax", 1, {})
     assert first.state == PROBLEM
     assert "not why" in first.what
@@ -177,15 +180,7 @@ def test_blindness_is_a_problem() -> None:
 def test_a_layer_that_cannot_be_seen_has_a_next_step(
     layer: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = {
-        "expected": 2,
-        "saw": 0,
-        "with": "torch",
-        "reasons": [],
-        "errors": [],
-        "notes": ["as it is"],
-    }
-    monkeypatch.setattr(checks, "_probe", lambda *_: seen)
+    monkeypatch.setattr(checks, "_probe", lambda *_: PROBED | {"saw": 0, "notes": ["as it is"]})
     first, note = checks.probe_results(layer, 1, {})
     assert first.state == PROBLEM
     assert step in first.do

@@ -64,6 +64,7 @@ def _is_whole(seen: Record) -> None:
     assert seen.frames.compiled <= seen.frames.attempted
     for graph in seen.graph_list:
         assert graph.cause in CAUSES["dynamo"]
+        assert graph.cached is None  # nothing is compiled below, and no cache was asked
         assert graph.ops or sys.version_info < (3, 11)  # there, Dynamo hands over an empty one
         assert graph.where.line, graph
         assert graph.where.code, graph
@@ -122,9 +123,19 @@ def test_order_changes_nothing(step: int) -> None:
     assert wrong == {}
 
 
+def uncleared(case: Case) -> list[Any]:
+    """The counts of a case and its errors; nothing is reset for it."""
+    window = observer.open(places)
+    case.run(compile)
+    seen = window.close()
+    assert seen is not None
+    return [*counts(seen), *seen.errors]
+
+
 ALONE = """
-import gc, json, logging, os, select, signal, sys, warnings
+import gc, logging, sys, warnings
 import torch
+from tests.layers.alone import run_alone
 from tests.layers.dynamo import test_cases as here
 
 here.compile(torch.sin)(torch.ones(2))  # imports what every child would import again
@@ -132,21 +143,7 @@ torch._dynamo.reset()
 logging.getLogger("torch").setLevel(logging.ERROR)
 warnings.simplefilter("ignore")
 gc.freeze()  # a collection in a fork would write to every page, and so copy it
-for case in here.FORKING[:: int(sys.argv[1])]:
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        window = here.observer.open(here.places)
-        case.run(here.compile)
-        seen = window.close()
-        os.write(writer, json.dumps([*here.counts(seen), *seen.errors]).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        # A case that hangs is named.
-        if not select.select([pipe], [], [], 120)[0]:
-            os.kill(child, signal.SIGKILL)
-        print(json.dumps([case.name, json.loads(pipe.read() or "null")]), flush=True)
-    os.waitpid(child, 0)
+run_alone(here.FORKING[:: int(sys.argv[1])], here.uncleared)
 """
 
 
@@ -162,6 +159,5 @@ def test_alone_in_a_process(step: int) -> None:
         text=True,
         check=True,
     )
-    # Gloo of torch 2.9 says on standard output that it is there.
-    found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith('["'))
+    found = dict(map(json.loads, done.stdout.splitlines()))
     assert found == {case.name: list(case.expected(torch.__version__)) for case in FORKING[::step]}

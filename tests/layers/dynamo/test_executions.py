@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -63,20 +62,6 @@ def test_runs_are_calls_of_what_the_backend_returned(case: Case) -> None:
     for item in seen.execution_list:
         assert item.graph in {graph.name.partition("#")[0] for graph in seen.graph_list}
         assert item.where.code, item
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.nightly)])
-def test_order_changes_no_run(step: int) -> None:
-    order = MEASURED[::step]
-    random.Random(2).shuffle(order)
-    found = {case.name: watch(case) for case in order}
-    wrong = {name: (n, seen.executions) for name, (n, seen) in found.items() if not agree(n, seen)}
-    assert wrong == {}
-
-
-def agree(calls: int, seen: Record) -> bool:
-    return seen.executions["dynamo"] == calls
 
 
 def test_runs_in_threads_and_of_what_was_compiled_before() -> None:

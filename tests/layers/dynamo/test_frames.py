@@ -23,10 +23,31 @@ class Hostile:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_no_code_of_the_user_runs() -> None:
-    model = torch.nn.Linear(2, 3)
-    values = {"a": Hostile(), "model": model, "c": 1}
-    assert modules(values) == {"model": (id(model), ((3, 2), (3,)))}
-    assert current_value("a == 1", values) == ""
-    assert current_value("a.b == 1", values) == ""
-    assert current_value("c == 2", values) == "c is 1 now"
+class Number(int):
+    __repr__ = Hostile.__getattribute__  # type: ignore[assignment]
+
+
+MODEL = torch.nn.Linear(2, 3)
+
+
+@pytest.mark.parametrize(
+    "make", [Hostile, lambda: Number(3), lambda: torch.nn.Buffer(torch.ones(3))]
+)
+def test_no_code_of_the_user_runs(make: Any) -> None:
+    values = {"n": make(), "model": MODEL}
+    for guard in ("L['n'] == 2", "L['n'].a[0]['k'] == 2"):
+        assert current_value(f"0/0: {guard}", values) == ""
+    assert modules(values) == {"model": (id(MODEL), ((3, 2), (3,)))}
+
+
+@pytest.mark.parametrize(
+    ("guard", "n"),
+    [
+        ("0/0: L['n'] == 2", "x" * 100),
+        ("0/0: L['m'] == 2", 3),
+        ("len(L['n']) == 2", [1]),
+        ("GLOBAL_STATE changed: grad_mode ", 3),
+    ],
+)
+def test_what_is_long_or_not_there_is_not_shown(guard: str, n: Any) -> None:
+    assert current_value(guard, {"n": n}) == ""

@@ -7,7 +7,6 @@ import copy
 import functools
 import gc
 import importlib
-import inspect
 import logging
 import os
 import random
@@ -22,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -34,7 +34,6 @@ from pytest_graphbreak.layers.dynamo import observer as watching  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
-from pytest_graphbreak.layers.dynamo.frames import current_value  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import (  # noqa: E402
     DynamoObserver,
     _no_other_compiles,
@@ -44,7 +43,6 @@ from pytest_graphbreak.layers.hooks import ImportWatch, Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
 from tests.layers.dynamo.tools import observer, places, window  # noqa: E402
-from tests.upstream import THREADS_CRASH, THREADS_CRASH_WHY  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 FILE = "tests/layers/dynamo/test_observer.py"
@@ -86,6 +84,9 @@ def test_a_break_is_reported_in_full() -> None:
     assert item.where.function == "broken"
     assert item.where.code == "torch._dynamo.graph_break()"
     assert "graph_break" in item.reason
+    assert item.id == "GB0025"
+    assert item.explanation.startswith("User-inserted graph break.")
+    assert item.hints == ("Remove the `torch._dynamo.graph_break()` call.",)
     assert [(frame.function, frame.code) for frame in item.stack] == [
         ("test_a_break_is_reported_in_full", "compile(broken)(X)"),
         ("broken", "torch._dynamo.graph_break()"),
@@ -98,18 +99,6 @@ def test_a_break_is_reported_in_full() -> None:
     assert second.where == item.where
     assert second.reason == item.reason
     assert (seen[0].frames.attempted, seen[0].frames.compiled) == (2, 2)
-
-
-@pytest.mark.skipif(
-    names.minor(torch.__version__) < (2, 8), reason="graph breaks have an id since torch 2.8"
-)
-def test_a_break_has_its_id_and_its_hints() -> None:
-    with window() as seen:
-        compile(broken)(X)
-    (item,) = seen[0].breaks
-    assert item.id == "GB0025"
-    assert item.explanation.startswith("User-inserted graph break.")
-    assert item.hints == ("Remove the `torch._dynamo.graph_break()` call.",)
 
 
 def test_each_graph_of_a_nested_break_has_its_cause() -> None:
@@ -134,40 +123,6 @@ def test_each_graph_of_a_nested_break_has_its_cause() -> None:
     assert item.count == 2
 
 
-def test_the_rest_of_a_function_is_one_frame_of_the_stack() -> None:
-    def twice(x: torch.Tensor) -> torch.Tensor:
-        x = torch.sin(x)
-        torch._dynamo.graph_break()
-        x = torch.cos(x)
-        print("", end="")
-        return x + 1
-
-    with window() as seen:
-        compile(twice)(X)
-    first, second = seen[0].breaks
-    assert [frame.line for frame in first.stack[-1:]] == [second.where.line - 2]
-    assert [frame.function.split(".")[-1] for frame in second.stack] == [
-        "test_the_rest_of_a_function_is_one_frame_of_the_stack",
-        "twice",
-    ]
-    assert second.where.code == 'print("", end="")'
-
-
-def test_a_recompile_names_its_guard() -> None:
-    compiled = compile(clean)
-    with window() as seen:
-        compiled(X)
-        compiled(X.double())
-    (again,) = seen[0].recompile_list
-    assert again.graph == "0/1"
-    assert (
-        again.reason
-        == "tensor 'x' dtype mismatch. expected Float, actual Double (x is of float64 now)"
-    )
-    assert again.where.function == "clean"
-    assert seen[0].graph_list[1].cause == "recompile"
-
-
 class Scaled(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -181,6 +136,7 @@ class Scaled(torch.nn.Module):
     ("second", "words"),
     [
         (lambda m: ((torch.ones(7, 3),), {}), "x has shape [7, 3] now"),
+        (lambda m: ((X.double(),), {}), "x is of float64 now"),
         (lambda m: ((X, 2.5), {}), "n is 2.5 now"),
         (lambda m: ((X, 3), {}), "n is 3 now"),
         (lambda m: (setattr(m, "scale", 5), ((X,), {}))[1], "self.scale is 5 now"),
@@ -197,23 +153,8 @@ def test_a_recompile_says_what_came(second: Any, words: str) -> None:
         compiled(args[0], *(args[1:] or (1,)), **{**given, **kwargs})
     (again,) = seen[0].recompile_list
     assert again.reason.endswith(f" ({words})"), again.reason
-
-
-def test_what_came_is_reported_without_running_the_users_code() -> None:
-    class Sly:
-        def __getattribute__(self, name: str) -> Any:
-            raise AssertionError(name)
-
-    class Number(int):
-        __repr__ = Sly.__getattribute__  # type: ignore[assignment]
-
-    for value in (Sly(), Number(3), torch.nn.Buffer(X) if hasattr(torch.nn, "Buffer") else Sly()):
-        assert current_value("0/0: L['n'] == 2", {"n": value}) == ""
-        assert current_value("0/0: L['n'].a[0]['k'] == 2", {"n": value}) == ""
-    assert current_value("0/0: L['n'] == 2", {"n": "x" * 100}) == ""
-    assert current_value("0/0: L['m'] == 2", {"n": 3}) == ""
-    assert current_value("len(L['n']) == 2", {"n": [1]}) == ""
-    assert current_value("GLOBAL_STATE changed: grad_mode ", {}) == ""
+    assert (again.graph, again.where.function) == ("0/1", "Scaled.forward")
+    assert seen[0].graph_list[1].cause == "recompile"
 
 
 class Branching(torch.nn.Module):
@@ -363,37 +304,6 @@ def test_a_function_left_to_eager_is_named_with_its_break() -> None:
     assert (seen[0].graphs, seen[0].frames.compiled) == ({}, 0)
 
 
-def test_the_recompile_limit_is_named() -> None:
-    def f(x: torch.Tensor, name: str) -> torch.Tensor:
-        return x * len(name)
-
-    compiled = compile(f)
-    with window() as seen:
-        for n in range(10):
-            compiled(X, "n" * n)
-    (left,) = seen[0].eager
-    assert "limit was reached" in left.reason
-    assert (seen[0].graphs, seen[0].recompiles, seen[0].breaks) == (
-        {"dynamo": 8},
-        {"dynamo": 7},
-        (),
-    )
-
-
-def test_a_suppressed_backend_error_is_left_to_eager() -> None:
-    def cannot(gm: Any, inputs: Any) -> Any:
-        raise RuntimeError("no such operator /tmp/x/y.py <object at 0x7f00deadbeef>")
-
-    with window() as seen, torch._dynamo.config.patch(suppress_errors=True):
-        torch.compile(clean, backend=cannot)(X)
-    (left,) = seen[0].eager
-    assert left.reason == (
-        "BackendCompilerFailed: the backend cannot raised "
-        "RuntimeError: no such operator y.py <object>"
-    )
-    assert seen[0].graphs == {}
-
-
 def test_names_stay_unique_when_the_test_resets_dynamo() -> None:
     with window() as seen:
         compile(broken)(X)
@@ -405,10 +315,8 @@ def test_names_stay_unique_when_the_test_resets_dynamo() -> None:
 
 
 def test_compiled_autograd_keeps_its_ids() -> None:
-    enable = getattr(torch._dynamo.compiled_autograd, "_enable", None)
-    enable = enable or torch._dynamo.compiled_autograd.enable
     x = X.clone().requires_grad_()
-    with window() as seen, enable(compile):
+    with window() as seen, torch._dynamo.compiled_autograd._enable(compile):
         compile(clean)(x).sum().backward()
     forward, backward = seen[0].graph_list
     assert forward.where.function == "clean"
@@ -424,8 +332,6 @@ def test_a_specialization_is_a_graph_for_the_backend() -> None:
         calls += 1
         return gm.forward
 
-    if "specialize_on" not in inspect.signature(torch._dynamo.mark_dynamic).parameters:
-        pytest.skip("since torch 2.8")
     x = torch.ones(8)
     torch._dynamo.mark_dynamic(x, 0, specialize_on=[lambda size: size == 8])
     with window() as seen:
@@ -438,13 +344,6 @@ def test_a_specialization_is_a_graph_for_the_backend() -> None:
         ("0/0+1", "recompile"),
     ]
     assert (seen[0].recompiles, seen[0].errors) == ({}, ())
-
-
-def test_frames_without_tensor_operators_are_no_loss() -> None:
-    with window() as seen:
-        compile(lambda x: x)(X)
-    assert (seen[0].graphs, seen[0].frames.attempted, seen[0].frames.compiled) == ({}, 1, 0)
-    assert (seen[0].eager, seen[0].errors) == ((), ())
 
 
 # Windows.
@@ -479,20 +378,6 @@ def test_peek_sees_what_was_so_far_and_reads_it_once() -> None:
     opened.close()
 
 
-@pytest.mark.skipif(THREADS_CRASH, reason=THREADS_CRASH_WHY)
-def test_every_thread_is_seen() -> None:
-    def work(power: str) -> None:
-        compile(eval(f"lambda x: x ** {power}", {}))(X)
-
-    threads = [threading.Thread(target=work, args=(power,)) for power in "2345"]
-    with window() as seen:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert (seen[0].graphs, seen[0].errors) == ({"dynamo": 4}, ())
-
-
 def test_windows_of_many_threads_see_the_same_graphs() -> None:
     """Opening and closing while another thread compiles never reports a graph missed."""
     seen: list[Record | None] = []
@@ -514,19 +399,6 @@ def test_windows_of_many_threads_see_the_same_graphs() -> None:
         thread.join()
     assert whole[0].graphs == {"dynamo": 8}
     assert {error for item in seen if item for error in item.errors} == set()
-
-
-def test_isolate_makes_a_test_count_from_cold() -> None:
-    compiled = compile(clean)
-    graphs = []
-    for _ in range(2):
-        observer.isolate("test")
-        with window() as seen:
-            compiled(X)
-        graphs.append(seen[0].graphs)
-    with window() as seen:
-        compiled(X)
-    assert (graphs, seen[0].graphs) == ([{"dynamo": 1}] * 2, {})
 
 
 def test_a_thread_that_goes_on_compiling_is_waited_for_once(
@@ -714,21 +586,36 @@ def test_a_graph_that_dynamo_does_not_count_is_an_error(monkeypatch: pytest.Monk
     assert any("does not have" in error for error in seen[0].errors)
 
 
-@pytest.mark.parametrize("clear", ["counters.clear()", "stats.clear()", "zero"])
-def test_a_test_may_clear_the_counters(clear: str) -> None:
-    counters = torch._dynamo.utils.counters
+COUNTERS = torch._dynamo.utils.counters
+
+
+@contextlib.contextmanager
+def cleared(counter: Any) -> Iterator[None]:
+    counter.clear()
+    yield
+
+
+@pytest.mark.parametrize(
+    "clears",
+    [
+        lambda: cleared(COUNTERS),
+        lambda: cleared(COUNTERS["stats"]),
+        lambda: mock.patch.dict(COUNTERS["stats"], unique_graphs=0),
+        lambda: mock.patch.dict(COUNTERS, clear=True),  # and puts it back
+    ],
+    ids=["all", "stats", "zero", "patched"],
+)
+def test_a_test_may_clear_the_counters(
+    clears: Callable[[], contextlib.AbstractContextManager[None]],
+) -> None:
     with window() as seen:
         compile(clean)(X)
         compile(broken)(X)
-        if clear == "counters.clear()":
-            counters.clear()
-        elif clear == "stats.clear()":
-            counters["stats"].clear()
-        else:
-            counters["stats"]["unique_graphs"] = 0
-        compile(lambda x: x * 7)(X)
+        with clears():
+            compile(lambda x: x * 7)(X)
+        compile(lambda x: x * 9)(X)
     assert seen[0].errors == ()
-    assert seen[0].graphs == {"dynamo": 4}
+    assert seen[0].graphs == {"dynamo": 5}
 
 
 def test_a_backend_may_clear_the_counters() -> None:
@@ -741,19 +628,6 @@ def test_a_backend_may_clear_the_counters() -> None:
     assert (seen[0].graphs, seen[0].errors) == ({"dynamo": 2}, ())
 
 
-@pytest.mark.skipif(
-    names.minor(torch.__version__) == (2, 7), reason="torch 2.7 cannot do that at all"
-)
-def test_a_backend_may_compile_itself() -> None:
-    def backend(gm: Any, inputs: Any) -> Any:
-        compile(lambda x: x * 11)(X)
-        return gm.forward
-
-    with window() as seen:
-        torch.compile(clean, backend=backend)(X)
-    assert (seen[0].graphs, seen[0].errors) == ({"dynamo": 2}, ())
-
-
 def test_a_disabled_dynamo_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     with window() as seen:
@@ -763,12 +637,6 @@ def test_a_disabled_dynamo_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch._dynamo.config.patch(disable=True), window() as seen:
         pass
     assert "torch._dynamo.config.disable" in seen[0].errors[0]
-
-
-def test_a_dynamo_that_the_test_disables_is_its_own_affair() -> None:
-    with window() as seen, torch._dynamo.config.patch(disable=True):
-        compile(lambda x: x + 1)(X)
-    assert (seen[0].graphs, seen[0].errors) == ({}, ())
 
 
 def test_a_dynamo_that_came_unseen_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -838,13 +706,6 @@ def test_an_empty_window_leaves_everything_as_it_was() -> None:
     assert _state() == before
 
 
-def test_a_window_with_an_exception_leaves_everything_as_it_was() -> None:
-    before = _state()
-    with pytest.raises(ValueError, match="the user's"), window():
-        raise ValueError("the user's")
-    assert _state() == before
-
-
 def test_compiling_leaves_the_same_state_with_a_window_and_without() -> None:
     def run() -> dict[str, Any]:
         torch._dynamo.reset()
@@ -867,22 +728,6 @@ def test_compiling_leaves_the_same_state_with_a_window_and_without() -> None:
         state["meta_path"] = [one for one in finders if not isinstance(one, ImportWatch)]
     assert seen[0].graphs == {"dynamo": 2}
     assert watched == bare
-
-
-def test_nothing_is_logged(caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
-    def run() -> list[str]:
-        caplog.clear()
-        torch._dynamo.reset()
-        compile(broken)(X)
-        return [f"{record.name} {record.levelname}" for record in caplog.records]
-
-    run()
-    bare = run()
-    capfd.readouterr()
-    with window():
-        watched = run()
-    assert watched == bare
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.once
@@ -1093,35 +938,6 @@ def test_a_dynamo_that_comes_disabled_is_an_error() -> None:
     )
     assert "torch._dynamo.config.disable" in out
     assert "TORCH_COMPILE_DISABLE" in out
-
-
-def test_without_torch_there_is_no_layer() -> None:
-    out = _python(
-        """
-        import sys
-        from pathlib import Path
-
-        sys.modules["torch"] = None  # as if it were not installed
-        del sys.modules["torch"]
-
-        class Blocked:
-            def find_spec(self, name, path=None, target=None):
-                if name == "torch":
-                    raise ModuleNotFoundError(name)
-
-        sys.meta_path.insert(0, Blocked())
-        from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
-        from pytest_graphbreak.model.places import Places
-
-        window = DynamoObserver().open(Places(Path.cwd()))
-        try:
-            import torch
-        except ModuleNotFoundError:
-            pass
-        print(window.close())
-        """
-    )
-    assert out == "None\n"
 
 
 def test_sensors_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,21 +7,6 @@ import pytest
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private as names
 
-
-@pytest.mark.parametrize(
-    ("version", "minor"),
-    [
-        ("2.9.0+cu124", (2, 9)),
-        ("2.13.0", (2, 13)),
-        ("2.16.0a0+git1234567", (2, 16)),
-        ("3.0.0", (3, 0)),
-        ("unknown", names.LATEST),
-    ],
-)
-def test_minor_versions(version: str, minor: tuple[int, int]) -> None:
-    assert names.minor(version) == minor
-
-
 ALWAYS = {
     names.COMPILE,
     names.SUPPRESS,

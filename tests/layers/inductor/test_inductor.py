@@ -59,14 +59,6 @@ def test_skip(graph_budget):
     assert eager.where.function == "step"
 
 
-def test_steps(graph_budget):
-    compiled = run()
-    with pytest.raises(BudgetExceeded) as raised, graph_budget(max_graphs=0):
-        compiled(torch.ones(4, requires_grad=True)).backward()
-    assert "2 inductor graphs" in str(raised.value)
-    assert "1 dynamo graph" in str(raised.value) or "dynamo 0 -> 1" in str(raised.value)
-
-
 def test_fallback(graph_budget):
     with graph_budget() as seen:
         torch.compile(fallback)(torch.ones(8))
@@ -120,7 +112,7 @@ def test_a_suite_is_capped_where_it_names_inductor(
     tests = TESTS.replace("LINE", str(TESTS.count("\n") + 4)) + FALLBACK
     suite.write(tests)
     result = suite.run("-k", "not warm")
-    result.assert_outcomes(passed=5, failed=1)
+    result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["*2 inductor graphs, the marker allows 1 (+1)*"])
     result = suite.run("-k", "test_warm")
     result.assert_outcomes(passed=1)
@@ -178,15 +170,3 @@ def test_a_skip_at_the_line_of_a_fallback_is_an_entry_of_its_own() -> None:
     verdict = judge(after, recorded(before))
     assert verdict.name == "lost"
     assert [one.reason for one in verdict.changes if not one.total] == [skipped.reason]
-
-
-def test_what_was_compiled_is_named_and_what_was_loaded_is_not() -> None:
-    graphs = tuple(
-        Graph("inductor", f"{number}/0 forward", "forward", where=WHERE, cached=cached, hash="key")
-        for number, cached in enumerate(("compiled", "loaded"))
-    )
-    seen = record_of("inductor", graphs=2, graph_list=graphs)
-    assert judge(seen, None, Cap(compiled=1)).name == "ok"
-    verdict = judge(seen, None, Cap(compiled=0))
-    (place,) = [one for one in verdict.changes if one.kind == "compiled" and not one.total]
-    assert (verdict.name, place.where, place.items) == ("over", WHERE, (0,))

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("jax")
 
 import jax
-import numpy as np
 from jax import numpy as jnp
 
 from pytest_graphbreak.layers.jax import calls
@@ -107,25 +106,6 @@ def test_who_called_is_no_library() -> None:
     assert JaxCall((mine, library)).caller == mine
     assert JaxCall((library,)).caller == library
     assert JaxCall(()).caller is None
-
-
-def test_static_arguments_have_their_names() -> None:
-    info = SimpleNamespace(
-        static_argnums=(1, -1, 7),
-        static_argnames=("mode", "left_out"),
-        fun_signature=SimpleNamespace(parameters={"x": None, "times": None}),
-    )
-    found = list(calls._statics(info, (1.0, 2, "last"), {"mode": "fast"}))
-    assert found == [("times", 2), ("2", "last"), ("mode", "fast")]
-
-
-def test_where_arrays_lie_is_known_of_those_that_were_put_there() -> None:
-    device = jax.devices()[0]
-    put, computed = jax.device_put(np.ones(3), device), jnp.ones(3)
-    found = list(calls._shardings(SimpleNamespace(), (put, computed, 1.0), {"y": put}))
-    assert found == [put.sharding, None, None, put.sharding]
-    static = SimpleNamespace(static_argnums=(0,), static_argnames=("y",))
-    assert list(calls._shardings(static, (put, computed), {"y": put})) == [None]
 
 
 def test_names_that_are_missing_are_empty() -> None:

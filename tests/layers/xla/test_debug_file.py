@@ -237,13 +237,3 @@ def test_a_child_process_started_meanwhile_reports_to_nobody() -> None:
     graph(3)
     print(causes(window))
     """) == ["[2.0, 2.0] False", "['access']"]
-
-
-def test_the_descriptor_is_high_and_closed_in_programs() -> None:
-    (line,) = run("""
-    window = open_window()
-    fd = int(env("PT_XLA_DEBUG_FILE").decode().rpartition("/")[2])
-    print(fd >= 100, os.get_inheritable(fd))
-    window.close()
-    """)
-    assert line == "True False"
