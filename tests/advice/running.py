@@ -26,7 +26,6 @@ from pytest_graphbreak import Record, advice, observe
 from pytest_graphbreak.advice import explanation
 from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.match import Item
-from tests.advice.situations import Situation
 
 _COMPILES = re.compile(r"torch\.(compile(?!r)|export\.export)")
 """Code that compiles or exports its ``f`` itself."""
@@ -47,16 +46,13 @@ class Case:
         """Whether the torch of this environment is one that the example speaks of."""
         if sys.version_info < (3, 11) and self.name == "object":
             return False  # Python 3.10 takes two equal lambdas of one line for the same
-        return applies(self.example)
+        since, until = self.example.since, self.example.until
+        return (not since or _version(since) <= VERSION) and (
+            not until or _version(until) >= VERSION
+        )
 
     def __str__(self) -> str:
         return f"{self.name}-{self.number}"
-
-
-def applies(example: Example | Situation) -> bool:
-    """Return whether the torch of this environment is one that is spoken of."""
-    since, until = example.since, example.until
-    return (not since or _version(since) <= VERSION) and (not until or _version(until) >= VERSION)
 
 
 @dataclass(frozen=True)

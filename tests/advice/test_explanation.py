@@ -109,6 +109,7 @@ def test_a_wrong_id_is_near_to_a_right_one() -> None:
     assert "GB0124" in suggest("GB01240")
 
 
+@pytest.mark.nightly  # it looks for near names of each text
 @given(st.text())
 def test_any_text_can_be_asked_for(text: str) -> None:
     found = explain(text)

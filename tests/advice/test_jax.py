@@ -31,9 +31,6 @@ OF_ANOTHER_NAME = {
 SAID = {
     "at x: float32[3] before, float32[4] now": "jax-shape",
     "at y['hi']: float32[3] before, float32[2,3] now": "jax-shape",
-    "at x: float32[3] before, int32[3] now": "jax-dtype",
-    "at x: float32[] of weak type before, float32[] now": "jax-weak-type",
-    "the static argument n: 3 before, 4 now": "jax-static",
     "the static argument config: another Config object, which is not equal": "jax-static",
     "arguments put together differently: b['lo'] not there before": "jax-pytree",
     "2 arrays before, 3 now": "jax-pytree",

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_graphbreak.advice import registry
 
@@ -136,20 +134,6 @@ def test_what_torch_makes_only_later_is_empty(text: str, read: str, tmp_path: Pa
 def test_a_registry_of_another_form_is_empty(data: str, tmp_path: Path) -> None:
     assert registry.read(write(tmp_path, data)) == {}
     assert registry.read(tmp_path / "nowhere.json") == {}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-def test_any_json_can_be_read(tmp_path: Path) -> None:
-    @given(st.dictionaries(st.text(), JSON))
-    def check(data: Any) -> None:
-        assert set(registry.read(write(tmp_path, data))) <= set(data)
-
-    check()
 
 
 def _url_in(exc: Any) -> str:

@@ -11,25 +11,31 @@ DATA: Final = Path(__file__).parent / "data"
 """A folder for each situation: what was recorded, and what users see of it."""
 
 
+Changes = tuple[tuple[str, str], ...]
+"""Texts, and what takes their place."""
+
+
 @dataclass(frozen=True)
 class Situation:
     """A small program under a test, and the change that the gate is to judge.
 
     ``program`` is the module ``name``, ``tests`` the test file that runs it: without one, a
-    test that calls its ``run``. ``changes`` are texts of both and what takes their place in the
-    run that is judged; ``new`` says that there was none before, and so no baseline. ``ini`` are
-    lines of its ini file, ``options`` what is typed, ``baseline`` texts of the recorded baseline
-    and what takes their place. ``shown`` keeps what pytest shows of the real run, too.
+    test that calls its ``run``, under a ``mark`` of pytest if there is one. ``changes`` are texts
+    of both and what takes their place in the run that is judged; ``new`` says that there was none
+    before, and so no baseline. ``ini`` are lines of its ini file, ``options`` what is typed,
+    ``baseline`` texts of the recorded baseline and what takes their place. ``shown`` keeps what
+    pytest shows of the real run, too.
     """
 
     name: str
     program: str
-    changes: tuple[tuple[str, str], ...] = ()
+    changes: Changes = ()
     tests: str = ""
+    mark: str = ""
     new: bool = False
     ini: tuple[str, ...] = ()
     options: tuple[str, ...] = ("--graph-budget",)
-    baseline: tuple[tuple[str, str], ...] = ()
+    baseline: Changes = ()
     shown: bool = False
 
     @property
@@ -48,7 +54,8 @@ class Situation:
     def write(self, directory: Path, *, changed: bool) -> None:
         """Write its program, its test file and an ini file into a directory."""
         tests = self.tests or (
-            f"def test_{self.name}():\n    import {self.name}\n\n    {self.name}.run()\n"
+            (f"import pytest\n\n@pytest.mark.{self.mark}\n" if self.mark else "")
+            + f"def test_{self.name}():\n    import {self.name}\n\n    {self.name}.run()\n"
         )
         texts = {f"{self.name}.py": self.program, self.test_file: tests}
         texts = {name: textwrap.dedent(text).lstrip("\n") for name, text in texts.items()}

@@ -38,7 +38,7 @@ def seen(path: Path) -> list[Any]:
     return [{key: test[key] for key in test if key not in judged} for test in tests]
 
 
-@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_real_run_sees_what_was_recorded(step: int, tmp_path: Path) -> None:
     found = of_compiler(compiler := record.compiler())[::step]
     recorded = json.loads((found[0].folder / "after.json").read_text())["environment"][compiler]

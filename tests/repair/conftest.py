@@ -44,6 +44,18 @@ class Shop:
         said = self._capture.readouterr()
         return Said(code, said.out, said.err)
 
+    def succeed(self, *args: str) -> Said:
+        """Type a command that is to end with 0."""
+        said = self.run(*args)
+        assert said.code == 0, said.out + said.err
+        return said
+
+    def python(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run a Python in the directory."""
+        return subprocess.run(
+            [sys.executable, *args], cwd=self.path, capture_output=True, text=True
+        )
+
     def files(self) -> set[str]:
         return {str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file()}
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from pytest_graphbreak.repair.repro import _slug
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
@@ -40,14 +35,8 @@ def suite(shop: Shop) -> Shop:
     return shop
 
 
-def python(path: Path, *args: str) -> str:
-    done = subprocess.run([sys.executable, *args], cwd=path, capture_output=True, text=True)
-    return done.stdout + done.stderr
-
-
 def test_a_fixed_test_is_no_test_of_the_suite(suite: Shop) -> None:
-    said = suite.run("fix", "tests/test_net.py::test_net")
-    assert said.code == 0, said.out + said.err
+    said = suite.succeed("fix", "tests/test_net.py::test_net")
     assert "Wrote tests/net_fixed.py.\n" in said.out
     assert "pytest passes it over; this runs the test: " in said.out
     assert "python tests/net_fixed.py\n" in said.out
@@ -59,20 +48,20 @@ def test_a_fixed_test_is_no_test_of_the_suite(suite: Shop) -> None:
         "    assert not torch._dynamo.config.capture_scalar_outputs\n"
     )
     # The one file is seen by its name, the other, without our plugin, has no test in it.
-    seen = python(
-        suite.path, "-c",
+    seen = suite.python(
+        "-c",
         "import pytest, sys\n"
         f"options = {[*OPTIONS, '--collect-only']!r}\n"
         "pytest.main(options)\n"
         "pytest.main([*options, 'tests/net_fixed.py'])\n"
         "pytest.main(['-q', '-p', 'no:cacheprovider', 'tests/test_it.py'])\n",
-    )  # fmt: skip
+    ).stdout  # fmt: skip
     assert seen.count("::test_net") == 1
     assert "tests/test_net.py::test_net" in seen
     assert "no tests collected" in seen
     assert "1 passed" in seen
     (suite.path / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
-    assert "1 passed" in python(suite.path, "tests/net_fixed.py")
+    assert "1 passed" in suite.python("tests/net_fixed.py").stdout
 
 
 def test_scripts_replace_no_file_of_the_user_and_name_no_path_of_this_machine(suite: Shop) -> None:
@@ -98,18 +87,8 @@ def test_scripts_replace_no_file_of_the_user_and_name_no_path_of_this_machine(su
     # pytest knows the way; the root comes last, as for ``python -m pytest``.
     assert "sys.path.insert" not in test.read_text()
     assert str(suite.path) not in text + test.read_text()
-    seen = python(suite.path, "-m", "pytest", *OPTIONS, "--collect-only", "--ignore=src")
+    seen = suite.python("-m", "pytest", *OPTIONS, "--collect-only", "--ignore=src").stdout
     assert seen.count("::") == 2, seen  # the test, and the one that was asked for
-
-
-def test_tests_of_two_places_have_two_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """pytest wants each name once, where directories are no packages."""
-    monkeypatch.chdir(tmp_path)
-    places = ("repros", "tests", "tests/more", str(tmp_path / "tests"), "/elsewhere/more")
-    names = [_slug(Path(place)) for place in places]
-    assert names == ["", "_tests", "_tests_more", "_tests", "_more"]
 
 
 @pytest.mark.parametrize("out", ["a.py/x", "n" * 300])

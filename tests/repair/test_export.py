@@ -46,24 +46,16 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
     assert one["strict"]["where"]["line"] == one["not strict"]["where"]["line"] == 6
 
 
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("x = x + 1 if x.sum() > 3 else x", "torch.where(condition, a, b)"),
-        ("while x.sum() > 3: x = x - 1", "torch.while_loop"),
-    ],
-)
-def test_both_ways_have_the_same_advice_for_a_branch(line: str, advice: str, shop: Shop) -> None:
-    shop.write("a.py", PROGRAM.format(line=line))
+def test_both_ways_have_the_same_advice(shop: Shop) -> None:
+    shop.write("a.py", PROGRAM.format(line="while x.sum() > 3: x = x - 1"))
     said = shop.run("export", "a.py")
-    fixes = [one for one in said.out.splitlines() if "fix: " in one]
-    assert [advice in one for one in fixes] == [True, True]
+    fixes = [line for line in said.out.splitlines() if "fix: " in line]
+    assert ["torch.while_loop" in line for line in fixes] == [True, True]
 
 
 def test_what_only_the_strict_way_refuses(shop: Shop) -> None:
     shop.write("a.py", PROGRAM.format(line="torch._dynamo.graph_break()"))
-    said = shop.run("export", "a.py")
-    assert said.code == 0
+    said = shop.succeed("export", "a.py")
     assert "Net  strict: fails" in said.out
     assert "Net  not strict: exports" in said.out
 
@@ -86,23 +78,15 @@ def test_each_function_is_exported(shop: Shop) -> None:
             halve(double(torch.ones(3)))
         """,
     )
-    said = shop.run("export", "test_a.py::test_both")
-    assert said.code == 0
+    said = shop.succeed("export", "test_a.py::test_both")
     assert [line.split()[0] for line in said.out.splitlines()] == ["double"] * 2 + ["halve"] * 2
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("raise ValueError('no weights')", "a.py does not run: ValueError: no weights"),
-        ("import torch", "a.py: it calls nothing that it compiles"),
-    ],
-)
-def test_a_program_that_exports_nothing(shop: Shop, source: str, why: str) -> None:
-    shop.write("a.py", source)
+def test_a_program_that_calls_nothing_that_it_compiles(shop: Shop) -> None:
+    shop.write("a.py", "import torch")
     said = shop.run("export", "a.py")
     assert (said.code, said.out) == (2, "")
-    assert f"graphbreak export: {why}\n" in said.err
+    assert "graphbreak export: a.py: it calls nothing that it compiles\n" in said.err
 
 
 def test_what_is_exported_is_called(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,34 +130,6 @@ def test_code_that_is_won_back_must_not_drive_out_other_code() -> None:
     assert not better(EAGER, structs.replace(record(18, ops=99), eager=(other,)))
 
 
-def fixed(shop: Shop, source: str) -> str:
-    """Return what ``fix`` says of a program that it fixes."""
-    shop.write("a.py", source)
-    said = shop.run("fix", "a.py")
-    assert said.code == 0, said.out
-    return said.out
-
-
-FIRST = """
-    import logging
-    import torch
-
-    log = logging.getLogger(__name__)
-
-    def f(x):
-        log.warning("before all")
-        return x.sin() + 1
-
-    torch.compile(f, backend="eager")(torch.ones(4))
-"""
-
-
-def test_a_break_before_the_first_operation_is_fixed(shop: Shop) -> None:
-    """It makes no graph of its own."""
-    out = fixed(shop, FIRST)
-    assert "the line is written after the graph" in out
-
-
 LAYERS = """
     import torch
 
@@ -174,10 +146,11 @@ LAYERS = """
 
 def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None:
     """Only one is seen at a time, and nothing is compiled until the last is moved."""
-    out = fixed(shop, LAYERS)
-    assert "kept  the line is written after the graph (0 -> 2)" in out
-    assert "kept  the line is written after the graph (2 -> 1)" in out
-    assert "tried, not kept" not in out
+    shop.write("a.py", LAYERS)
+    said = shop.succeed("fix", "a.py")
+    assert "kept  the line is written after the graph (0 -> 2)" in said.out
+    assert "kept  the line is written after the graph (2 -> 1)" in said.out
+    assert "tried, not kept" not in said.out
 
 
 UNSURE = """

@@ -31,12 +31,15 @@ PROGRAM = """
         time.sleep(600)
 """
 
-ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
+ENDS = {signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
 """Each signal with the exit code."""
 
 
 def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM clear up first; after SIGKILL the process that runs the program does."""
+    """SIGTERM clears up first; after SIGKILL the process that runs the program does.
+
+    Ctrl-C clears up as SIGTERM does: ``test_an_interrupt_keeps_what_is_finished``.
+    """
     begun = []
     for number in ENDS:
         path = tmp_path / number.name
@@ -50,8 +53,6 @@ def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> No
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            # A shell starts what runs in the background with this signal ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         begun.append((number, path, process))
     for number, path, process in begun:

@@ -12,7 +12,6 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
 from pytest_graphbreak.repair.loading import Writer
 from pytest_graphbreak.repair.target import Target
-from tests.examples import sample
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
@@ -56,8 +55,7 @@ SCRIPT = """
 
 def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
     shop.write("a.py", SCRIPT)
-    said = shop.run("repro", "a.py", "--out", "here")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "a.py", "--out", "here")
     assert "2 of 2 breaks reproduced in here" in said.out
     assert "           inner of Outer by its path" in said.out
     assert shop.files() == {"a.py", "here/a_repro_1.py", "here/a_repro_2.py"}
@@ -75,9 +73,7 @@ def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
     second = (shop.path / "here/a_repro_2.py").read_text()
     assert 'torch.compile(program["helper"], backend="eager")' in second
     assert "torch.tensor([[" in second  # small values are written down
-    done = subprocess.run(
-        [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
-    )
+    done = shop.python("here/a_repro_1.py")
     assert (done.returncode, done.stdout) == (0, "inner\n"), done.stderr
     assert "# Run it to see the break: torch prints it.\n" in first
     assert "Graph break in user code at" in done.stderr
@@ -110,8 +106,7 @@ def test_a_test_of_a_package_in_the_root_that_has_no_init_file(shop: Shop) -> No
             torch.compile(Head(), backend="eager")(torch.ones(2, 4))
         """,
     )
-    said = shop.run("repro", "tests/test_yolo.py::test_yolo")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "tests/test_yolo.py::test_yolo")
     assert "1 of 1 break reproduced in repros" in said.out
     script = [sys.executable, shop.path / "repros/yolo_repro_1.py"]
     run = subprocess.run(script, capture_output=True, cwd="/", text=True)
@@ -119,59 +114,27 @@ def test_a_test_of_a_package_in_the_root_that_has_no_init_file(shop: Shop) -> No
     assert "Graph break" in run.stderr
 
 
-COMPILED_BEFORE = {
-    "fixture": """
-        import pytest
-        import torch
+COMPILED_BEFORE = """
+    import pytest
+    import torch
 
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
+    def f(x):
+        y = x.sin()
+        print("local")
+        return y + 1
 
-        @pytest.fixture
-        def run():
-            return torch.compile(f, backend="eager")
+    @pytest.fixture
+    def run():
+        return torch.compile(f, backend="eager")
 
-        def test_local(run):
-            run(torch.ones(3))
-    """,
-    "setup_method": """
-        import torch
-
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
-
-        class TestIt:
-            def setup_method(self):
-                self.run = torch.compile(f, backend="eager")
-
-            def test_local(self):
-                self.run(torch.ones(3))
-    """,
-    "module": """
-        import torch
-
-        @torch.compile(backend="eager")
-        def f(x):
-            y = x.sin()
-            print("local")
-            return y + 1
-
-        def test_local():
-            f(torch.ones(3))
-    """,
-}
+    def test_local(run):
+        run(torch.ones(3))
+"""
 
 
-@pytest.mark.parametrize("where", sample(sorted(COMPILED_BEFORE), ["fixture"]))
-def test_the_backend_of_what_was_compiled_before_the_test(where: str, shop: Shop) -> None:
-    shop.write("test_a.py", COMPILED_BEFORE[where])
-    name = "TestIt::test_local" if where == "setup_method" else "test_local"
-    said = shop.run("repro", f"test_a.py::{name}")
-    assert said.code == 0, said.out + said.err
+def test_the_backend_of_what_was_compiled_before_the_test(shop: Shop) -> None:
+    shop.write("test_a.py", COMPILED_BEFORE)
+    shop.succeed("repro", "test_a.py::test_local")
     (script,) = (shop.path / "repros").glob("*.py")
     assert ', backend="eager")' in script.read_text()
 
@@ -191,8 +154,7 @@ LOCAL = """
 
 def test_a_function_of_a_function_is_taken_out_as_it_is_defined(shop: Shop) -> None:
     shop.write("test_a.py", LOCAL)
-    said = shop.run("repro", "test_a.py::test_local")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "test_a.py::test_local")
     assert "as the program compiles it" in said.out
 
 
@@ -214,8 +176,7 @@ CLOSED = """
 
 def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop) -> None:
     shop.write("a.py", CLOSED)
-    said = shop.run("repro", "a.py")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "a.py")
     assert "repros/a_repro_1.py   outer" in said.out
     assert "smaller was not possible: make.<locals>.f: it is defined inside" in said.out
 
@@ -237,8 +198,8 @@ def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None
     assert "@pytest.mark.max_graphs(1, breaks=0)" in (shop.path / name).read_text()
     (shop.path / "pytest.ini").write_text("[pytest]\n")
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
-    done = subprocess.run(command, cwd=shop.path, capture_output=True, text=True)
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", name)
+    done = shop.python(*command)
     assert f"FAILED {name}::test_no_break" in done.stdout
     source = (shop.path / "a.py").read_text()
     patched = source.replace(
@@ -246,7 +207,7 @@ def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None
     )
     assert patched != source
     (shop.path / "a.py").write_text(patched)
-    done = subprocess.run(command, cwd=shop.path, capture_output=True, text=True)
+    done = shop.python(*command)
     assert "1 passed" in done.stdout
 
 
@@ -327,13 +288,10 @@ SETS = """
 
 def test_what_the_program_sets_is_set(shop: Shop) -> None:
     shop.write("a.py", SETS)
-    said = shop.run("repro", "a.py")
-    assert said.code == 0, said.out + said.err
+    shop.succeed("repro", "a.py")
     script = (shop.path / "repros/a_repro_1.py").read_text()
-    (shop.path / "b.py").write_text(f"{script}    print(main().dtype)\n")
-    (shop.path / "b.py").rename(shop.path / "repros/b.py")
-    done = subprocess.run([sys.executable, "repros/b.py"], cwd=shop.path, capture_output=True)
-    assert b"torch.float64" in done.stdout
+    (shop.path / "repros/b.py").write_text(f"{script}    print(main().dtype)\n")
+    assert "torch.float64" in shop.python("repros/b.py").stdout
 
 
 ENVIRONMENT = """
@@ -360,14 +318,11 @@ def test_a_program_that_sets_the_environment_before_it_imports(
     monkeypatch.setattr(repro, "MOST_TRIES", tries)
     shop.write("own.py", 'import os\n\nMODE = os.environ["GRAPHBREAK_TESTED"]\n')
     shop.write("a.py", ENVIRONMENT)
-    said = shop.run("repro", "a.py", "--out", "here")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "a.py", "--out", "here")
     assert f"here/a_repro_1.py   {what}\n" in said.out
     text = (shop.path / "here/a_repro_1.py").read_text()
     assert text.count("sys.path.insert(") == 1  # no directory that torch makes for itself
-    done = subprocess.run(
-        [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
-    )
+    done = shop.python("here/a_repro_1.py")
     assert done.stdout == "inner\n", done.stderr
 
 

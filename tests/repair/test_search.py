@@ -33,19 +33,20 @@ def record(graphs: int, *breaks: tuple[str, str, Path]) -> Record:
 
 
 class MadeUp:
-    """Runs nothing: the program has three graphs, with the patch two, and what it says of them."""
+    """Runs nothing: the program has three graphs and a break; ``after`` is its patched record."""
 
     runs = 0
 
-    def __init__(self, left: str, reason: str) -> None:
-        self._left, self._reason = left, reason
+    def __init__(self, after: tuple[str, str], graphs: int) -> None:
+        self._after, self._graphs = after, graphs
 
     def measure(self, target: Target, **options: Any) -> Trial:
         self.runs += 1
         before = ("the reason", LINE, target.path)
         if "_graphbreak_ours" not in target.path.read_text():
             return Trial(record(3, before))
-        return Trial(record(2, (self._reason, self._left, target.path)))
+        reason, line = self._after
+        return Trial(record(self._graphs, *([(reason, line, target.path)] if line else [])))
 
     def compared(self, *args: Any, **options: Any) -> dict[str, Any]:
         return {"words": ""}
@@ -63,12 +64,13 @@ def searched(
     monkeypatch: pytest.MonkeyPatch,
     reason: str = "ours",
     patch: SourcePatch = PATCH,
+    graphs: int = 2,
 ) -> SearchResult:
     monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([patch]))
     monkeypatch.setattr(remedies, "for_settings", lambda trial: ())
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp(left, reason)
+    bench: Any = MadeUp((reason, left), graphs)
     return Search(
         parse(str(path)),
         bench,
@@ -108,6 +110,14 @@ def test_a_line_of_the_program_is_a_problem_of_its_own(
         ("the reason", True),
         ("ours", False),
     ]
+
+
+def test_a_break_less_in_as_many_graphs_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a line before the first operation, which makes no graph of its own."""
+    found = searched("", tmp_path, monkeypatch, graphs=3)
+    assert (found.patches, found.before, found.after) == ([PATCH], 3, 3)
 
 
 def test_what_holds_for_these_numbers_only_waits_for_assume(

@@ -20,9 +20,8 @@ print(logging.getLogger("a").name)
 """
 
 
-@pytest.mark.parametrize("alone", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
-    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is in the directory where the command is typed, not beside the program."""
     (tmp_path / "logging.py").write_text("raise RuntimeError('not this one')")
@@ -30,7 +29,7 @@ def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
     (tmp_path / "models" / "net.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     with bench(120) as trials:
-        trial = trials.measure(parse("models/net.py"), outputs=False, alone=alone)
+        trial = trials.measure(parse("models/net.py"), outputs=False, alone=True)
     assert trial.error is None
     assert trial.record.graphs == {"dynamo": 1}
     assert trial.lines == ["a"]

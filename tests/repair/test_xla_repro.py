@@ -57,8 +57,7 @@ def alone(*command: str) -> tuple[int, list[str]]:
 
 def test_each_sync_access_and_recompile_has_a_script_that_fails_without_us(shop: Shop) -> None:
     shop.write("a.py", LAZY)
-    said = shop.run("repro", "a.py")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "a.py")
     assert "3 of 3 cuts reproduced in repros" in said.out
     reasons = ("access: value read by .item(), 3 graphs", "sync: explicit sync, 1 graph")
     lines, counts = ("a.py:8", "a.py:10", "a.py:10"), (3, 3, 3)
@@ -88,8 +87,7 @@ TEST = """
 
 def test_of_a_test_the_scripts_are_tests(shop: Shop) -> None:
     shop.write("test_a.py", TEST)
-    said = shop.run("repro", "test_a.py::test_it", "--as-test", "--out", "tests")
-    assert said.code == 0, said.out + said.err
+    said = shop.succeed("repro", "test_a.py::test_it", "--as-test", "--out", "tests")
     assert "2 of 2 cuts reproduced in tests" in said.out
     (shop.path / "pytest.ini").write_text("[pytest]\n")
     command = ("-m", "pytest", "-q", "-p", "no:graphbreak", "-p", "no:cacheprovider", "tests")

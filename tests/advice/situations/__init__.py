@@ -2,7 +2,8 @@
 
 A row is a program that is red under its marker, the lines after ``fix:`` that its failure has, all
 of them and no other, and the ways to follow them: edits of the program, each of which makes it
-green. A row without a way is one whose line says that nothing makes it fewer.
+green. A row without a way is one whose line says that nothing makes it fewer. The first line of a
+family is followed by the examples of its page, in ``test_examples``; those of its ``lines`` here.
 """
 
 from __future__ import annotations
@@ -26,10 +27,8 @@ class Situation:
 
     ``said`` are the lines after ``fix:``, ``shown`` other texts of the failure. ``recorded`` are
     edits that make the program for which a baseline is recorded first; without them the marker of
-    the program is its budget. ``needs`` is ``xla`` or ``jax``, or empty for any torch, ``devices``
-    is how many JAX needs. ``compiles`` is whether the mended program still makes a graph that is
-    counted. ``since`` and ``until`` are the first and the last torch for which this is true, or
-    empty for all.
+    the program is its budget. ``devices`` is how many JAX needs. ``compiles`` is whether the mended
+    program still makes a graph that is counted.
     """
 
     name: str
@@ -38,11 +37,8 @@ class Situation:
     ways: tuple[Edits, ...] = ()
     shown: tuple[str, ...] = ()
     recorded: Edits = ()
-    needs: str = ""
     devices: int = 1
     compiles: bool = True
-    since: str = ""
-    until: str = ""
 
     def __str__(self) -> str:
         return self.name

@@ -17,34 +17,8 @@ LIMIT: Final = """
 @pytest.mark.max_graphs(jax=1, recompiles=0)
 def test_it():
 """
-ONCE: Final = "make it once, outside of the loop, and jit it there: JAX knows functions by identity"
 
 SITUATIONS: Final = (
-    Situation(
-        "a jitted function that is made in a step",
-        f"""{HEAD}
-def step(x):
-    @jax.jit
-    def double(x):
-        return x * 2
-    return double(x)
-
-{LIMIT}    for _ in range(3):
-        step(x)
-""",
-        (ONCE,),
-        (
-            (
-                (
-                    "def step(x):\n    @jax.jit\n    def double(x):\n        return x * 2\n"
-                    "    return double(x)\n",
-                    "@jax.jit\ndef double(x):\n    return x * 2\n\n"
-                    "def step(x):\n    return double(x)\n",
-                ),
-            ),
-        ),
-        needs="jax",
-    ),
     Situation(
         "a transform that is a static argument, made in each step",
         f"""{HEAD}
@@ -67,7 +41,6 @@ def step(x, tx):
                 ("step(x, scale(0.1))", "step(x, tx)"),
             ),
         ),
-        needs="jax",
     ),
     Situation(
         "a transform that is static in a tree, made in each step",
@@ -98,7 +71,6 @@ def step(state):
             ),
         ),
         ("in which something static is another",),
-        needs="jax",
     ),
     Situation(
         "ahead of time with another sharding",
@@ -117,7 +89,6 @@ def compiled(spec):
 """,
         ("nothing, where it is meant: a call of the function with these types shares it",),
         (((" compiled(P())\n", ' compiled(P("x"))\n'),),),
-        needs="jax",
         devices=2,
     ),
 )

@@ -18,13 +18,6 @@ A_NUMBER: Final = (
 AN_INDEX: Final = (
     "one code for all instances: pass in what the index selects, or compile what holds them"
 )
-INFERENCE: Final = (
-    "make it under torch.no_grad(), in the warm-up too, or pass x.clone(), "
-    "in place of inference_mode"
-)
-A_MEMBER: Final = (
-    "a graph for each member: keep to a few, or choose by it outside of the compiled function"
-)
 
 
 def blocks(init: str, result: str, call: str = "block(x)") -> str:
@@ -82,60 +75,6 @@ def test_it():
 EXPECTED: Final = (("@pytest.mark.max_graphs(2, recompiles=0)", "@pytest.mark.max_graphs(2)"),)
 """The recompile of the second model, which is expected, is allowed."""
 
-FUNCTION: Final = f"""{HEAD}@torch.compile(backend="eager")
-def f(x):
-    return x * 2
-
-
-{LIMIT}def test_it():
-    with torch.inference_mode():
-        x = torch.ones(4)
-    f(torch.ones(4))
-    f(x)
-"""
-
-ENUM: Final = f"""
-import enum
-{HEAD}class Mode(enum.Enum):
-    DOUBLE = 2
-    TRIPLE = 3
-
-
-@torch.compile(backend="eager")
-def f(x, mode):
-    return x * 2 if mode is Mode.DOUBLE else x * 3
-
-
-{LIMIT}def test_it():
-    f(torch.ones(4), Mode.DOUBLE)
-    f(torch.ones(4), Mode.TRIPLE)
-"""
-OPTIONS: Final = f"""
-import enum
-from dataclasses import dataclass
-{HEAD}class Mode(enum.Enum):
-    DOUBLE = 2
-    TRIPLE = 3
-
-
-@dataclass
-class Options:
-    mode: Mode
-    scale: float
-
-
-@torch.compile(backend="eager")
-def f(x, options):
-    return x * options.scale + (1 if options.mode is Mode.DOUBLE else 2)
-
-
-@pytest.mark.max_graphs(2, recompiles=1)
-def test_it():
-    f(torch.ones(4), Options(Mode.DOUBLE, 1.0))
-    f(torch.ones(4), Options(Mode.TRIPLE, 1.0))
-    f(torch.ones(4), Options(Mode.DOUBLE, 2.0))
-"""
-
 STANCE: Final = f"""{HEAD}@torch.compile(backend="eager")
 def f(x):
     return x * 2
@@ -192,58 +131,10 @@ SITUATIONS: Final = (
         ),
     ),
     Situation(
-        "a name of each block",
-        blocks('self.name = f"block {number}"', "x * len(self.name)"),
-        (ALL_INSTANCES,),
-        (WHOLE,),
-        ("another Block in each call, with another value of self.name: 'block 1', 'block 2'",),
-    ),
-    Situation(
         "two models of one class, with other sizes",
         MODELS,
         (ALL_INSTANCES,),
         (EXPECTED,),
         ("(another Model: x has shape [2, 8] now)",),
-    ),
-    Situation(
-        "an inference tensor",
-        FUNCTION,
-        (INFERENCE,),
-        (
-            (("torch.inference_mode()", "torch.no_grad()"),),
-            (("    f(x)\n", "    f(x.clone())\n"),),
-        ),
-    ),
-    Situation(
-        "members of an enum",
-        ENUM,
-        (A_MEMBER,),
-        (
-            (
-                (
-                    "def f(x, mode):\n    return x * 2 if mode is Mode.DOUBLE else x * 3\n",
-                    "def f(x, factor):\n    return x * factor\n",
-                ),
-                (
-                    "    f(torch.ones(4), Mode.DOUBLE)\n",
-                    "    f(torch.ones(4), torch.tensor(Mode.DOUBLE.value))\n",
-                ),
-                (
-                    "    f(torch.ones(4), Mode.TRIPLE)\n",
-                    "    f(torch.ones(4), torch.tensor(Mode.TRIPLE.value))\n",
-                ),
-            ),
-        ),
-        ("mode is Mode.TRIPLE now",),
-    ),
-    Situation(
-        "a number and a member of options",
-        OPTIONS,
-        (A_MEMBER,),  # torch names what the newest graph expected: the member, each time
-        (
-            (("Options(Mode.TRIPLE, 1.0)", "Options(Mode.DOUBLE, 1.0)"),),
-            (("Options(Mode.DOUBLE, 2.0)", "Options(Mode.DOUBLE, 1.0)"),),
-        ),
-        ("options.mode is Mode.DOUBLE now", "options.mode is Mode.TRIPLE now"),
     ),
 )

@@ -22,9 +22,6 @@ VARYING: Final = (
     "pad to a few sizes, drop_last=True; "
     "a number or index that varies: a tensor, inside of what is compiled"
 )
-READ: Final = (
-    "read values once, at the end, after torch_xla.sync(): no .item(), print or if in between"
-)
 SYNC: Final = "one torch_xla.sync() at the end of the step, not one after each part"
 EQUAL: Final = (
     "two equal numbers are one input: "
@@ -54,7 +51,6 @@ def test_it():
             ),
         ),
         ("a shape, a type or a constant differs",),
-        needs="xla",
     ),
     Situation(
         "a rate that is equal to another number",
@@ -72,35 +68,6 @@ def test_it():
             (("x * rate", "x * torch.tensor([rate]).to(device)"),),
             (("(0.1, 1e-8, 0.2)", "(0.1, 1.1e-8, 0.2)"),),
         ),
-        needs="xla",
-    ),
-    Situation(
-        "size 6 where buckets of 1 and 4 were compiled",
-        f"""{HEAD}
-@torch.compile(backend="openxla")
-def f(x):
-    return (x * 2).sum()
-
-
-@pytest.mark.max_graphs(xla=2)
-def test_it():
-    for size in (1, 4, 6):
-        x = torch.ones(size, 8)
-        f(x.to(device)).cpu()
-""",
-        ("pad inputs to a few sizes (buckets), and pass numbers that vary as tensors",),
-        (
-            (
-                (
-                    "        x = torch.ones(size, 8)\n",
-                    "        x = torch.ones(size, 8)\n"
-                    "        padded = 4 if size <= 4 else 8\n"
-                    "        x = torch.nn.functional.pad(x, (0, 0, 0, padded - size))\n",
-                ),
-            ),
-        ),
-        ("another shape of `x` in each call: [4, 8], [6, 8]",),
-        needs="xla",
     ),
     Situation(
         "a cache that is written in place",
@@ -124,7 +91,6 @@ def test_it():
                 ("cache, at).cpu()", "cache, torch.tensor([at]).to(device)).cpu()"),
             ),
         ),
-        needs="xla",
     ),
     Situation(
         "a boolean mask",
@@ -137,37 +103,5 @@ def test_it():
 """,
         (MASK, SYNC),
         ((("x[x > 0]", "torch.where(x > 0, x, 0)"),),),
-        needs="xla",
-    ),
-    Situation(
-        "a row that is selected outside of the compiled function",
-        f"""{HEAD}
-@torch.compile(backend="openxla")
-def model(ids):
-    hidden = ids * 2.0
-    return hidden
-
-
-@pytest.mark.max_graphs(xla=1)
-def test_it():
-    for last in (3, 4):
-        hidden = model(torch.ones(1, 8, 4).to(device))
-        row = hidden[:, last, :]
-        row.cpu()
-""",
-        (READ, VARYING),
-        (
-            (
-                ("def model(ids):\n", "def model(ids, last):\n"),
-                ("    return hidden\n", "    return hidden.index_select(1, last)\n"),
-                (
-                    "        hidden = model(torch.ones(1, 8, 4).to(device))\n"
-                    "        row = hidden[:, last, :]\n",
-                    "        last = torch.tensor([last]).to(device)\n"
-                    "        row = model(torch.ones(1, 8, 4).to(device), last)\n",
-                ),
-            ),
-        ),
-        needs="xla",
     ),
 )

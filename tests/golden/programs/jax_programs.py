@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.golden.programs.torch_programs import marked
 from tests.golden.situation import Situation
 
 STEP: Final = """
@@ -69,9 +68,7 @@ ALL: Final = (
         STEP,
         (_instead("compiled(x), jax.lax.fori_loop(0, 3, lambda i, x: x + i, x)"),),
     ),
-    Situation(
-        "jax_over_marker", STEP, (_SHAPES,), marked("jax_over_marker", "max_graphs(1)"), new=True
-    ),
+    Situation("jax_over_marker", STEP, (_SHAPES,), mark="max_graphs(1)", new=True),
     Situation("jax_lost", STEP, (("jax.jit(step)", "lambda x: x"),)),
     Situation("jax_over_jit_disabled", STEP, (_instead("with jax.disable_jit(): compiled(x)"),)),
     Situation("jax_lost_operations", STEP, (("y = scale(y)", "y = y"),)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.golden.situation import Situation
+from tests.golden.situation import Changes, Situation
 
 HEAD: Final = """
     import torch
@@ -47,95 +47,119 @@ STEPS: Final = """
         compiled(torch.ones(3))
     """
 """A function that calls another, compiled once."""
-TWICE: Final = ("compiled(torch.ones(3))", "compiled(torch.ones(3)), compiled(torch.ones(4))")
-FOUR_TIMES: Final = ("compiled(torch.ones(3))", "[compiled(torch.ones(n)) for n in (3, 4, 5, 6)]")
-ENTRY: Final = (
-    "compiled(torch.ones(3))",
-    "compiled(torch.ones(3)), torch.compile(lambda x: step(x), backend='eager')(torch.ones(3))",
+
+
+def called(text: str) -> tuple[str, str]:
+    """Return the change that calls something else than the compiled function once."""
+    return ("compiled(torch.ones(3))", text)
+
+
+def first(text: str) -> tuple[str, str]:
+    """Return the change that puts a line before all else that is run."""
+    return ("def run():", f"def run():\n    {text}")
+
+
+TWICE: Final = called("compiled(torch.ones(3)), compiled(torch.ones(4))")
+FOUR_TIMES: Final = called("[compiled(torch.ones(n)) for n in (3, 4, 5, 6)]")
+ENTRY: Final = called(
+    "compiled(torch.ones(3)), torch.compile(lambda x: step(x), backend='eager')(torch.ones(3))"
 )
 """The same captured by an entry more."""
 GRAPH_BREAK: Final = ("y = scale(y)", "torch._dynamo.graph_break(); y = scale(y)")
 
 
-def marked(name: str, mark: str) -> str:
-    return (
-        f"import pytest\n\n@pytest.mark.{mark}\ndef test_{name}():\n"
-        f"    import {name}\n\n    {name}.run()\n"
-    )
-
+OF_HEAD: Final[dict[str, Changes]] = {
+    "over_item": (ITEM,),
+    "over_print": (PRINT,),
+    "over_branch_on_data": (
+        ("return scores + best", "return scores + best if best > 0 else scores"),
+    ),
+    "over_two_places": (ITEM, ("x * 2) + 1", "x * 2) + x.sum().item()")),
+    "over_list_of_values": (("best = scores.max()", "best = scores.tolist()[0]"),),
+    "over_numpy": (("best = scores.max()", "best = float(scores.numpy()[0])"),),
+    "over_long_lines": (
+        (
+            "best = scores.max()",
+            "best = scores.max().item() if scores.shape[0] > 1 and scores.shape[-1] > 1 "
+            "and scores.dtype == torch.float32 else scores.min().item()  # the best",
+        ),
+        ("class Head", "class HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised"),
+        ("= Head()", "= HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised()"),
+    ),
+    "over_control_characters": (
+        (
+            "best = scores.max()",
+            "best = scores.max(); print('\x1b[31mred\x1b[0m \u202e <b> | `x` ::')",
+        ),
+    ),
+    "lost_not_compiled": (
+        ('torch.compile(Model(), backend="eager")(torch.ones(4))', "Model()(torch.ones(4))"),
+    ),
+    "lost_disabled_model": (("class Model", "@torch._dynamo.disable\nclass Model"),),
+    "lost_force_eager": (("def run():", "@torch.compiler.set_stance('force_eager')\ndef run():"),),
+    "lost_dynamo_disabled": (first("torch._dynamo.config.disable = True"),),
+    "error_counts_contradict": (
+        first("torch._dynamo.utils.counters['stats']['unique_graphs'] += 2"),
+    ),
+    "settings_left": (first("torch._dynamo.config.recompile_limit = 3"),),
+}
+"""What takes the place of what in ``HEAD``, and no more."""
+OF_STEPS: Final[dict[str, Changes]] = {
+    "over_disabled_function": (
+        ("def scale(x)", "@torch._dynamo.disable(reason='not traced yet')\ndef scale(x)"),
+    ),
+    "over_graph_break_call": (GRAPH_BREAK,),
+    "over_in_a_loop": (
+        ("y = scale(y)", "\n".join(["y = scale(y)", *["    print(); y = y * 2"] * 3])),
+    ),
+    "changed_inlined_twice": (("y = scale(y)", "y = scale(scale(y))"),),
+    "over_unknown_builtin": (("y = scale(y)", "import os; os.getpid(); os.times(); y = scale(y)"),),
+    "over_recompile_shape": (TWICE,),
+    "over_recompile_shapes": (FOUR_TIMES,),
+    "over_recompile_value": (called("compiled(torch.ones(3), 2), compiled(torch.ones(3), 3)"),),
+    "over_recompile_dtype": (
+        called("[compiled(torch.ones(3, dtype=d)) for d in (None, torch.half)]"),
+    ),
+    "over_recompile_grad_mode": (
+        called(
+            "compiled(torch.ones(3))\n    with torch.no_grad():\n        compiled(torch.ones(3))"
+        ),
+    ),
+    "over_second_entry": (
+        called("compiled(torch.ones(3)), torch.compile(scale, backend='eager')(torch.ones(3))"),
+    ),
+    "over_break_and_recompile": (GRAPH_BREAK, TWICE),
+    "over_skipped_frame": (("y = scale(y)", "for _ in range(2):\n        print(); y = scale(y)"),),
+    "over_recompile_limit": (
+        ("compiled = ", "torch._dynamo.config.recompile_limit = 2\n    compiled = "),
+        FOUR_TIMES,
+    ),
+    "lost_backend_error": (
+        ('backend="eager"', "backend=failing"),
+        (
+            "def run():",
+            "def failing(graph, inputs):\n    raise ValueError('no kernel for cos')\n\n"
+            "def run():\n    torch._dynamo.config.suppress_errors = True",
+        ),
+    ),
+    "lost_function": (
+        ('compiled = torch.compile(step, backend="eager", dynamic=False)', "compiled = step"),
+        ("y = torch.sin(x) * factor", "y = torch.compile(torch.sin, backend='eager')(x) * factor"),
+    ),
+    "lost_smaller_program": (
+        ("    return torch.cos(x) * 3", "    return x + 1"),
+        ("y = torch.sin(x) * factor", "y = x"),
+    ),
+    "lost_and_over": (
+        ("def scale(x)", "@torch._dynamo.disable\ndef scale(x)"),
+        ("torch.cos(x) * 3", "torch.cos(x).exp().exp().exp() * 3"),
+        TWICE,
+    ),
+    "changed_operations": (("return y + 1", "return y.exp().exp().exp().exp() + 1"),),
+}
+"""The same of ``STEPS``."""
 
 OVER: Final = (
-    Situation("over_item", HEAD, (ITEM,)),
-    Situation("over_print", HEAD, (PRINT,)),
-    Situation(
-        "over_branch_on_data",
-        HEAD,
-        (("return scores + best", "return scores + best if best > 0 else scores"),),
-    ),
-    Situation(
-        "over_disabled_function",
-        STEPS,
-        (("def scale(x)", "@torch._dynamo.disable(reason='not traced yet')\ndef scale(x)"),),
-    ),
-    Situation("over_graph_break_call", STEPS, (GRAPH_BREAK,)),
-    Situation("over_two_places", HEAD, (ITEM, ("x * 2) + 1", "x * 2) + x.sum().item()"))),
-    Situation(
-        "over_in_a_loop",
-        STEPS,
-        (("y = scale(y)", "\n".join(["y = scale(y)", *["    print(); y = y * 2"] * 3])),),
-    ),
-    Situation(
-        "changed_inlined_twice",
-        STEPS,
-        (("y = scale(y)", "y = scale(scale(y))"),),
-        baseline=(),
-    ),
-    Situation("over_list_of_values", HEAD, (("best = scores.max()", "best = scores.tolist()[0]"),)),
-    Situation("over_numpy", HEAD, (("best = scores.max()", "best = float(scores.numpy()[0])"),)),
-    Situation(
-        "over_unknown_builtin",
-        STEPS,
-        (("y = scale(y)", "import os; os.getpid(); os.times(); y = scale(y)"),),
-    ),
-    Situation("over_recompile_shape", STEPS, (TWICE,)),
-    Situation("over_recompile_shapes", STEPS, (FOUR_TIMES,)),
-    Situation(
-        "over_recompile_value",
-        STEPS,
-        (("compiled(torch.ones(3))", "compiled(torch.ones(3), 2), compiled(torch.ones(3), 3)"),),
-    ),
-    Situation(
-        "over_recompile_dtype",
-        STEPS,
-        (
-            (
-                "compiled(torch.ones(3))",
-                "[compiled(torch.ones(3, dtype=d)) for d in (None, torch.half)]",
-            ),
-        ),
-    ),
-    Situation(
-        "over_recompile_grad_mode",
-        STEPS,
-        (
-            (
-                "compiled(torch.ones(3))",
-                "compiled(torch.ones(3))\n    with torch.no_grad():\n"
-                "        compiled(torch.ones(3))",
-            ),
-        ),
-    ),
-    Situation(
-        "over_second_entry",
-        STEPS,
-        (
-            (
-                "compiled(torch.ones(3))",
-                "compiled(torch.ones(3)), torch.compile(scale, backend='eager')(torch.ones(3))",
-            ),
-        ),
-    ),
-    Situation("over_break_and_recompile", STEPS, (GRAPH_BREAK, TWICE)),
     Situation(
         "over_known_break_and_new",
         HEAD.replace("best = scores.max()", "best = scores.max().item()"),
@@ -150,35 +174,15 @@ OVER: Final = (
             ("return y + 1", "print(3); return y + 1"),
         ),
     ),
-    Situation("over_marker", HEAD, (ITEM,), marked("over_marker", "max_graphs(1)"), new=True),
+    Situation("over_marker", HEAD, (ITEM,), mark="max_graphs(1)", new=True),
+    Situation("over_marker_alone", HEAD, (ITEM,), mark="max_graphs(1)", new=True, options=()),
     Situation(
-        "over_marker_alone",
-        HEAD,
-        (ITEM,),
-        marked("over_marker_alone", "max_graphs(1)"),
-        new=True,
-        options=(),
+        "over_marker_of_breaks", HEAD, (ITEM,), mark="max_graphs(dynamo=3, breaks=0)", new=True
     ),
     Situation(
-        "over_marker_of_breaks",
-        HEAD,
-        (ITEM,),
-        marked("over_marker_of_breaks", "max_graphs(dynamo=3, breaks=0)"),
-        new=True,
+        "over_marker_of_recompiles", STEPS, (TWICE,), mark="max_graphs(5, recompiles=0)", new=True
     ),
-    Situation(
-        "over_marker_of_recompiles",
-        STEPS,
-        (TWICE,),
-        marked("over_marker_of_recompiles", "max_graphs(5, recompiles=0)"),
-        new=True,
-    ),
-    Situation(
-        "over_marker_and_baseline",
-        HEAD,
-        (ITEM,),
-        marked("over_marker_and_baseline", "max_graphs(1)"),
-    ),
+    Situation("over_marker_and_baseline", HEAD, (ITEM,), mark="max_graphs(1)"),
     Situation(
         "over_cases",
         STEPS,
@@ -251,20 +255,6 @@ OVER: Final = (
         """,
     ),
     Situation(
-        "over_in_a_class",
-        HEAD,
-        (ITEM,),
-        """
-        import unittest
-
-        class TestModel(unittest.TestCase):
-            def test_forward(self):
-                import over_in_a_class as model
-
-                model.run()
-        """,
-    ),
-    Situation(
         "over_training",
         """
         import torch
@@ -281,32 +271,6 @@ OVER: Final = (
                 compiled(model, torch.ones(2, 4)).backward()
         """,
         (("    return loss\n", "    print(loss.item())\n    return loss * 2\n"),),
-    ),
-    Situation(
-        "over_long_lines",
-        HEAD,
-        (
-            (
-                "best = scores.max()",
-                "best = scores.max().item() if scores.shape[0] > 1 and scores.shape[-1] > 1 "
-                "and scores.dtype == torch.float32 else scores.min().item()  # the best",
-            ),
-            (
-                "class Head",
-                "class HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised",
-            ),
-            ("= Head()", "= HeadThatChoosesTheLargestOfAllItsManyScoresBeforeTheyAreNormalised()"),
-        ),
-    ),
-    Situation(
-        "over_control_characters",
-        HEAD,
-        (
-            (
-                "best = scores.max()",
-                "best = scores.max(); print('\x1b[31mred\x1b[0m \u202e <b> | `x` ::')",
-            ),
-        ),
     ),
     Situation(
         "over_block",
@@ -366,13 +330,8 @@ OVER: Final = (
             model.run()
         """,
     ),
-    Situation("over_xfail", HEAD, (ITEM,), marked("over_xfail", "xfail(reason='slow')")),
-    Situation(
-        "over_ungated",
-        HEAD,
-        (ITEM,),
-        marked("over_ungated", "graph_budget(gate=False, reason='moving')"),
-    ),
+    Situation("over_xfail", HEAD, (ITEM,), mark="xfail(reason='slow')"),
+    Situation("over_ungated", HEAD, (ITEM,), mark="graph_budget(gate=False, reason='moving')"),
     Situation(
         "over_ungated_by_baseline",
         HEAD,
@@ -395,48 +354,9 @@ OVER: Final = (
     Situation("over_other_profile", HEAD, (ITEM,), baseline=(("profile: cpu", "profile: cuda"),)),
     Situation("over_older_torch", HEAD, (ITEM,), baseline=(('torch: "2.13"', 'torch: "2.9"'),)),
     Situation("over_by_graphs_alone", HEAD, (ITEM,), baseline=(("    ops: {dynamo: 5}\n", ""),)),
-    Situation("over_strict", HEAD, (ITEM,), ini=("graph_budget_strict = true",)),
 )
 
 LOST: Final = (
-    Situation(
-        "lost_not_compiled",
-        HEAD,
-        (('torch.compile(Model(), backend="eager")(torch.ones(4))', "Model()(torch.ones(4))"),),
-    ),
-    Situation(
-        "lost_disabled_model", HEAD, (("class Model", "@torch._dynamo.disable\nclass Model"),)
-    ),
-    Situation(
-        "lost_force_eager",
-        HEAD,
-        (("def run():", "@torch.compiler.set_stance('force_eager')\ndef run():"),),
-    ),
-    Situation(
-        "over_skipped_frame",
-        STEPS,
-        (("y = scale(y)", "for _ in range(2):\n        print(); y = scale(y)"),),
-    ),
-    Situation(
-        "over_recompile_limit",
-        STEPS,
-        (
-            ("compiled = ", "torch._dynamo.config.recompile_limit = 2\n    compiled = "),
-            FOUR_TIMES,
-        ),
-    ),
-    Situation(
-        "lost_backend_error",
-        STEPS,
-        (
-            ('backend="eager"', "backend=failing"),
-            (
-                "def run():",
-                "def failing(graph, inputs):\n    raise ValueError('no kernel for cos')\n\n"
-                "def run():\n    torch._dynamo.config.suppress_errors = True",
-            ),
-        ),
-    ),
     Situation(
         "lost_operations",
         STEPS,
@@ -450,71 +370,18 @@ LOST: Final = (
             torch.compile(model.scale, backend="eager")(torch.ones(3))
         """,
     ),
-    Situation(
-        "lost_function",
-        STEPS,
-        (
-            ('compiled = torch.compile(step, backend="eager", dynamic=False)', "compiled = step"),
-            (
-                "y = torch.sin(x) * factor",
-                "y = torch.compile(torch.sin, backend='eager')(x) * factor",
-            ),
-        ),
-    ),
-    Situation(
-        "lost_smaller_program",
-        STEPS,
-        (
-            ("    return torch.cos(x) * 3", "    return x + 1"),
-            ("y = torch.sin(x) * factor", "y = x"),
-        ),
-    ),
-    Situation(
-        "lost_and_over",
-        STEPS,
-        (
-            ("def scale(x)", "@torch._dynamo.disable\ndef scale(x)"),
-            ("torch.cos(x) * 3", "torch.cos(x).exp().exp().exp() * 3"),
-            TWICE,
-        ),
-    ),
 )
 
 OTHERS: Final = (
     Situation("new_test", HEAD, new=True),
     Situation("new_with_break", HEAD, (ITEM,), new=True),
     Situation("new_reported", HEAD, (ITEM,), new=True, ini=("graph_budget_new = report",)),
-    Situation("new_xfail", HEAD, (ITEM,), marked("new_xfail", "xfail(reason='slow')"), new=True),
+    Situation("new_xfail", HEAD, (ITEM,), mark="xfail(reason='slow')", new=True),
     Situation("new_not_judged", HEAD, (ITEM,), new=True, options=()),
     Situation("new_recorded", HEAD, (ITEM,), new=True, options=("--graph-budget-record",)),
-    Situation(
-        "marker_of_absent_layer",
-        HEAD,
-        (),
-        marked("marker_of_absent_layer", "max_graphs(xla=1)"),
-        new=True,
-    ),
-    Situation(
-        "lost_dynamo_disabled",
-        HEAD,
-        (("def run():", "def run():\n    torch._dynamo.config.disable = True"),),
-    ),
-    Situation(
-        "error_counts_contradict",
-        HEAD,
-        (
-            (
-                "def run():",
-                "def run():\n    torch._dynamo.utils.counters['stats']['unique_graphs'] += 2",
-            ),
-        ),
-    ),
+    Situation("marker_of_absent_layer", HEAD, (), mark="max_graphs(xla=1)", new=True),
     Situation("improved_break", HEAD.replace(*ITEM), (ITEM[::-1],)),
-    Situation(
-        "improved_recompile",
-        STEPS.replace(*TWICE),
-        (TWICE[::-1],),
-    ),
+    Situation("improved_recompile", STEPS.replace(*TWICE), (TWICE[::-1],)),
     Situation(
         "improved_strict", HEAD.replace(*ITEM), (ITEM[::-1],), ini=("graph_budget_strict = true",)
     ),
@@ -525,11 +392,7 @@ OTHERS: Final = (
         options=("--graph-budget-update",),
     ),
     Situation("over_updated", HEAD, (ITEM,), options=("--graph-budget-update",)),
-    Situation(
-        "changed_place",
-        HEAD.replace(*ITEM),
-        (ITEM[::-1], ("best = ", "print(); best = ")),
-    ),
+    Situation("changed_place", HEAD.replace(*ITEM), (ITEM[::-1], ("best = ", "print(); best = "))),
     Situation(
         "changed_strict",
         HEAD.replace(*ITEM),
@@ -538,20 +401,11 @@ OTHERS: Final = (
     ),
     Situation("changed_reason", HEAD.replace(*ITEM), ((ITEM[1], PRINT[1]),)),
     Situation("improved_recompile_is_entry", STEPS.replace(*TWICE), (TWICE[::-1], ENTRY)),
-    Situation(
-        "changed_operations", STEPS, (("return y + 1", "return y.exp().exp().exp().exp() + 1"),)
-    ),
     Situation("ok", HEAD, ()),
-    Situation("ok_with_break", HEAD.replace(*ITEM), ()),
     Situation(
         "ok_line_moved", HEAD.replace(*ITEM), (("class Head", "# one line more\n\nclass Head"),)
     ),
     Situation("none_compiled", "def run():\n    pass\n", ()),
-    Situation(
-        "settings_left",
-        HEAD,
-        (("def run():", "def run():\n    torch._dynamo.config.recompile_limit = 3"),),
-    ),
     Situation(
         "compiled_around",
         HEAD,
@@ -622,4 +476,10 @@ OTHERS: Final = (
     ),
 )
 
-ALL: Final = (*OVER, *LOST, *OTHERS)
+ALL: Final = (
+    *(Situation(name, HEAD, changes) for name, changes in OF_HEAD.items()),
+    *(Situation(name, STEPS, changes) for name, changes in OF_STEPS.items()),
+    *OVER,
+    *LOST,
+    *OTHERS,
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.golden.programs.torch_programs import marked
 from tests.golden.situation import Situation
 
 LAZY: Final = """
@@ -74,30 +73,15 @@ ALL: Final = (
         "xla_over_marker",
         COMPILED,
         (_then("print(); y = y + 1"),),
-        marked("xla_over_marker", "max_graphs(dynamo=1)"),
+        mark="max_graphs(dynamo=1)",
         new=True,
     ),
     Situation(
         "xla_over_marker_on_every_layer",
         COMPILED,
         (_then("print(); y = y + 1"),),
-        marked("xla_over_marker_on_every_layer", "max_graphs(1)"),
+        mark="max_graphs(1)",
         new=True,
-    ),
-    Situation(
-        "xla_over_during",
-        LAZY,
-        (_then("y.sum().item()"),),
-        """
-        from pytest_graphbreak import during
-
-        def test_decoding():
-            import xla_over_during as model
-
-            for step in range(2):
-                with during(f"step {step}"):
-                    model.run()
-        """,
     ),
     Situation(
         "xla_lost",
@@ -115,8 +99,6 @@ ALL: Final = (
         "xla_improved", LAZY.replace(*_then("y.sum().item()")), (_then("y.sum().item()")[::-1],)
     ),
     Situation(
-        "xla_changed",
-        LAZY.replace(*_then("y.sum().item()")),
-        (("y.sum().item()", "print(y)"),),
+        "xla_changed", LAZY.replace(*_then("y.sum().item()")), (("y.sum().item()", "print(y)"),)
     ),
 )

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Change, Preamble, UnfitError
+from tests.examples import examples
 
 Function = Callable[..., Any]
 
@@ -149,13 +150,14 @@ def compare(
     body: str,
     unfit: str | None,
     *helpers: Preamble,
-    examples: int = 6,
+    most: int = 20,
     compiled: bool = True,
     **space: Any,
 ) -> Pair | None:
     """Compare a function with what a remedy makes of it, for drawn inputs, and return both.
 
-    None if the remedy refuses it, in words of ``unfit``, as it has to where these are given.
+    ``most`` is for how many inputs, at night. None if the remedy refuses it, in words of ``unfit``,
+    as it has to where these are given.
     """
     if unfit is not None:
         with pytest.raises(UnfitError, match=unfit):
@@ -164,7 +166,7 @@ def compare(
     changed = rewritten(change, body)
     pair = Pair(source_of(body), changed, *helpers, compiled=compiled, **space)
 
-    @settings(max_examples=examples, deadline=None, phases=(Phase.explicit, Phase.generate))
+    @settings(examples(most), phases=(Phase.explicit, Phase.generate))
     @example(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), False)
     @example(torch.tensor([-1.0, -2.0]), torch.tensor([-3.0, 4.0]), False)
     @given(TENSORS, TENSORS, st.booleans())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import constants
+from tests.examples import examples
 from tests.repair.remedies.sound import LISTS, Pair, source_of
 
 pytestmark = pytest.mark.once
@@ -28,7 +29,7 @@ def test_numbers_that_are_constants(name: str) -> None:
     pair = Pair(source, changed, *constants.HELPERS)
     torch.compile = compile
 
-    @settings(max_examples=10, deadline=None)
+    @examples(50)
     @given(st.lists(LISTS, min_size=2, max_size=3))
     def check(drawn: list[list[float]]) -> None:
         torch._dynamo.reset()

@@ -15,6 +15,7 @@ from hypothesis import Phase, example, given, settings
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import later
 from pytest_graphbreak.repair.rewrite.helpers import helper
+from tests.examples import examples
 from tests.repair.remedies.sound import LISTS, bits, loaded
 
 pytestmark = pytest.mark.once
@@ -63,14 +64,12 @@ def bump():
 LATER: Final[dict[str, str]] = {
     "prints": ("y = x * 2\nprint('y', y.mean().item())\nreturn y + 1"),
     "prints a text": ("y = x * 2\nprint(f'{y.sum().item():.3f}', tuple(y.shape))\nreturn y"),
-    "prints an argument": ("print(x.sum().item())\nreturn x + 1"),
     "prints a number that is read": (
         "n, m = x.max().item(), x.shape[0]\nprint(n, m + 1)\nreturn x * m"
     ),
     "prints below a number": (
         "n = x.size(0)\nif n % 2 == 0:\n    print(n, x.sum().item())\nreturn x"
     ),
-    "prints a number": ("n = len(x.shape)\nprint(n, x.sum().item())\nreturn x * n"),
     "prints in a loop": (
         "for n in range(3):\n    x = x * 2\n    print(n, x.sum().item())\nreturn x"
     ),
@@ -88,23 +87,14 @@ LATER: Final[dict[str, str]] = {
     ),
     "computes beside it": ("if x.isnan().any():\n    print('NaN', x.sum().item())\nreturn x * 2"),
     "changes it afterwards": ("y = x * 2\nprint(y.sum().item())\ny.add_(1)\nreturn y"),
-    "changes an argument": ("print(x.sum().item())\nx.mul_(2)\nreturn x"),
     "changes a view": ("y = x * 2\nz = y.view(-1)\nprint(y.sum().item())\nz.mul_(3)\nreturn y"),
-    "changes what it is a view of": (
-        "y = x * 2\nz = y.view(-1)\nprint(z.sum().item())\ny.mul_(3)\nreturn y"
-    ),
     "changes another name": ("y = x\nprint(y.sum().item())\nx += 1\nreturn y"),
-    "changes it in an operator": (
-        "y = x * 2\nprint(y.sum().item())\ntorch.add(y, 1, out=y)\nreturn y"
-    ),
-    "changes it through numpy": ("y = x * 2\nprint(y.sum().item())\nother(y)\nreturn y"),
     "changes a tensor that it prints whole": ("y = x * 2\nprint(y)\ny[0] = 3\nreturn y"),
     "changes a tensor of the module": (
         "print(scale.sum().item(), x.sum().item())\nscale.mul_(2)\nreturn x * scale"
     ),
     "counts": ("global steps\nprint(steps, x.sum().item())\nsteps += 1\nreturn x * 2"),
     "binds it again": ("y = x * 2\nprint(y.sum().item())\ny = y + 1\nreturn y"),
-    "returns it to be changed": ("y = x * 2\nprint(y.sum().item())\nreturn y"),
     "prints what the line itself changes": (
         "if meter(x.sum().item()):\n    print(meter.total)\nreturn x * 2"
     ),
@@ -201,7 +191,7 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str, way: str)
     if way == "noted":
         run = patched["_graphbreak_flush"](patched["f"], run)
 
-    @settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
+    @settings(examples(30), phases=(Phase.explicit, Phase.generate))
     @example([1.0, 2.0])
     @given(LISTS)
     def check(values: list[float]) -> None:
@@ -214,6 +204,7 @@ def test_what_is_written_later_says_what_it_would_have_said(name: str, way: str)
     check()
 
 
-def test_a_line_that_draws_is_not_moved() -> None:
+@pytest.mark.parametrize("draws", ["torch.rand(2)", "random.random()", "np.random.randint(3)"])
+def test_a_line_that_draws_is_not_moved(draws: str) -> None:
     """Its numbers would be drawn after those of the graph."""
-    assert later.writing_at(*source_of("print(torch.rand(2), x.sum())\nreturn x")) is None
+    assert later.writing_at(*source_of(f"print({draws}, x.sum())\nreturn x")) is None

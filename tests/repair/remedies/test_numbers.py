@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import numbers
 from pytest_graphbreak.repair.rewrite.helpers import helper
+from tests.examples import examples
 from tests.repair.remedies.sound import bits, loaded
 
 pytestmark = pytest.mark.once
@@ -75,7 +76,7 @@ def test_what_is_no_number_or_not_read_stays(source: str) -> None:
     assert numbers.of_module(source, Frame("a.py", "<module>", 0, "n")) is None
 
 
-@settings(max_examples=20, deadline=None)
+@examples(100)
 @given(
     st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8]),
     st.sampled_from([(), (3,), (2, 2)]),

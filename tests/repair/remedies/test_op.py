@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import op
 from pytest_graphbreak.repair.rewrite.tree import parse
+from tests.examples import examples
 from tests.repair.remedies.sound import TENSORS, Function, Pair, loaded
 
 pytestmark = pytest.mark.once
@@ -36,7 +37,7 @@ def test_a_function_that_is_one_node(name: str) -> None:
     patched = torch.compile(loaded(BODY, g=made)["f"], backend="eager", fullgraph=True)
     pair._run = patched
 
-    @settings(max_examples=6, deadline=None)
+    @examples(30)
     @given(TENSORS)
     def check(x: torch.Tensor) -> None:
         torch._dynamo.reset()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import sizes
 from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper
+from tests.examples import examples
 from tests.repair.remedies.sound import bits, loaded
 
 pytestmark = pytest.mark.once
@@ -49,7 +50,7 @@ def test_what_is_marked_gives_and_leaves_what_it_did(function: str) -> None:
     model.__qualname__ = "model"
     table = {"model": {"x": (0,), "y": (0, 5)}}
 
-    @settings(max_examples=8, deadline=None)
+    @examples(40)
     @given(st.lists(st.integers(0, 6), min_size=1, max_size=4), st.booleans())
     def check(lengths: list[int], grad: bool) -> None:
         torch._dynamo.reset()
