@@ -30,12 +30,16 @@ class Library:
         self.path = folder / f"{name}.py"
         self.path.write_text(source)
 
-    def patched(self, function: str, code: str, change: Change = enable.only_eager) -> str:
+    def patched(
+        self, function: str, code: str, change: Change = enable.only_eager, *, helper: bool = False
+    ) -> str:
         """Return the program. Raises ``BuildError``."""
         line = [line.strip() for line in self.path.read_text().splitlines()].index(code) + 1
         where = Frame(self.path.name, function, line, code)
         decorator = DISABLE if change is enable.disable else ""
-        patch = SourcePatch("a patch", (Rewrite(change, where, decorator=decorator),))
+        patch = SourcePatch(
+            "a patch", (Rewrite(change, where, decorator=decorator, helper=helper),)
+        )
         return build("", "a.py", [patch], {self.path.name: Site(self.path, self.path.stem)})
 
 
@@ -166,3 +170,9 @@ def test_a_property_of_another_module_is_not_decorated(folder: Path, name: str) 
     library = library_with_a_property(folder, name)
     with pytest.raises(BuildError, match=r"Model\.twice is a property of another module"):
         library.patched("Model.twice", SAID, enable.disable)
+
+
+def test_a_library_cannot_call_a_function_of_the_script(folder: Path) -> None:
+    library = Library(folder, "calling_library", f"import torch\n\n\ndef f():\n    {SAID}\n")
+    with pytest.raises(BuildError, match=r"of the script, and is in calling_library\.py"):
+        library.patched("f", SAID, helper=True)
