@@ -101,9 +101,10 @@ def _is_wrong(verdict: Verdict, rules: Rules) -> bool:
     return verdict.fails or strict
 
 
-def _writes(rules: Rules, verdict: Verdict) -> bool:
+def _writes(case: Case, rules: Rules, verdict: Verdict) -> bool:
     """Return whether the end of the run will record what has this verdict."""
-    if verdict.name == "new":
+    # Without a baseline a cap alone may say that it is ok.
+    if verdict.name in ("new", "ok") and case.expected is None and case.record.has_judged_layer:
         return rules.update or rules.record
     if verdict.name not in MEANINGS:
         return False
@@ -124,7 +125,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
     )
     if case.ungated is not None:
         return structs.replace(verdict, name="none"), False
-    if not _writes(rules, verdict):
+    if not _writes(case, rules, verdict):
         return verdict, False
     # A test that is written passes, unless it exceeds its cap; then nothing is written.
     capped = judge(case.record, None, case.cap, versions=case.versions)

@@ -76,6 +76,9 @@ def test_what_is_written_passes_but_the_cap_is_judged() -> None:
     assert (written.verdict.name, written.written, written.fails) == ("over", True, False)
     capped = judgement(Case(TWO, expected(dynamo=1), Cap(every=1)), update)
     assert (capped.verdict.name, capped.written, capped.fails) == ("over", False, True)
+    missing = judgement(Case(TWO, cap=Cap(every=2)), Rules(gate=True, record=True))
+    assert (missing.verdict.name, missing.written, missing.fails) == ("ok", True, False)
+    assert not judgement(Case(NONE, cap=Cap(every=2)), Rules(gate=True, record=True)).written
     # A layer that had graphs and has none is never written by an update alone.
     assert judgement(Case(NONE, expected(dynamo=1)), update).fails
     assert judgement(Case(NONE, expected(dynamo=1)), Rules(gate=True, prune=True)).written
