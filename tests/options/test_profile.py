@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from pytest_graphbreak.config.device import choose
+from pytest_graphbreak.config.settings import from_config
 from tests.conftest import BROKEN, CLEAN, Suite
+from tests.options.tools import on_tt
 
 pytestmark = pytest.mark.once
 
@@ -17,11 +20,12 @@ def test_a_name_and_its_fields(suite: Suite) -> None:
     assert report["environment"]["profile"] == f"ci-cpu-{minor}"
 
 
-def test_the_suites_own_arch(suite: Suite) -> None:
-    suite.write(CLEAN)
+def test_the_suites_own_arch_is_that_of_the_device(suite: Suite) -> None:
+    """There is no TT card here, so the run is not made."""
     suite.pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--arch')\n")
-    report = suite.report("--graph-budget-profile=tt-{arch}", "--arch=n150")
-    assert report["environment"]["profile"] in ("tt-n150", "tt-cpu", "tt-gpu")
+    settings = from_config(suite.pytester.parseconfig("--arch=n150"))
+    device = choose("tt", settings.arch, on_tt(suite.path))
+    assert (device.arch, device.profile) == ("n150", "tt-n150")
 
 
 def test_another_profile_gets_an_override(suite: Suite) -> None:
