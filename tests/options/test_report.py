@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from pytest_graphbreak.config.settings import from_config
 from tests.conftest import BROKEN, CLEAN, Suite
 
 pytestmark = pytest.mark.once
@@ -106,6 +107,20 @@ def test_json_is_ascii_with_a_line_at_its_end(suite: Suite) -> None:
     raw = (suite.path / "graphs.json").read_bytes()
     assert raw.isascii()
     assert raw.endswith(b"}\n")
+
+
+def test_a_path_is_relative_to_where_it_is_written_down(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite.pytester.makeini("[pytest]\ngraph_budget_report = graphs.json\n")
+    below = suite.path / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    for options, path in (
+        (("--graph-budget-report=typed.json",), below / "typed.json"),
+        ((), suite.path / "graphs.json"),
+    ):
+        assert from_config(suite.pytester.parseconfig(*options)).report == path
 
 
 def test_where_it_was_written_is_said(suite: Suite) -> None:
