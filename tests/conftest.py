@@ -116,8 +116,7 @@ class Suite(GatedSuite):
     def report(self, *args: str) -> dict[str, Any]:
         """Run with a report and give it back, whatever the outcome."""
         self.run("--graph-budget-report=graphs.json", *args)
-        data: dict[str, Any] = json.loads((self.path / "graphs.json").read_text())
-        return data
+        return self._last_report()
 
     def tests(self, *args: str) -> dict[str, Any]:
         """Run with a report; the tests of it by what follows the file in their node ids."""
@@ -126,8 +125,12 @@ class Suite(GatedSuite):
 
     def reported(self) -> dict[str, Any]:
         """The tests of the last report, likewise."""
-        data = json.loads((self.path / "graphs.json").read_text())
-        return {test["nodeid"].partition("::")[2]: test for test in data["tests"]}
+        tests = self._last_report()["tests"]
+        return {test["nodeid"].partition("::")[2]: test for test in tests}
+
+    def _last_report(self) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads((self.path / "graphs.json").read_text())
+        return data
 
     def baseline(self, name: str = "test_it") -> str:
         return (self.path / "baselines" / f"{name}.yaml").read_text()

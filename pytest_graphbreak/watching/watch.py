@@ -182,9 +182,6 @@ def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     return judgement(Case(record, cap=cap), typed=typed or this_command())
 
 
-# Compiles a model on the device and runs it once, with the observers on.
-
-
 # A budget for the steps of a loop: ``with graph_budget.steps(warm=2) as steps:``.
 
 _WARM: Final = "warm step"

@@ -139,11 +139,11 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (None, 0, "git is not installed"),
         ("", 0o644, "git: Permission denied"),
         (
-            "#!/bin/sh\necho no such thing >&2; echo more >&2; exit 3\n",
+            "echo no such thing >&2; echo more >&2; exit 3",
             0o755,
             "git show: no such thing$",
         ),
-        ("#!/bin/sh\nexit 3\n", 0o755, "git show: failed$"),
+        ("exit 3", 0o755, "git show: failed$"),
     ],
     ids=["not installed", "not executable", "it says why", "it says nothing"],
 )
