@@ -8,16 +8,17 @@ from typing import Any, Final
 from pytest_graphbreak.layers.base import SensorLock
 
 _LEFT: dict[int, tuple[weakref.ref[Any], set[int]]] = {}
-"""Counters that were replaced and still exist, by id: a fixture may put one back later."""
+"""The values at which a counter was cleared or replaced, by its id: a fixture of a later test may
+put one back."""
 
 
 class Ledger:
     """Dynamo's own count of graphs, ``counters["stats"]["unique_graphs"]``, against ours.
 
     A test may clear the counters at any moment, and put them back
-    (``mock.patch.dict(counters, clear=True)``). Clearing replaces the inner
-    counter, or makes its value smaller; putting back makes it larger. All of it
-    only moves the point that is counted from, and is never taken for graphs.
+    (``mock.patch.dict(counters["stats"])``). Another inner counter, a smaller value,
+    or one at which it was left before only moves the point that is counted from,
+    and is never taken for graphs.
     """
 
     def __init__(self) -> None:
@@ -25,8 +26,6 @@ class Ledger:
         self._box: Any = None
         self._value = 0
         self._seen = 0
-        self._left: set[int] = set()
-        """The counter's values when it was cleared or replaced while we observed."""
         self._lock = SensorLock()
 
     def begin(self, counters: Any) -> None:
@@ -44,30 +43,23 @@ class Ledger:
         """Return how many graphs Dynamo counted since the last call that we did not see."""
         with self._lock:
             box, value = self._read()
-            cleared = box is not self._box or value < self._value
             # Dynamo counts a graph a moment after us: another thread may be between.
-            ahead = (0 if cleared else self._value) + self._seen - value
-            if ahead < 0 and self._was_at(box, value):
-                ahead = 0  # the counter was put back
-            elif cleared:
+            ahead = self._value + self._seen - value
+            moved = (self._box is not None and box is not self._box) or value < self._value
+            if (moved or ahead < 0) and _was_left(box, value):
+                ahead = 0  # put back
+            elif moved:
                 self._leave()
+                ahead = max(0, self._seen - value)
             self._box, self._value, self._seen = box, value, max(0, ahead)
             return max(0, -ahead)
 
     def _leave(self) -> None:
         """Remember the counter's value when it was cleared or replaced."""
-        self._left.add(self._value)
         if self._box is not None:
             for key in [key for key, (box, _) in _LEFT.items() if box() is None]:
                 del _LEFT[key]
             _LEFT.setdefault(id(self._box), (weakref.ref(self._box), set()))[1].add(self._value)
-
-    def _was_at(self, box: Any, value: int) -> bool:
-        """Return whether the counter has the value again at which it was left before."""
-        entry = _LEFT.get(id(box))
-        return value in self._left or (
-            entry is not None and entry[0]() is box and value in entry[1]
-        )
 
     def has_counted(self, since: tuple[int, int], graphs: int) -> bool:
         """Return whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
@@ -78,6 +70,12 @@ class Ledger:
         # counters is a defaultdict: indexing it would leave an entry behind.
         box = dict.get(self._counters, "stats") if self._counters is not None else None
         return box, 0 if box is None else int(box.get("unique_graphs", 0))
+
+
+def _was_left(box: Any, value: int) -> bool:
+    """Return whether the counter has a value again at which it was cleared or replaced."""
+    entry = _LEFT.get(id(box))
+    return entry is not None and entry[0]() is box and value in entry[1]
 
 
 # Whether a graph's code was compiled or loaded from a cache on disk: for information only.
