@@ -155,6 +155,7 @@ def test_alone_in_a_process(step: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(step)],
         cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # CUDA does not survive a fork
         capture_output=True,
         text=True,
         check=True,
