@@ -80,13 +80,14 @@ class Capture:
         self._shapes: dict[str, list[sizes.Shapes]] = {}
         self._numbers: dict[str, dict[str, set[float]]] = {}
         self._depth = 0
+        self._kind = type(torch)
         self._layers: dict[Any, Any] = {}
         self._outer = self._layer(torch.compile)
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Stand in for ``torch.compile`` without touching its own entry in the module."""
-        recorder, kind = self, type(torch)
+        recorder, kind = self, self._kind
 
         class Watched(kind):  # type: ignore[valid-type, misc]
             @property
@@ -101,6 +102,21 @@ class Capture:
         try:
             yield
         finally:
+            torch.__class__ = kind
+
+    @contextlib.contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Run a compiled call, in which nothing is recorded: what it compiles is its own.
+
+        The module ``torch`` has the class that it had: of another, Dynamo breaks at ``import torch``
+        (``IMPORT_NAME`` in torch/_dynamo/symbolic_convert.py of torch 2.9 and 2.11; not of 2.13).
+        """
+        kind, torch.__class__ = type(torch), self._kind
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
             torch.__class__ = kind
 
     def _layer(self, inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,12 +169,9 @@ class Capture:
             entry.grad = torch.is_grad_enabled()
             entry.inference = torch.is_inference_mode_enabled()
             entry.args, entry.kwargs = store(args), store(kwargs)
-        self._depth += 1
         began = time.perf_counter()
-        try:
+        with self._inside():
             result = inner(*args, **kwargs)
-        finally:
-            self._depth -= 1
         entry.slowest = max(entry.slowest, time.perf_counter() - began)
         if len(self._calls) < MOST_CALLS:
             self._calls.append(tuple(snapshot(item) for item in (result, args, kwargs)))
@@ -296,12 +309,12 @@ class Capture:
         """Return what a call gives, prints, changes in place, and its gradients."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         most = COMPILING if self.inductor and self._codegen and not eager else LIMIT
-        self._depth += 1
         if eager:
             restore()
         out = io.StringIO()
         try:
-            with stance, mode(entry), time_limit(max(most, 3 * entry.slowest)):
+            limit = time_limit(max(most, 3 * entry.slowest))
+            with self._inside(), stance, mode(entry), limit:
                 args, kwargs = draw()
                 with contextlib.redirect_stdout(out), log_lines() as lines:
                     result = entry.compiled(*args, **kwargs)
@@ -312,8 +325,6 @@ class Capture:
             return ENDLESS
         except Exception as error:
             return f"raises {error_words(error).partition(_IMPROVE)[0]}"
-        finally:
-            self._depth -= 1
 
 
 def _plain_option(option: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,24 @@ def test_ours_goes_around_the_wrappers_of_the_program() -> None:
         for call in recorder.results({}, None, eager=True, values_only=True, left_out=[])["calls"]
     ]
     assert values == [[4, 1], [3, 1]]  # the result, then the argument
+
+
+def test_dynamo_meets_the_module_torch_as_it_is() -> None:
+    """Dynamo of torch 2.9 and 2.11 breaks at ``import torch`` where its class is another."""
+    kinds: list[type] = []
+
+    def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
+        kinds.append(type(torch))
+        return gm
+
+    recorder = Capture()
+    with recorder.install():
+        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+        torch._dynamo.reset()
+        recorder.results({}, None, eager=False, values_only=True, left_out=[])
+        assert type(torch) is not types.ModuleType  # torch.compile is watched again
+    assert set(kinds) == {types.ModuleType}
+    assert len(kinds) > 1
 
 
 def drawn(model: Any, *args: Any) -> dict[str, Any]:
