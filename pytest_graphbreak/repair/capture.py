@@ -108,8 +108,8 @@ class Capture:
     def _inside(self) -> Iterator[None]:
         """Run a compiled call, in which nothing is recorded: what it compiles is its own.
 
-        The module ``torch`` has the class that it had: of another, Dynamo breaks at ``import torch``
-        (``IMPORT_NAME`` in torch/_dynamo/symbolic_convert.py of torch 2.9 and 2.11; not of 2.13).
+        The module ``torch`` has the class that it had: Dynamo of torch 2.9 and 2.11 breaks at an
+        ``import torch`` of any other (``IMPORT_NAME`` in torch/_dynamo/symbolic_convert.py).
         """
         kind, torch.__class__ = type(torch), self._kind
         self._depth += 1
