@@ -237,8 +237,9 @@ def _add_runs(sides: Sides) -> None:
 
     What has no line, such as an operation of a backward pass that runs on the host, comes last.
 
-    A baseline knows the lines of a device layer that did so before: they are left out. If a layer
-    has more graphs or breaks, those are reported instead.
+    A baseline knows the lines of a device layer that did so before: they are left out. It knows no
+    line of Dynamo, unless there is just one. If a layer has more graphs or breaks, those are
+    reported instead.
     """
     for total in [*sides.totals]:
         if total.kind not in ("execution", "read") or total.growth <= 0:
@@ -248,8 +249,10 @@ def _add_runs(sides: Sides) -> None:
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]
         recorded = _known_lines(total, sides)
+        of_baseline = total.before if total.by == "baseline" else None
+        unknown = of_baseline if len(lines) == 1 else None
         for line in sorted(lines, key=lambda line: (not line.where.file, -line.count)):
-            was = recorded.get(writable(line.line), 0) if recorded else None
+            was = recorded.get(writable(line.line), 0) if recorded else unknown
             if was is None or line.count > was:
                 change = Difference(total.kind, line.layer, cause=line.cause, where=line.where)
                 sides.add(replace(change, before=was, after=line.count), (line,))

@@ -132,7 +132,7 @@ def _finding_of_change(
         case (Eager() as item, *_):
             return _describe_eager(finding, item)
         case (LineRuns() as item, *_):
-            return _describe_runs(finding, item, change.growth)
+            return _describe_runs(finding, item, change)
         case (Graph() as item, *_):
             return _describe_graph(finding, item, change)
     raise AssertionError("unreachable")
@@ -234,16 +234,20 @@ _ASKED: Final = {
 """What caused a run or a read, and advice."""
 
 
-def _describe_runs(finding: Finding, line: LineRuns, growth: int) -> Finding:
-    """Return runs or reads of one line: ``11 executions: torch_xla.sync()``."""
+def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Finding:
+    """Return runs or reads of one line: ``11 executions: torch_xla.sync()``.
+
+    They are those that came on top, or all of them where a baseline does not know the line.
+    """
     asked, fix = _ASKED.get(line.cause, ("nobody knows what asked", ""))
     if line.cause == "call":
         graph = f" (graph {line.graph})" if line.graph else ""
         asked = f"a compiled function was called{graph}"
         fix = "call it once with all that it is to compute, or compile the loop around it"
+    in_all = " in all" if change.before is None else ""
     return replace(
         finding,
-        reason=f"{plural(growth, finding.kind)}: {asked}",
+        reason=f"{plural(change.growth, finding.kind)}{in_all}: {asked}",
         fix=(fix,) if fix else (),
         circumstances=f"in process {line.process}" if line.process else "",
         count=1,

@@ -38,7 +38,7 @@ from pytest_graphbreak.report.view import (
     acceptable,
     count_standings,
     is_red,
-    moved_operations,
+    moved_totals,
     moves,
     standing,
     standing_words,
@@ -276,7 +276,7 @@ def _row(run: ProfileRun | None, test: TestReport) -> str:
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
         for move in moves(test)
     ]
-    graphs += (words.replace("->", "→") for words in moved_operations(test))
+    graphs += (words.replace("->", "→") for words in moved_totals(test))
     cells = [standing(test), _code(test.nodeid), ", ".join(graphs)]
     if run is not None:
         cells.insert(1, _code(run.label, 60))

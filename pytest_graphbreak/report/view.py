@@ -17,6 +17,7 @@ from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, FAILING, VERDICTS
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
+from pytest_graphbreak.report.counts import moved_count
 from pytest_graphbreak.text.output import noun
 
 REPORTED: Final = "new (reported)"
@@ -116,21 +117,23 @@ def row(test: TestReport) -> str:
     places = len(test.record.breaks)
     if places:
         moves.append(f"{places} {noun(places, 'graph break')}")
-    moves += moved_operations(test)
+    moves += moved_totals(test)
     return f"{test.nodeid}   {', '.join(moves)}".rstrip()
 
 
-def moved_operations(test: TestReport) -> list[str]:
-    """Return ``captured operations 28 -> 17`` of a passing test with changed operations.
+def moved_totals(test: TestReport) -> list[str]:
+    """Return ``captured operations 28 -> 17`` of a passing test, and runs and reads that grew.
 
     A test in which a count fell has none, since a removed recompile repeats no operations.
     """
     if test.verdict != "changed":
         return []
-    moved = dict.fromkeys(
-        (total.before, total.after) for total in test.changes or () if total.kind == "ops"
-    )
-    return [f"captured operations {before} -> {after}" for before, after in moved]
+    totals = [change for change in test.changes or () if change.total]
+    operations = dict.fromkeys((x.before, x.after) for x in totals if x.kind == "ops")
+    return [
+        *(f"captured operations {before} -> {after}" for before, after in operations),
+        *(moved_count(x) for x in totals if x.kind in ("execution", "read") and x.growth > 0),
+    ]
 
 
 def growth(test: TestReport) -> int:

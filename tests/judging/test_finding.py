@@ -80,7 +80,7 @@ def test_runs_say_what_asked() -> None:
     record = record_of("xla", execution_list=(line,))
     change = executions(record)
     (finding,) = findings_of_changes((change,), record)
-    assert finding.title == "3 executions: torch_xla.sync()"
+    assert finding.title == "3 executions in all: torch_xla.sync()"
     assert finding.fix == ("sync once a step, and not inside of a loop over its parts",)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging import cap
+from pytest_graphbreak.judging.findings import findings_of_failure
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
@@ -80,6 +81,17 @@ def test_lines_that_ran_as_often_before_are_left_out() -> None:
     assert [one.where for one in verdict.changes if not one.total] == [HERE]
     more = against(before, xla(5, where=other))
     assert [(one.before, one.after) for one in more.changes if not one.total] == [(3, 5)]
+
+
+def test_only_a_single_line_of_dynamo_is_known_to_have_run_as_often_as_the_baseline_says() -> None:
+    """A baseline has Dynamo's executions, and not the lines of a test that call its graphs."""
+    for graphs, before in ((1, 2), (2, None)):
+        verdict = against(dynamo(2, graphs=graphs), dynamo(5, graphs=graphs))
+        places = [change for change in verdict.changes if not change.total]
+        assert [(place.before, place.after) for place in places] == [(before, 5)] * graphs
+        findings = findings_of_failure(verdict, dynamo(5, graphs=graphs))
+        words = "3 executions: " if before else "5 executions in all: "
+        assert all(finding.reason.startswith(words) for finding in findings)
 
 
 def test_more_reads_are_over_and_fewer_are_improved() -> None:

@@ -142,7 +142,8 @@ def test_code_that_leaves_the_compiler_is_lost_and_a_call_more_is_shown(suite: S
     }
     assert tests["more"]["failed_by"] is None
     assert "4 executions of Block.forward" in printed
-    assert "+ 5 executions: a compiled function was called" in printed
+    assert "test_more   dynamo 1, dynamo executions 2 -> 5\n" in printed
+    assert "+ 3 executions: a compiled function was called" in printed
 
 
 @pytest.mark.once

@@ -62,13 +62,13 @@ WRITES = (
     "log.warning('%.4f', y.sum().item())",
     "if y.sum() > 7:\n            print('large')\n            y = y / 2",
     "if y.dim():\n            z = y.sum()\n            print(z.item())",
+    "SEEN.append(y.sum().item())",
 )
 STAYS = (
-    "SEEN.append(y.sum().item())",
     "self.seen.append(y.sum().item())",
     "self.total += y.sum().item()",
 )
-"""Lists that a part fills, and what a module has."""
+"""What a module has."""
 
 
 def searched(source: str, tmp_path: Path, shared: Bench) -> SearchResult:

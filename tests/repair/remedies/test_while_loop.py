@@ -336,6 +336,7 @@ def test_a_loop_is_an_operator(name: str) -> None:
 
 
 OPERATOR: Final[dict[str, str]] = {
+    "a break before a name is set": "Could not guard on data-dependent expression",
     "a loop with a break in a loop": "Data-dependent branching",
     "a search along a line": "Data-dependent branching",  # a loop in a round stays one of Python
 }
