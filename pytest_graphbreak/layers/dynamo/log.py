@@ -220,7 +220,7 @@ class Dynamo:
         self._add_break(item, place)
         if attempt:
             attempt.broke[()] = Broke(attempt, "", (), read=why)
-            process.broken, attempt.broke_at = attempt, item.key
+            process.broken = attempt
         if _LEFT in record.text or record.text.startswith("Graph break: skip"):
             self._leave(attempt, why.text, item.where)
 

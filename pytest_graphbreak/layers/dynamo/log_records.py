@@ -31,14 +31,12 @@ class LoggedAttempt(Attempt, eq=False):
     """An attempt in a log. ``id`` has the number of the round too, ``0/0#2``.
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
-    its next graph goes to the backend, since DDP cuts it; ``in_eager``: it was left to eager;
-    ``broke_at`` is the place of the break that ended it.
+    its next graph goes to the backend, since DDP cuts it; ``in_eager``: it was left to eager.
     """
 
     traced: bool = False
     buckets: int = 1
     in_eager: bool = False
-    broke_at: tuple[str, ...] = ()
 
     @classmethod
     def at_code(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
