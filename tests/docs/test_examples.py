@@ -61,7 +61,7 @@ def ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-SLOW = ("assistants.md", "serving.md", "tt-xla-ci-gate.md")
+SLOW = ("assistants.md", "serving.md")
 """Pages of many commands, whose kinds other pages show as well: run at night."""
 
 

@@ -56,6 +56,8 @@ def _shown(one: Situation, top: Path) -> str:
 def _run_all(found: Sequence[Situation], top: Path, out: Path, *, changed: bool) -> None:
     """Run one side of situations, in one process and one pytest run; write a report for each."""
     found = [one for one in found if changed or one.is_compared]
+    if not found:
+        return
     top.mkdir()
     for one in found:
         one.write(top, changed=changed)
