@@ -4,9 +4,8 @@ A marker says where a test is run. ``pytestmark = pytest.mark.pure`` in a file: 
 nowhere else. ``once``, of a file or a test: not in ``xla``, the environment after that of
 ``torch``, since no layer of a device and no version of torch changes it. ``jax``: also in the
 environment ``jax``, which has no torch. ``nightly``: it repeats another test with more data, or
-shows slowly what others show in part, and is left out of all four. ``whole`` runs all that there is
-but for JAX, ``whole-jax`` the rest, with ten times as many examples (``tests/examples.py``): each
-night, in each environment.
+shows slowly what others show in part, and is left out of all four. ``night-pure``, ``night-torch``
+and so on are the same with it, and with ten times as many examples (``tests/examples.py``).
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
@@ -50,7 +49,8 @@ GATED_JAX: Final = ("tests/jax_models",)
 JAX: Final = (*GATED_JAX, "tests/layers/jax")
 """Folders of tests that all need JAX."""
 
-HALVES: Final = ("pure", "torch", "xla", "jax", "whole", "whole-jax")
+NIGHT: Final = "night-"
+HALVES: Final = ("pure", "torch", "xla", "jax")
 
 WORKERS: Final = ("-n2", "--dist=worksteal")
 
@@ -89,20 +89,19 @@ def _text(file: str) -> str:
 
 def runs(half: str) -> list[list[str]]:
     """The arguments of pytest for each run of a half."""
-    if half == "whole":
-        return [[*WORKERS, *pure()], *_with_torch(WORKERS, pure())]
-    if half in ("jax", "whole-jax"):
-        options = [*WORKERS, "-m", "jax and not nightly" if half == "jax" else "jax"]
+    part = half.removeprefix(NIGHT)
+    not_now = [] if half.startswith(NIGHT) else ["not nightly"]
+    if part == "jax":
+        options = [*WORKERS, *_marked("jax", *not_now)]
         return [[*options, "--graph-budget", *GATED_JAX], [*options, *with_jax()]]
-    if half == "pure":
-        return [[*WORKERS, *_but("nightly"), *pure()]]
-    if half == "torch":
-        return _with_torch([*WORKERS, *_but("nightly")], pure())
-    return _with_torch([*WORKERS, *_but("nightly or once")], [*pure(), *once()])
+    options = [*WORKERS, *_marked(*not_now, *(["not once"] if part == "xla" else []))]
+    if part == "pure":
+        return [[*options, *pure()]]
+    return _with_torch(options, [*pure(), *(once() if part == "xla" else [])])
 
 
-def _but(markers: str) -> list[str]:
-    return ["-m", f"not ({markers})"]
+def _marked(*markers: str) -> list[str]:
+    return ["-m", " and ".join(markers)] if markers else []
 
 
 def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
@@ -118,7 +117,7 @@ def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
 def main(half: str, *arguments: str) -> int:
     # Once, and not in each of some thousand processes: tox has them write no bytecode.
     compileall.compile_dir(ROOT / "pytest_graphbreak", quiet=1)
-    if half.startswith("whole"):
+    if half.startswith(NIGHT):
         os.environ[examples.ALL] = "1"
     codes = [pytest(list(arguments))] if arguments else [pytest(run) for run in runs(half)]
     return next((code for code in codes if code), 0)
@@ -129,6 +128,6 @@ def pytest(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] not in [[half] for half in HALVES]:
-        sys.exit(f"usage: python -m tests {'|'.join(HALVES)} [arguments of pytest]")
+    if not sys.argv[1:] or sys.argv[1].removeprefix(NIGHT) not in HALVES:
+        sys.exit(f"usage: python -m tests [{NIGHT}]{'|'.join(HALVES)} [arguments of pytest]")
     sys.exit(main(*sys.argv[1:]))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 ALL = "GRAPHBREAK_ALL_EXAMPLES"
-"""Set, in the environment: all of them. ``python -m tests whole`` sets it."""
+"""Set, in the environment: all of them. ``python -m tests night-torch`` sets it."""
 
 
 def examples(number: int) -> settings:

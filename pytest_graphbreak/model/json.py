@@ -122,6 +122,11 @@ def _share(record: Record, seen: dict[Any, Any]) -> None:
                 structs.force_setattr(item, name, seen.setdefault(value, value))
 
 
+def entry_of(data: object) -> TestReport:
+    """Read one item of the ``tests`` of a report. Raises ``BadValue``."""
+    return _test(read(_test_form(), data))
+
+
 _RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _LOCAL)
 _OWN: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _LOCAL)
 
