@@ -167,7 +167,7 @@ def count_calls(original: Hook, called: Callable[[Any], None], token: Any) -> Ho
     """Return a function that calls ``called`` before each call of a compiled graph.
 
     ``called`` must not raise, and neither it nor what it calls may be compiled. All functions that
-    are returned share the code ``COUNTING``, which the caller marks once by ``never_compile``.
+    are returned share the code ``COUNTING``, which the caller marks by ``never_compile``.
     """
 
     def counting(*args: Any) -> Any:
@@ -191,14 +191,17 @@ def never_compile_function(function: Any) -> None:
     never_compile(function.__code__)
 
 
-def never_compile(code: CodeType) -> None:
-    """Have Dynamo run this code as it is: once for a code object, since it takes some 20 us.
+_NEVER_COMPILED: Final[dict[int, CodeType]] = {}
+"""The code that is marked so, by its id: all patches of a kind share one. It takes some 20 us."""
 
-    Raises ``MissingName``.
-    """
+
+def never_compile(code: CodeType) -> None:
+    """Have Dynamo run this code as it is, from now on. Raises ``MissingName``."""
     from pytest_graphbreak.layers.dynamo import private
 
-    private.value(private.NEVER_COMPILED)(code)
+    if id(code) not in _NEVER_COMPILED:
+        private.value(private.NEVER_COMPILED)(code)
+        _NEVER_COMPILED[id(code)] = code
 
 
 def _dynamo_is_imported() -> bool:
