@@ -96,10 +96,7 @@ def take() -> Snapshot:
         for module in filter(None, map(sys.modules.get, CONFIGS)):
             unset, entries = _entries(module)
             for name, entry in entries.items():
-                override = entry.user_override  # as _override, which 900 calls would be
-                value = override.get() if isinstance(override, ContextVar) else override
-                if entry.hide:
-                    value = DELETED
+                value = DELETED if entry.hide else _override(entry)
                 if value is not unset and not getattr(entry, "alias", None):
                     snapshot.values[module.__name__, name] = _copy(value)
         for name, mode in modes().items():

@@ -129,10 +129,13 @@ def moved_totals(test: TestReport) -> list[str]:
     if test.verdict != "changed":
         return []
     totals = [change for change in test.changes or () if change.total]
-    operations = dict.fromkeys((x.before, x.after) for x in totals if x.kind == "ops")
+    operations = dict.fromkeys(
+        (total.before, total.after) for total in totals if total.kind == "ops"
+    )
+    runs = [total for total in totals if total.kind in ("execution", "read") and total.growth > 0]
     return [
         *(f"captured operations {before} -> {after}" for before, after in operations),
-        *(moved_count(x) for x in totals if x.kind in ("execution", "read") and x.growth > 0),
+        *map(moved_count, runs),
     ]
 
 

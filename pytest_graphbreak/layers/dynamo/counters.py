@@ -45,10 +45,10 @@ class Ledger:
             box, value = self._read()
             # Dynamo counts a graph a moment after us: another thread may be between.
             ahead = self._value + self._seen - value
-            moved = (self._box is not None and box is not self._box) or value < self._value
-            if (moved or ahead < 0) and _was_left(box, value):
+            is_moved = (self._box is not None and box is not self._box) or value < self._value
+            if (is_moved or ahead < 0) and _was_left(box, value):
                 ahead = 0  # put back
-            elif moved:
+            elif is_moved:
                 self._leave()
                 ahead = max(0, self._seen - value)
             self._box, self._value, self._seen = box, value, max(0, ahead)
