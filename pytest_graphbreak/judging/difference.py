@@ -237,9 +237,8 @@ def _add_runs(sides: Sides) -> None:
 
     What has no line, such as an operation of a backward pass that runs on the host, comes last.
 
-    A baseline knows the lines of a device layer that did so before: they are left out. It knows no
-    line of Dynamo, unless there is just one. If a layer has more graphs or breaks, those are
-    reported instead.
+    A baseline knows the lines of a device layer that did so before: they are left out. If a layer
+    has more graphs or breaks, those are reported instead.
     """
     for total in [*sides.totals]:
         if total.kind not in ("execution", "read") or total.growth <= 0:
@@ -248,21 +247,25 @@ def _add_runs(sides: Sides) -> None:
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]
-        recorded = _known_lines(total, sides)
-        of_baseline = total.before if total.by == "baseline" else None
-        unknown = of_baseline if len(lines) == 1 else None
+        recorded = _known_lines(total, lines, sides)
         for line in sorted(lines, key=lambda line: (not line.where.file, -line.count)):
-            was = recorded.get(writable(line.line), 0) if recorded else unknown
+            was = recorded.get(writable(line.line), 0) if recorded else None
             if was is None or line.count > was:
                 change = Difference(total.kind, line.layer, cause=line.cause, where=line.where)
                 sides.add(replace(change, before=was, after=line.count), (line,))
 
 
-def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
-    """Return the recorded counts of lines; none for lines that call Dynamo's graphs."""
-    if sides.before is None or total.by != "baseline" or total.layer == PLACES_LAYER:
+def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> Mapping[str, int]:
+    """Return the counts of lines that a baseline knows.
+
+    It has none of lines that call Dynamo's graphs: a line that is the only one has all.
+    """
+    if sides.before is None or total.by != "baseline":
         return NONE
-    return sides.before.values.lines
+    recorded = NONE if total.layer == PLACES_LAYER else sides.before.values.lines
+    if recorded or len(lines) != 1:
+        return recorded
+    return {writable(lines[0].line): total.before or 0}
 
 
 def _add_compiled(sides: Sides) -> None:
