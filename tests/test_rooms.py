@@ -31,7 +31,7 @@ def test_the_gate_needs_none_of_the_tools() -> None:
 
 
 def test_the_gate_reads_source_in_one_room() -> None:
-    """Names of functions and the schemas apart: what is shown was observed."""
+    """Names of functions apart: what is shown was observed."""
     known = rooms.modules()
     reading = {
         name.removeprefix(f"{rooms.PACKAGE}.")
@@ -40,7 +40,7 @@ def test_the_gate_reads_source_in_one_room() -> None:
         if (isinstance(node, ast.Import) and any(one.name == "ast" for one in node.names))
         or (isinstance(node, ast.ImportFrom) and node.module == "ast")
     }
-    assert reading == {"layers.origins", "model.places", "model.schemas"}
+    assert reading == {"layers.origins", "model.places"}
     assert len(known[f"{rooms.PACKAGE}.layers.origins"].read_text("utf-8").splitlines()) <= 200
 
 

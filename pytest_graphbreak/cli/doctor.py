@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.config import device
 from pytest_graphbreak.config.device import TT_DESCRIBED, DeviceError, Machine, version
-from pytest_graphbreak.layers.base import Probe
+from pytest_graphbreak.layers.base import Probe, load
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layer import Layer, load, minor
+from pytest_graphbreak.model.layer import Layer, minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.counts import cause_words, decomposition

@@ -15,10 +15,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
+from importlib import import_module
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -217,6 +217,15 @@ def observers() -> tuple[Observer, ...]:
 def load_errors() -> tuple[str, ...]:
     """Return why layers cannot be loaded: one that is not watched has no count of zero."""
     return _load()[1]
+
+
+def load(path: str) -> Any:
+    """Return the object that ``package.module:Name`` names: an observer or a probe of a layer.
+
+    Raises ``ImportError`` and ``AttributeError``.
+    """
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
 
 
 @cache

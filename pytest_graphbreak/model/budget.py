@@ -20,6 +20,7 @@ from pytest_graphbreak.model.forms import (
     LayerName,
     Text,
     Times,
+    says,
     with_versions,
 )
 from pytest_graphbreak.model.layers import COMPILERS, DESCRIPTIONS, JUDGED, reason_key
@@ -174,14 +175,14 @@ class Values(Data, frozen=True):
         BaselineKey(
             "How many operations the graphs of a layer hold together, recompiled ones once.", "ops"
         ),
+        says("Captured operations that were recorded, by layer."),
     ] = {}
-    """Captured operations that were recorded, by layer."""
     entries: Annotated[
         tuple[Text, ...],
         OPTIONAL,
         BaselineKey("Functions that were compiled as they were called.", "entries"),
+        says("The functions that were compiled as they were called when it was recorded."),
     ] = ()
-    """The functions that were compiled as they were called when it was recorded."""
     executions: Annotated[
         Counts,
         OPTIONAL,
@@ -189,12 +190,14 @@ class Values(Data, frozen=True):
             "How often compiled graphs ran, by layer; each once if left out beside ops.",
             "runs",
         ),
+        says("How often compiled graphs ran when it was recorded, by layer."),
     ] = {}
-    """How often compiled graphs ran when it was recorded, by layer."""
     reads: Annotated[
-        Counts, OPTIONAL, BaselineKey("How many values the host waited for, by layer.", "runs")
+        Counts,
+        OPTIONAL,
+        BaselineKey("How many values the host waited for, by layer.", "runs"),
+        says("How many values were read when it was recorded, by layer."),
     ] = {}
-    """How many values were read when it was recorded, by layer."""
     work: Annotated[
         Counts,
         OPTIONAL,
@@ -203,8 +206,8 @@ class Values(Data, frozen=True):
             "0: not known.",
             "runs",
         ),
+        says("Captured operations that ran when it was recorded, by layer."),
     ] = {}
-    """Captured operations that ran when it was recorded, by layer."""
     lines: Annotated[
         Functions,
         OPTIONAL,
@@ -212,8 +215,8 @@ class Values(Data, frozen=True):
             "The lines that ran graphs on the device, or read values, by file, and how often.",
             "lines",
         ),
+        says("Which lines of a device's layer ran graphs or read, how often."),
     ] = {}
-    """Which lines of a device's layer ran graphs or read, how often."""
     causes: Annotated[
         tuple[Cause, ...],
         OPTIONAL,

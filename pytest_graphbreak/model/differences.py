@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Struct
 
-from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text
+from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text, says
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -143,35 +143,41 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
     this one; ``items`` are indices into the list of the record that ``LISTS`` names.
     """
 
-    kind: Kind
-    """What changed."""
-    layer: LayerName | None = None
-    """null for breaks and eager in total."""
-    total: bool = False
-    """Whether it is a number of the whole test, and not one place."""
-    cause: Annotated[Text, OPTIONAL] = ""
-    """Of a graph at one place, why it exists."""
+    kind: Annotated[Kind, says("What changed.")]
+    layer: Annotated[LayerName | None, says("null for breaks and eager in total.")] = None
+    total: Annotated[bool, says("Whether it is a number of the whole test, and not one place.")] = (
+        False
+    )
+    cause: Annotated[Text, OPTIONAL, says("Of a graph at one place, why it exists.")] = ""
     where: Where = NOWHERE
     reason: Annotated[Text, OPTIONAL] = ""
-    id: Annotated[Text | None, OPTIONAL] = None
-    """The GB id, where torch gives one."""
-    was: Annotated[Text, OPTIONAL] = ""
-    """Before, where only that changed: the id or the reason of a break."""
-    before: Count | None = None
-    """How many; null where it is not known."""
-    after: Count = 0
-    """How many now."""
-    by: Annotated[Text, OPTIONAL] = "baseline"
-    """Whose number before is: marker, option, block; of the baseline if it is missing."""
-    verdict: Meaning | None = None
-    """The verdict that this number by itself leads to; null for a place."""
-    parent: Count | None = None
-    """The change that it happened with, by its number in this list."""
-    items: tuple[Count, ...] = ()
-    """What it is about, by number in the list of the test: graph_list, breaks, recompile_list,
-    eager, execution_list or read_list."""
-    unsure: Annotated[bool, OPTIONAL] = False
-    """Whether it is one of several functions of which any may be new."""
+    id: Annotated[Text | None, OPTIONAL, says("The GB id, where torch gives one.")] = None
+    was: Annotated[
+        Text, OPTIONAL, says("Before, where only that changed: the id or the reason of a break.")
+    ] = ""
+    before: Annotated[Count | None, says("How many; null where it is not known.")] = None
+    after: Annotated[Count, says("How many now.")] = 0
+    by: Annotated[
+        Text,
+        OPTIONAL,
+        says("Whose number before is: marker, option, block; of the baseline if it is missing."),
+    ] = "baseline"
+    verdict: Annotated[
+        Meaning | None, says("The verdict that this number by itself leads to; null for a place.")
+    ] = None
+    parent: Annotated[
+        Count | None, says("The change that it happened with, by its number in this list.")
+    ] = None
+    items: Annotated[
+        tuple[Count, ...],
+        says(
+            "What it is about, by number in the list of the test: graph_list, breaks, "
+            "recompile_list, eager, execution_list or read_list."
+        ),
+    ] = ()
+    unsure: Annotated[
+        bool, OPTIONAL, says("Whether it is one of several functions of which any may be new.")
+    ] = False
 
     @property
     def growth(self) -> int:

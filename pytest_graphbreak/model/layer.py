@@ -1,16 +1,14 @@
 """Descriptions of layers: plain data that reading, judging and reporting are based on.
 
-Each folder of ``layers`` describes its layer once, as a ``Layer`` named ``LAYER`` in its
-``__init__``; ``model.layers`` lists them. Code to run (an observer, a probe) is only named here and
-loaded where it is needed, so that a description imports neither torch nor an observer.
+``model.layers`` describes each layer once. Code to run (an observer, a probe) is only named there
+and loaded by ``layers.base``, so that a description imports neither torch nor an observer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -125,12 +123,3 @@ class Layer(Struct, frozen=True, kw_only=True):
             if cause.name == name:
                 return cause
         return GraphCause(name)
-
-
-def load(path: str) -> Any:
-    """Return the object that ``package.module:Name`` names.
-
-    Raises ``ImportError`` and ``AttributeError``.
-    """
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)

@@ -1,8 +1,8 @@
 """The data that is observed while one test, script or log runs.
 
 All types are frozen, independent of pytest and torch, and describe the JSON report: reading,
-writing and the schema are derived from them (see ``forms``), and the text below a field is its
-description in the schema. Observers create these objects; verdicts and reports read them.
+writing and the schema are derived from them (see ``forms``). Observers create these objects;
+verdicts and reports read them.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS, reason_
 class Frame(Data, frozen=True):
     """A place in source code; ``file`` is a stable name (see ``places``)."""
 
-    file: Text = ""
-    """Named from its package or from the root of the repository, never absolute; empty if
-    unknown."""
-    function: Text = ""
-    """The qualified name."""
-    line: Count = 0
-    """1-based; 0 if unknown."""
-    code: Text = ""
-    """The source line, stripped; empty if unknown."""
+    file: Annotated[
+        Text,
+        says(
+            "Named from its package or from the root of the repository, never absolute; empty if "
+            "unknown."
+        ),
+    ] = ""
+    function: Annotated[Text, says("The qualified name.")] = ""
+    line: Annotated[Count, says("1-based; 0 if unknown.")] = 0
+    code: Annotated[Text, says("The source line, stripped; empty if unknown.")] = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -66,11 +67,19 @@ During = Annotated[
 class _Attributed(Data, frozen=True, kw_only=True):
     """Something a compiler spent time on, with the time and the model that it was for."""
 
-    seconds: Annotated[Seconds | None, OPTIONAL] = None
-    """Time of its compilation, of a break that of the graphs that follow it; left out where it is
-    not known."""
-    owner: Annotated[Text | None, OPTIONAL] = None
-    """The class of the outermost nn.Module that was running; left out without one."""
+    seconds: Annotated[
+        Seconds | None,
+        OPTIONAL,
+        says(
+            "Time of its compilation, of a break that of the graphs that follow it; left out "
+            "where it is not known."
+        ),
+    ] = None
+    owner: Annotated[
+        Text | None,
+        OPTIONAL,
+        says("The class of the outermost nn.Module that was running; left out without one."),
+    ] = None
 
 
 class _AtPlace(_Attributed, frozen=True):
@@ -95,22 +104,23 @@ class BreakReason(Data, frozen=True):
 class Break(_AtPlace, frozen=True):
     """A graph break: Dynamo gave up in the middle of a frame; ``where`` ends its ``stack``."""
 
-    id: Text | None = None
-    """The GB id, where torch gives one."""
+    id: Annotated[Text | None, says("The GB id, where torch gives one.")] = None
     explanation: Text = ""
     hints: tuple[Text, ...] = ()
-    count: Times = 1
-    """How often this place broke."""
-    stack: tuple[Frame, ...] = ()
-    """From the outermost user frame to where."""
+    count: Annotated[Times, says("How often this place broke.")] = 1
+    stack: Annotated[tuple[Frame, ...], says("From the outermost user frame to where.")] = ()
     process: Process = None
     during: During = None
-    disabled: Where = NOWHERE
-    """The definition of the disabled function that is called: its decorator, or its def."""
-    raised: Annotated[Where, OPTIONAL] = NOWHERE
-    """The line of torch that gave up; left out where it is not known."""
-    also: tuple[BreakReason, ...] = ()
-    """Further reasons for which the same line broke."""
+    disabled: Annotated[
+        Where,
+        says("The definition of the disabled function that is called: its decorator, or its def."),
+    ] = NOWHERE
+    raised: Annotated[
+        Where, OPTIONAL, says("The line of torch that gave up; left out where it is not known.")
+    ] = NOWHERE
+    also: Annotated[
+        tuple[BreakReason, ...], says("Further reasons for which the same line broke.")
+    ] = ()
 
     @property
     def reasons(self) -> tuple[BreakReason, ...]:
@@ -130,17 +140,21 @@ class Recompile(_Attributed, frozen=True):
     """A recompile of a frame. ``graph`` is the name of the new graph (``0/1``)."""
 
     layer: LayerName
-    graph: Text = ""
-    """The name of the new graph."""
-    reason: Text = ""
-    """The guard that failed."""
+    graph: Annotated[Text, says("The name of the new graph.")] = ""
+    reason: Annotated[Text, says("The guard that failed.")] = ""
     where: Where = NOWHERE
-    stack: tuple[Frame, ...] = ()
-    """The call that did it, from the outermost user frame inwards."""
-    guard: Where = NOWHERE
-    """The line that the guard comes from, where it is known."""
-    origin: Where = NOWHERE
-    """The line that sets the attribute or global that the guard names, if only one line can."""
+    stack: Annotated[
+        tuple[Frame, ...], says("The call that did it, from the outermost user frame inwards.")
+    ] = ()
+    guard: Annotated[Where, says("The line that the guard comes from, where it is known.")] = (
+        NOWHERE
+    )
+    origin: Annotated[
+        Where,
+        says(
+            "The line that sets the attribute or global that the guard names, if only one line can."
+        ),
+    ] = NOWHERE
     process: Process = None
     during: During = None
 
@@ -168,23 +182,34 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     inputs: Count | None = None
     outputs: Count | None = None
     hash: Text | None = None
-    sources: tuple[Text, ...] = ()
-    """Names of the graphs above that became this one."""
+    sources: Annotated[
+        tuple[Text, ...], says("Names of the graphs above that became this one.")
+    ] = ()
     process: Process = None
     where: Where = NOWHERE
-    reason: Text = ""
-    """The evidence for the cause."""
-    module: Text | None = None
-    """Path of the nn.Module."""
-    stack: tuple[Where, ...] = ()
-    """Of a device graph, from the outermost user frame to where; of one of inductor, the line that
-    keeps it from a CUDA graph."""
-    functions: Functions = {}
-    """Of a dynamo graph, how many of its operations functions hold, with those that they call, by
-    file::qualified.name."""
-    cached: Cached | None = None
-    """Where its code came from: a compiler, a cache on disk, the memory of the process; null where
-    the layer does not know."""
+    reason: Annotated[Text, says("The evidence for the cause.")] = ""
+    module: Annotated[Text | None, says("Path of the nn.Module.")] = None
+    stack: Annotated[
+        tuple[Where, ...],
+        says(
+            "Of a device graph, from the outermost user frame to where; of one of inductor, the "
+            "line that keeps it from a CUDA graph."
+        ),
+    ] = ()
+    functions: Annotated[
+        Functions,
+        says(
+            "Of a dynamo graph, how many of its operations functions hold, with those that they "
+            "call, by file::qualified.name."
+        ),
+    ] = {}
+    cached: Annotated[
+        Cached | None,
+        says(
+            "Where its code came from: a compiler, a cache on disk, the memory of the process; "
+            "null where the layer does not know."
+        ),
+    ] = None
     during: During = None
 
     @property
@@ -201,14 +226,10 @@ class LineRuns(Data, frozen=True):
     """
 
     layer: LayerName
-    cause: Text = "other"
-    """What asked: call, sync, access, item, other."""
-    graph: Text = ""
-    """The name of the graph that ran, where it is known."""
-    count: Times = 1
-    """How often."""
-    ops: Count | None = None
-    """Operations that ran: of the graph, times count."""
+    cause: Annotated[Text, says("What asked: call, sync, access, item, other.")] = "other"
+    graph: Annotated[Text, says("The name of the graph that ran, where it is known.")] = ""
+    count: Annotated[Times, says("How often.")] = 1
+    ops: Annotated[Count | None, says("Operations that ran: of the graph, times count.")] = None
     where: Where = NOWHERE
     process: Process = None
 
@@ -256,33 +277,41 @@ class Record(Data, frozen=True):
         tuple[LayerName, ...],
         Meta(description="The layers that were observed.", extra_json_schema={"uniqueItems": True}),
     ] = ()
-    graphs: Counts = {}
-    """Graphs by layer; what is zero is left out."""
-    recompiles: Counts = {}
-    """Recompiles by layer; what is zero is left out."""
-    frames: Frames = Frames()
-    """Frames that Dynamo looked at, and frames of them that became graphs."""
-    breaks: tuple[Break, ...] = ()
-    """Graph breaks, one for each place."""
-    eager: tuple[Eager, ...] = ()
-    """Code that left the compiler, one for each place."""
-    recompile_list: tuple[Recompile, ...] = ()
-    """Each recompile with the guard that failed."""
-    graph_list: tuple[Graph, ...] = ()
-    """Each graph with its one cause."""
-    executions: Counts = {}
-    """Runs of compiled graphs, by layer; without a layer whose runs nobody counts."""
-    reads: Counts = {}
-    """Values that the host waited for, by layer; without a layer that has no such."""
-    execution_list: tuple[LineRuns, ...] = ()
-    """Which lines ran compiled graphs, and how often."""
-    read_list: tuple[LineRuns, ...] = ()
-    """Which lines read values back to the host, and how often."""
-    errors: tuple[Text, ...] = ()
-    """Why the gate could not see; any of these makes the verdict error."""
+    graphs: Annotated[Counts, says("Graphs by layer; what is zero is left out.")] = {}
+    recompiles: Annotated[Counts, says("Recompiles by layer; what is zero is left out.")] = {}
+    frames: Annotated[
+        Frames, says("Frames that Dynamo looked at, and frames of them that became graphs.")
+    ] = Frames()
+    breaks: Annotated[tuple[Break, ...], says("Graph breaks, one for each place.")] = ()
+    eager: Annotated[
+        tuple[Eager, ...], says("Code that left the compiler, one for each place.")
+    ] = ()
+    recompile_list: Annotated[
+        tuple[Recompile, ...], says("Each recompile with the guard that failed.")
+    ] = ()
+    graph_list: Annotated[tuple[Graph, ...], says("Each graph with its one cause.")] = ()
+    executions: Annotated[
+        Counts, says("Runs of compiled graphs, by layer; without a layer whose runs nobody counts.")
+    ] = {}
+    reads: Annotated[
+        Counts, says("Values that the host waited for, by layer; without a layer that has no such.")
+    ] = {}
+    execution_list: Annotated[
+        tuple[LineRuns, ...], says("Which lines ran compiled graphs, and how often.")
+    ] = ()
+    read_list: Annotated[
+        tuple[LineRuns, ...], says("Which lines read values back to the host, and how often.")
+    ] = ()
+    errors: Annotated[
+        tuple[Text, ...], says("Why the gate could not see; any of these makes the verdict error.")
+    ] = ()
     notes: tuple[Text, ...] = ()
-    settings: Settings = {}
-    """Settings of torch that were not the default when the call of the test began, by name."""
+    settings: Annotated[
+        Settings,
+        says(
+            "Settings of torch that were not the default when the call of the test began, by name."
+        ),
+    ] = {}
 
     @property
     def note(self) -> str | None:

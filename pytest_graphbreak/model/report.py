@@ -19,6 +19,7 @@ from pytest_graphbreak.model.forms import (
     Name,
     Settings,
     Text,
+    says,
     with_versions,
 )
 from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
@@ -48,8 +49,10 @@ Group = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
 
 
 class _Device(Data, frozen=True):
-    profile: Annotated[str, Meta(min_length=1, max_length=LONGEST_PROFILE)] | None = None
-    """The label under which counts are compared."""
+    profile: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_PROFILE)] | None,
+        says("The label under which counts are compared."),
+    ] = None
     device: Fact | None = None
     arch: Fact | None = None
 
@@ -93,35 +96,49 @@ class Shard(Data, frozen=True):
 class SessionReport(Data, frozen=True):
     """The results of a whole run."""
 
-    exit: Count | None = None
-    """The exit code of the run."""
-    collected: Count | None = None
-    """Tests that were found, with those that were deselected."""
+    exit: Annotated[Count | None, says("The exit code of the run.")] = None
+    collected: Annotated[
+        Count | None, says("Tests that were found, with those that were deselected.")
+    ] = None
     deselected: Count = 0
-    complete_files: Names = ()
-    """Test files of which every test was collected and ran."""
-    unmeasured: Names = ()
-    """Node ids of tests that were to be measured and were not."""
-    stale: Names = ()
-    """Node ids of baseline entries whose test is gone."""
-    collected_whole: Annotated[Names, OPTIONAL] = ()
-    """Files and functions of which every test was collected, also those that were then
-    deselected."""
-    deselected_tests: Annotated[Names, OPTIONAL] = ()
-    """Node ids that were collected and then left out (-k, -m, --splits)."""
-    shard: Annotated[Shard | None, OPTIONAL] = None
-    """Which group of how many the run took (pytest-split, pytest-shard); null for all."""
+    complete_files: Annotated[
+        Names, says("Test files of which every test was collected and ran.")
+    ] = ()
+    unmeasured: Annotated[
+        Names, says("Node ids of tests that were to be measured and were not.")
+    ] = ()
+    stale: Annotated[Names, says("Node ids of baseline entries whose test is gone.")] = ()
+    collected_whole: Annotated[
+        Names,
+        OPTIONAL,
+        says(
+            "Files and functions of which every test was collected, also those that were then "
+            "deselected."
+        ),
+    ] = ()
+    deselected_tests: Annotated[
+        Names, OPTIONAL, says("Node ids that were collected and then left out (-k, -m, --splits).")
+    ] = ()
+    shard: Annotated[
+        Shard | None,
+        OPTIONAL,
+        says("Which group of how many the run took (pytest-split, pytest-shard); null for all."),
+    ] = None
 
 
 class Around(Data, frozen=True):
     """Counts of what was compiled around a test; ``own`` counts what its own fixtures compiled."""
 
     graphs: Counts = {}
-    phases: Annotated[Mapping[Text, Counts], OPTIONAL] = {}
-    """The same by phase."""
-    own: Annotated[Counts, OPTIONAL] = {}
-    """How many of the test's own graphs its fixtures made, before the call; judged with the
-    test."""
+    phases: Annotated[Mapping[Text, Counts], OPTIONAL, says("The same by phase.")] = {}
+    own: Annotated[
+        Counts,
+        OPTIONAL,
+        says(
+            "How many of the test's own graphs its fixtures made, before the call; judged with "
+            "the test."
+        ),
+    ] = {}
 
 
 class Budget(Data, frozen=True):
@@ -146,47 +163,80 @@ class TestReport(Data, frozen=True):
 
     __test__: ClassVar = False
 
-    nodeid: Name
-    """pytest's node id; the path of what is not a test (a script, a log)."""
-    outcome: Outcome
-    """pytest's word for how the last attempt ended."""
-    failed_by: FailedBy | None = None
-    """Who failed it: the gate, the test itself, or nobody."""
-    verdict: VerdictName = "none"
-    """What the comparison with the budget says; none where nothing was judged."""
-    attempts: Count = 1
-    """How often the test ran."""
+    nodeid: Annotated[
+        Name, says("pytest's node id; the path of what is not a test (a script, a log).")
+    ]
+    outcome: Annotated[Outcome, says("pytest's word for how the last attempt ended.")]
+    failed_by: Annotated[
+        FailedBy | None, says("Who failed it: the gate, the test itself, or nobody.")
+    ] = None
+    verdict: Annotated[
+        VerdictName,
+        says("What the comparison with the budget says; none where nothing was judged."),
+    ] = "none"
+    attempts: Annotated[Count, says("How often the test ran.")] = 1
     record: Record = Record()
-    steps: Annotated[tuple[StepCounts, ...], OPTIONAL] = ()
-    """What each step of its graph_budget.steps() made and ran, in their order."""
-    leaks: Settings = {}
-    """Settings of torch that the call of the test changed and left, with what it left; the note
-    says whether they were put back."""
-    setup: Around = Around()
-    """What was compiled around the test, by fixtures of wider scope and in the tear-down; not
-    judged."""
-    baseline: Recorded | None = None
-    """What the baseline says for this profile; null if it says nothing or was not read."""
-    budget: Budget | None = None
-    """The smaller of baseline and marker, by layer; null without both."""
-    cap: Annotated[Cap | None, OPTIONAL] = None
-    """The marker's cap; null without one."""
-    ungated: Text | None = None
-    """Why the test is not judged; null if it is."""
-    message: Annotated[str, Meta(max_length=LONGEST_MESSAGE)] | None = None
-    """The text that the failed test showed; null if the gate did not fail it."""
-    unseen: Annotated[tuple[LayerName, ...], OPTIONAL] = ()
-    """Layers that the budget speaks of and that were not there."""
-    foreign: Annotated[Text | None, OPTIONAL] = None
-    """The profile whose values judged the test, since its own was never recorded; else null."""
-    written: Annotated[bool, OPTIONAL] = False
-    """Whether this run recorded the test."""
-    block: Annotated[bool, OPTIONAL] = False
-    """Whether a graph_budget block of the test failed it; counts, budget and changes are then those
-    of the block, and no count of the test."""
-    changes: Annotated[tuple[Difference, ...] | None, OPTIONAL] = None
-    """What differs from the baseline, the marker or the option, totals first; null where nothing
-    was judged."""
+    steps: Annotated[
+        tuple[StepCounts, ...],
+        OPTIONAL,
+        says("What each step of its graph_budget.steps() made and ran, in their order."),
+    ] = ()
+    leaks: Annotated[
+        Settings,
+        says(
+            "Settings of torch that the call of the test changed and left, with what it left; "
+            "the note says whether they were put back."
+        ),
+    ] = {}
+    setup: Annotated[
+        Around,
+        says(
+            "What was compiled around the test, by fixtures of wider scope and in the tear-down; "
+            "not judged."
+        ),
+    ] = Around()
+    baseline: Annotated[
+        Recorded | None,
+        says("What the baseline says for this profile; null if it says nothing or was not read."),
+    ] = None
+    budget: Annotated[
+        Budget | None, says("The smaller of baseline and marker, by layer; null without both.")
+    ] = None
+    cap: Annotated[Cap | None, OPTIONAL, says("The marker's cap; null without one.")] = None
+    ungated: Annotated[Text | None, says("Why the test is not judged; null if it is.")] = None
+    message: Annotated[
+        Annotated[str, Meta(max_length=LONGEST_MESSAGE)] | None,
+        says("The text that the failed test showed; null if the gate did not fail it."),
+    ] = None
+    unseen: Annotated[
+        tuple[LayerName, ...],
+        OPTIONAL,
+        says("Layers that the budget speaks of and that were not there."),
+    ] = ()
+    foreign: Annotated[
+        Text | None,
+        OPTIONAL,
+        says(
+            "The profile whose values judged the test, since its own was never recorded; else null."
+        ),
+    ] = None
+    written: Annotated[bool, OPTIONAL, says("Whether this run recorded the test.")] = False
+    block: Annotated[
+        bool,
+        OPTIONAL,
+        says(
+            "Whether a graph_budget block of the test failed it; counts, budget and changes are "
+            "then those of the block, and no count of the test."
+        ),
+    ] = False
+    changes: Annotated[
+        tuple[Difference, ...] | None,
+        OPTIONAL,
+        says(
+            "What differs from the baseline, the marker or the option, totals first; null where "
+            "nothing was judged."
+        ),
+    ] = None
 
     def check(self) -> None:
         """Raise ``BadValue`` if something refers to an item or a layer that is not there."""

@@ -1,36 +1,17 @@
-"""The JSON Schemas of the files that are written, derived from the code.
+"""The JSON Schema of the report, derived from ``model.report`` and the types that it holds.
 
-    python -m pytest_graphbreak.model.schemas
-
-writes them into the package. The schemas of the report and of a baseline file are derived
-completely: from ``model.report``, where the text below a field is its description, and from
-``BASELINE``, which is loaded by name and not imported
-at the top.
+``baseline.schemas`` writes it into the package, beside that of a baseline file.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import json
-from collections.abc import Mapping
-from importlib import import_module
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from pytest_graphbreak.model import budget, differences, record
-from pytest_graphbreak.model import report as reports
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import form
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, LAYERS
-from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.report import TestReport
-
-HOME: Final = Path(__file__).parents[1] / "schemas"
-BASELINE: Final = "pytest_graphbreak.baseline.form"
 
 REPORT: Final = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -56,59 +37,17 @@ WHERE: Final = {
     "description": "A place in the source; {} if there is none.",
     "anyOf": [{"type": "object", "maxProperties": 0}, {"$ref": "#/$defs/Frame"}],
 }
-_DATA: Final = (record, budget, differences, reports)
 _READING: Final = {
     *("default", "optional", "maximum", "minLength", "maxLength", "minProperties", "maxProperties")
 }
 
 
-def schema(name: str) -> Plain:
-    """Return the schema of ``report`` or ``baseline``, for the existing layers."""
-    data: Plain = json.loads(derive(name))
-    return data
-
-
-def derive(name: str) -> str:
-    """Return the text of a schema file."""
-    described = report() if name == "report" else import_module(BASELINE).schema()
-    return f"{json.dumps(described, indent=1)}\n"
-
-
 def report() -> Plain:
     """Return the schema of the report, derived from its types."""
     (_, schemas) = msgspec.json.schema_components([form()])
-    classes = {name: cls for module in _DATA for name, cls in vars(module).items()}
-    descriptions = _descriptions()
-    for name, schema in schemas.items():
-        for cls in (Record, TestReport) if name == "Test" else (classes.get(name),):
-            _describe(schema, cls, descriptions)
     definitions = {name: _as_written(schema) for name, schema in schemas.items()}
     report_schema = definitions.pop("Report")
     return {**REPORT, **report_schema, "$defs": {**LISTS, "where": WHERE, **definitions}}
-
-
-def _descriptions() -> dict[tuple[str, str], str]:
-    """Return the text below each field in the source, by class and field."""
-    descriptions = {}
-    for node in (node for module in _DATA for node in ast.parse(inspect.getsource(module)).body):
-        for pair in pairwise(getattr(node, "body", ())):
-            match node, *pair:
-                case (
-                    ast.ClassDef(name),
-                    ast.AnnAssign(target=ast.Name(key)),
-                    ast.Expr(ast.Constant(str(text))),
-                ):
-                    descriptions[name, key] = " ".join(text.split())
-    return descriptions
-
-
-def _describe(schema: Plain, cls: Any, descriptions: Mapping[tuple[str, str], str]) -> None:
-    """Add the descriptions of the fields of a class, and of its bases, to its schema."""
-    for field in msgspec.structs.fields(cls) if cls else ():
-        texts = (descriptions.get((base.__name__, field.name)) for base in cls.__mro__)
-        if text := next(filter(None, texts), ""):
-            key = schema["properties"][field.encode_name]
-            schema["properties"][field.encode_name] = {"description": text, **key}
 
 
 def _as_written(schema: Any) -> Any:
@@ -135,12 +74,3 @@ def _as_written(schema: Any) -> Any:
 
 def _about(schema: Plain) -> Plain:
     return {"description": schema["description"]} if "description" in schema else {}
-
-
-def main() -> None:
-    for path in HOME.glob("*.json"):
-        path.write_text(derive(path.stem), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Struct
@@ -22,7 +22,6 @@ from pytest_graphbreak.config.device import environment
 from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
-from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
@@ -48,11 +47,6 @@ def register(config: pytest.Config, gate: Gate) -> None:
     gate.check()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
-
-
-CI_SYSTEMS: Final = {"GITHUB_ACTIONS": "github"}
-"""Variables that are ``true`` on a CI system, with the module of ``report`` to ``publish`` there.
-"""
 
 
 class Tally(Struct):
@@ -152,9 +146,8 @@ class Session:
         if code != exitstatus:
             session.exitstatus = code
         report = self._report(code)
-        for variable, system in CI_SYSTEMS.items():
-            if os.environ.get(variable) == "true":
-                self._publish(report, system)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            self._publish_on_github(report)
         if self.settings.report is not None:
             self._write_report(report)
             if outcome.faults and session.exitstatus == OK:
@@ -274,11 +267,12 @@ class Session:
                 f"{self.settings.report}: the report was not written: {error}"
             )
 
-    def _publish(self, report: RunReport, system: str) -> None:
-        """Publish the report to a CI system; ``-p no:graphbreak-github`` turns it off."""
-        if self.config.pluginmanager.is_blocked(f"graphbreak-{system}"):
+    def _publish_on_github(self, report: RunReport) -> None:
+        """Write annotations and the step summary; ``-p no:graphbreak-github`` turns it off."""
+        if self.config.pluginmanager.is_blocked("graphbreak-github"):
             return
-        publish = load(f"pytest_graphbreak.report.{system}:publish")
+        from pytest_graphbreak.report.github import publish
+
         capture = self.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             try:

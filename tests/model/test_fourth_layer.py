@@ -1,4 +1,4 @@
-"""A layer is one folder and one line in a list: two more are added to a copy of the package.
+"""A layer is one folder and one entry in a list: two more are added to a copy of the package.
 
 They need no torch: these tests run where it is not installed, and it is not imported where it is.
 ``toy`` has graph breaks of its own; ``toy_host`` is counted, and judged only where it is named.
@@ -98,9 +98,10 @@ class Copy:
             shutil.copytree(HERE / layer, package / "layers" / layer)
         table = package / "model" / "layers.py"
         text = table.read_text("utf-8")
-        last = f'    "{LAYERS[-1]}",\n'
-        assert text.count(last) == 1
-        table.write_text(text.replace(last, f'{last}    "toy",\n    "toy_host",\n'))
+        end = ")\n\nDESCRIPTIONS: Final"
+        assert text.count(end) == 1
+        entries = (HERE / "descriptions.txt").read_text("utf-8")
+        table.write_text(text.replace(end, f"{entries}{end}"))
         shutil.copy(HERE / "toycompiler.py", self.site)
         self.suite.mkdir()
         self.write("conftest.py", CONFTEST)
@@ -231,7 +232,7 @@ def test_its_places_are_in_the_baseline_with_their_layer(runs: Runs) -> None:
 
 
 def test_its_report_is_valid(runs: Runs) -> None:
-    runs.copy.python("-m", "pytest_graphbreak.model.schemas")
+    runs.copy.python("-m", "pytest_graphbreak.baseline.schemas")
     home = runs.copy.site / "pytest_graphbreak" / "schemas"
     schema = json.loads((home / "report.json").read_text())
     assert schema["$defs"]["layer"]["enum"][-2:] == ["toy", "toy_host"]

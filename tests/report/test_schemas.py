@@ -18,6 +18,8 @@ from jsonschema import Draft202012Validator
 
 from pytest_graphbreak.baseline import BaselineError, update
 from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.baseline.schemas import HOME, derive
+from pytest_graphbreak.baseline.schemas import SCHEMAS as DERIVED
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
@@ -32,7 +34,6 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.schemas import HOME, derive, schema
 from tests.baseline.generated import make, measurement
 from tests.baseline.refused import FULL, REFUSED
 from tests.examples import examples
@@ -42,7 +43,7 @@ from tests.untrusted import at
 
 pytestmark = pytest.mark.pure
 
-SCHEMAS = {name: schema(name) for name in ("report", "baseline")}
+SCHEMAS = {name: derived() for name, derived in DERIVED.items()}
 REPORT = Draft202012Validator(SCHEMAS["report"])
 BASELINE = Draft202012Validator(SCHEMAS["baseline"])
 
@@ -283,7 +284,9 @@ def test_unknown_keys_are_let_through() -> None:
 
 @pytest.mark.parametrize("path", sorted(HOME.glob("*.json")), ids=lambda path: path.stem)
 def test_the_files_have_the_lists_of_the_code(path: Path) -> None:
-    assert path.read_text("utf-8") == derive(path.stem), "python -m pytest_graphbreak.model.schemas"
+    assert path.read_text("utf-8") == derive(path.stem), (
+        "python -m pytest_graphbreak.baseline.schemas"
+    )
 
 
 def test_the_schema_knows_the_words_of_the_code() -> None:
