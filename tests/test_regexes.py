@@ -26,7 +26,7 @@ def test_every_expression_is_linear(most: int | None) -> None:
     found = list(expressions(DYNAMIC))
     assert len(found) > 150
     assert {one.where.partition(":")[0] for one in found} >= {
-        "layers/dynamo/log.py",
+        "logs/dynamo.py",
         "advice/match.py",
     }
     faults = [words for one in found if (words := slow(one, most))]

@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.tt.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.logs.tt import SURE
 from pytest_graphbreak.text.output import plural
 
 TT_VARIABLES: Final = {

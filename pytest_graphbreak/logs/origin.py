@@ -13,12 +13,12 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo.log import LoggedGraph
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.layers.xla import explain
-from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport
+from pytest_graphbreak.logs import xla as xlalog
+from pytest_graphbreak.logs.dynamo import LoggedGraph
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
 from pytest_graphbreak.model.sources import Sources

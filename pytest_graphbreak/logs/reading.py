@@ -9,16 +9,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo import log_records
-from pytest_graphbreak.layers.dynamo.log import Dynamo
-from pytest_graphbreak.layers.dynamo.log_records import Torch, TorchLines
-from pytest_graphbreak.layers.tt.log import TTLines, Watcher
-from pytest_graphbreak.layers.tt.markers import Guess
+from pytest_graphbreak.layers.tt.log import Watcher
 from pytest_graphbreak.layers.tt.programs import Program, Programs
-from pytest_graphbreak.layers.xla import log as xlalog
-from pytest_graphbreak.layers.xla.log import Locations, XlaLines
-from pytest_graphbreak.logs import origin
+from pytest_graphbreak.logs import dynamo_records, origin
+from pytest_graphbreak.logs import xla as xlalog
+from pytest_graphbreak.logs.dynamo import Dynamo
+from pytest_graphbreak.logs.dynamo_records import Torch, TorchLines
 from pytest_graphbreak.logs.origin import Origins
+from pytest_graphbreak.logs.tt import Guess, TTLog
+from pytest_graphbreak.logs.xla import Locations, XlaLines
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
@@ -126,7 +125,7 @@ class _Reader(Watcher):
     def __init__(self, path: str, sources: Sources) -> None:
         self._path = path
         self._sources = sources
-        self._tt = TTLines(self)
+        self._tt = TTLog(self)
         self._dynamo = Dynamo(sources)
         self._origins = Origins(sources)
         self._torch = TorchLines(self._record)
@@ -136,7 +135,7 @@ class _Reader(Watcher):
 
     def line(self, line: str) -> None:
         """Take the next line. Torch first: its line may begin what a device graph follows."""
-        if log_records.HINT in line or self._torch.is_waiting:
+        if dynamo_records.HINT in line or self._torch.is_waiting:
             self._torch.line(line)
         self._tt.line(line)
         if xlalog.HINT in line:

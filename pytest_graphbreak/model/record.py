@@ -1,8 +1,7 @@
 """The data that is observed while one test, script or log runs.
 
 All types are frozen, independent of pytest and torch, and describe the JSON report: reading,
-writing and the schema are derived from them (see ``forms``). Observers create these objects;
-verdicts and reports read them.
+writing and the schema are derived from them (see ``forms``).
 """
 
 from __future__ import annotations

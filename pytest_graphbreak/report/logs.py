@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
-from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.logs.tt import Guess
 from pytest_graphbreak.model.record import Graph
 from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import count_line

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.baseline import files, tree
-from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.tt import programs
+from pytest_graphbreak.logs import dynamo
 from pytest_graphbreak.model import forms, report, sources
 from pytest_graphbreak.report import html, markdown, rows
 from pytest_graphbreak.runs import incoming

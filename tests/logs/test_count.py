@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.tt.log import TTLines, Watcher
+from pytest_graphbreak.layers.tt.log import Watcher
+from pytest_graphbreak.logs.tt import TTLog
 from pytest_graphbreak.text.lines import LONGEST, Source
 from tests.examples import examples
 from tests.logs import writer
@@ -22,12 +23,12 @@ from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 pytestmark = pytest.mark.pure
 
 
-def count(path: str) -> TTLines:
+def count(path: str) -> TTLog:
     with Source(path) as source:
         return read(source)
 
 
-def graphs(seen: TTLines) -> tuple[int, int]:
+def graphs(seen: TTLog) -> tuple[int, int]:
     return seen.programs.attempted, seen.programs.completed
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.dynamo import log
+from pytest_graphbreak.logs import dynamo as log
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record

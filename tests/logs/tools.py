@@ -6,7 +6,8 @@ import io
 from collections.abc import Iterable
 from functools import partial
 
-from pytest_graphbreak.layers.tt.log import TTLines, Watcher
+from pytest_graphbreak.layers.tt.log import Watcher
+from pytest_graphbreak.logs.tt import TTLog
 from pytest_graphbreak.text.lines import LONGEST, characters
 from tests.logs.writer import Writer, broke, dynamo, join
 
@@ -34,13 +35,13 @@ def dress(
     return (b"\r\n" if crlf else b"\n").join(lines) + b"\n"
 
 
-def counted(data: bytes, watcher: Watcher | None = None, longest: int = LONGEST) -> TTLines:
+def counted(data: bytes, watcher: Watcher | None = None, longest: int = LONGEST) -> TTLog:
     """Counts of a log whose lines are read in parts of at most ``longest`` bytes."""
     return read(iter(partial(characters(io.BytesIO(data)).readline, longest), ""), watcher)
 
 
-def read(lines: Iterable[str], watcher: Watcher | None = None) -> TTLines:
-    seen = TTLines(watcher)
+def read(lines: Iterable[str], watcher: Watcher | None = None) -> TTLog:
+    seen = TTLog(watcher)
     for line in lines:
         seen.line(line)
     seen.finish()

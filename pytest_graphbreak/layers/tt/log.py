@@ -1,4 +1,8 @@
-"""Follows the TT compiler through a log, line by line: headers, END markers, errors."""
+"""Follows the TT compiler through a log, line by line: headers, END markers, errors.
+
+Only graphs with headers are counted here. What markers without headers mean is worked out in
+``logs.tt``, for the logs of old builds: the plugin's own file has headers.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,7 @@ from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.layers.tt.markers import Guess, Markers, is_evidence, module_name
-from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.layers.tt.programs import Program, Programs, module_name
 from pytest_graphbreak.text import prefixes
 from pytest_graphbreak.text.prefixes import ANSI
 
@@ -116,7 +119,6 @@ class TTLines:
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         self.programs = Programs()
-        self.markers: dict[str, Markers] = {}
         self.headers = 0
         self.bare = 0
         self.ends = 0
@@ -172,11 +174,14 @@ class TTLines:
         appended = copies.count - copies.adjacent
         return copies.adjacent if self.ends > self.headers + appended else 0
 
-    def guesses(self) -> dict[str, Guess]:
-        """Return what markers mean, by rank, if there was no header; empty if there was one."""
-        if self.headers:
-            return {}
-        return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
+    def on_headless_end(self, rank: str) -> None:
+        """Handle an END marker, while the log had no header. The base does nothing."""
+
+    def on_headless_error(self, rank: str) -> None:
+        """Handle an error of the compiler, while the log had no header. The base does nothing."""
+
+    def on_headless_text(self, text: str) -> None:
+        """Handle a line, or a part of one, while the log had no header. The base does nothing."""
 
     def _marks(self, line: str) -> None:
         """Read a line that has a header or an END marker somewhere in it."""
@@ -243,7 +248,7 @@ class TTLines:
         if self._unclosed[rank]:
             self._unclosed[rank] -= 1
         elif not self.headers:
-            self._headless(rank).mark()
+            self.on_headless_end(rank)
         elif self.ends > self.headers + self.copies.count:
             self.orphans += 1
         self._close()
@@ -256,26 +261,23 @@ class TTLines:
         self.copies.break_sequence()
         self.programs.error(rank, thread, words)
         if not self.headers:
-            self._headless(rank).error()
+            self.on_headless_error(rank)
 
     def _text(self, text: str) -> None:
-        """Pass a text to the program whose module is open, or to the markers of its rank."""
+        """Pass a text to the program whose module is open."""
         program = self._open
         if program is not None:
             if not program.name:
                 program.name = module_name(text)
             self._watcher.on_text(program, text)
-        elif not self.headers and is_evidence(text):
-            self._headless(prefixes.rank(text[: prefixes.BEFORE])).look(text)
+        elif not self.headers:
+            self.on_headless_text(text)
 
     def _close(self) -> None:
         """End the module that is open."""
         if self._open is not None:
             self._watcher.on_close(self._open)
         self._open = None
-
-    def _headless(self, rank: str) -> Markers:
-        return self.markers.setdefault(rank, Markers())
 
 
 def _time(line: str) -> float | None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from pytest_graphbreak.model.record import NOWHERE, Frame
+from pytest_graphbreak.text import prefixes
 
 # The stages that the TT compiler prints for one graph, in every form they have had.
 #
@@ -291,3 +292,13 @@ class Programs:
 
 def _lacks(program: Program, name: str) -> bool:
     return name not in program.stages and follows(name, program.last)
+
+
+_NAME: Final = re.compile(r'"[^"\r\n]{0,256}"|[^\s{(]{1,256}', re.A)
+
+
+def module_name(text: str) -> str:
+    """Return the name of the first named module in a text (``SyncTensorsGraph.12``)."""
+    at = text.find("module @")
+    match = _NAME.match(text, at + len("module @")) if at >= 0 else None
+    return prefixes.text(match[0]).strip('"') if match else ""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
-from pytest_graphbreak.layers.dynamo.log_records import (
+from pytest_graphbreak.logs.dynamo_records import (
     Guards,
     LoggedAttempt,
     Process,

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from pytest_graphbreak.layers.tt.log import TTLines, Watcher
+from pytest_graphbreak.layers.tt.programs import module_name
 from pytest_graphbreak.text import prefixes
 
 USUAL: Final = range(5, 10)
@@ -33,7 +35,6 @@ _DIALECTS: Final = (
     (_VHLO, re.compile(r"vhlo\.")),
     (_SHLO, re.compile(r"stablehlo\.")),
 )
-_NAME: Final = re.compile(r'"[^"\r\n]{0,256}"|[^\s{(]{1,256}', re.A)
 
 
 class GuessedGraph(NamedTuple):
@@ -104,7 +105,34 @@ class Markers:
         return _periods(self._by_evidence)
 
 
-def is_evidence(line: str) -> bool:
+class TTLog(TTLines):
+    """The lines of a TT compiler's log, also of a log that has END markers and no headers."""
+
+    def __init__(self, watcher: Watcher | None = None) -> None:
+        super().__init__(watcher)
+        self.markers: dict[str, Markers] = {}
+
+    def guesses(self) -> dict[str, Guess]:
+        """Return what markers mean, by rank, if there was no header; empty if there was one."""
+        if self.headers:
+            return {}
+        return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
+
+    def on_headless_end(self, rank: str) -> None:
+        self._of_rank(rank).mark()
+
+    def on_headless_error(self, rank: str) -> None:
+        self._of_rank(rank).error()
+
+    def on_headless_text(self, text: str) -> None:
+        if _is_evidence(text):
+            self._of_rank(prefixes.rank(text[: prefixes.BEFORE])).look(text)
+
+    def _of_rank(self, rank: str) -> Markers:
+        return self.markers.setdefault(rank, Markers())
+
+
+def _is_evidence(line: str) -> bool:
     """Return whether a line may say something about its module, by the cheapest test."""
     return "hlo." in line or "ttir." in line or "ttnn." in line or "module @" in line
 
@@ -127,13 +155,6 @@ class _Module:
             if pattern.search(text):
                 self.dialect = dialect
                 break
-
-
-def module_name(text: str) -> str:
-    """Return the name of the first named module in a text (``SyncTensorsGraph.12``)."""
-    at = text.find("module @")
-    match = _NAME.match(text, at + len("module @")) if at >= 0 else None
-    return prefixes.text(match[0]).strip('"') if match else ""
 
 
 class _MarkerRun(NamedTuple):
