@@ -38,11 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="try no remedy that drops a side effect, such as a line of a log",
     )
     parser.add_argument(
-        "--assume",
-        action="store_true",
-        help="also keep numbers of inputs as constants, which compile again for other values",
-    )
-    parser.add_argument(
         "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
     )
     parser.add_argument(
@@ -129,7 +124,6 @@ def _search(args: argparse.Namespace, target: Target, bench: Bench, progress: Pr
         bench,
         most=args.runs,
         keep_side_effects=args.keep_side_effects,
-        assume=args.assume,
         header=_header(target),
         progress=progress.step,
     )

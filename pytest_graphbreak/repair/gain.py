@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec import structs
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Eager, Graph, Record
-
-_BODIES: Final = ("<locals>._body", "<locals>._goes_on")
-"""How the names of functions end that a remedy writes for ``torch.while_loop``."""
 
 
 def graphs(record: Record) -> int:
@@ -37,7 +32,7 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     nothing is compiled, that is no gain, and a patch that takes code out of the compiler may take a
     third at most.
     """
-    if not graphs(after) or eager(after) > eager(before) or _breaks_body(after):
+    if not graphs(after) or eager(after) > eager(before):
         return False
     if may_leave and any(3 * ops(after) < 2 * ops(before) for ops in (_ops, _ops_of_models)):
         return False
@@ -100,14 +95,6 @@ def eager(record: Record) -> int:
 def _left_dynamo(record: Record) -> tuple[Eager, ...]:
     """Return code that is not compiled at all; a fallback of inductor is in a graph."""
     return tuple(item for item in record.eager if item.layer == "dynamo")
-
-
-def _breaks_body(record: Record) -> bool:
-    """Return whether a function breaks that a patch wrote for an operator: a loop, a branch.
-
-    Torch takes it completely or not at all: it is called again for each round, and compiled then.
-    """
-    return any(item.where.function.endswith(_BODIES) for item in record.breaks)
 
 
 def _upper(record: Record) -> tuple[str, ...]:

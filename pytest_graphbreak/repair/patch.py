@@ -63,8 +63,6 @@ class SourcePatch(Struct, frozen=True):
     unfit: str = ""
     leaves: bool = False
     """Whether it takes code out of the compiler on purpose (``disable``)."""
-    assumes: bool = False
-    """Whether it only holds for what the inputs of the program have in common (``--assume``)."""
 
 
 def switch(name: str, value: str = "True") -> Preamble:

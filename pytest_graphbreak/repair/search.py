@@ -60,7 +60,6 @@ class Search:
         *,
         most: int,
         keep_side_effects: bool = False,
-        assume: bool = False,
         header: str = "",
         progress: Callable[[float, float, str], None] = lambda *_: None,
     ) -> None:
@@ -69,7 +68,6 @@ class Search:
         self._most = most
         self._started = bench.runs
         self._keep_side_effects = keep_side_effects
-        self._assume = assume
         self._header = header
         self._progress = progress
         self._file = read(target.path)
@@ -247,8 +245,6 @@ class Search:
             return _UNWRITABLE
         if patch.drops and self._keep_side_effects:
             return f"--keep-side-effects: {patch.drops}"
-        if patch.assumes and not self._assume:
-            return "it holds for inputs with these numbers only (--assume tries it)"
         return patch.unfit
 
     def _keep(

@@ -130,29 +130,6 @@ def test_code_that_is_won_back_must_not_drive_out_other_code() -> None:
     assert not better(EAGER, structs.replace(record(18, ops=99), eager=(other,)))
 
 
-LAYERS = """
-    import torch
-
-    def f(x):
-        for number in range(2):
-            x = x.sin()
-            print(number, x.mean().item())
-            print("norm", x.norm().item())
-        return x
-
-    torch.compile(f, backend="eager")(torch.ones(4))
-"""
-
-
-def test_each_line_of_a_loop_that_left_the_compiler_is_moved(shop: Shop) -> None:
-    """Only one is seen at a time, and nothing is compiled until the last is moved."""
-    shop.write("a.py", LAYERS)
-    said = shop.succeed("fix", "a.py")
-    assert "kept  the line is written after the graph (0 -> 2)" in said.out
-    assert "kept  the line is written after the graph (2 -> 1)" in said.out
-    assert "tried, not kept" not in said.out
-
-
 UNSURE = """
     import torch
 
@@ -174,14 +151,6 @@ def test_what_compiles_nothing_is_not_kept_when_the_runs_are_used_up(shop: Shop)
     assert said.code == 1
     assert "stopped: the number of runs" in said.out
     assert [path.name for path in Path().iterdir()] == ["a.py"]
-
-
-def test_a_loop_whose_written_body_breaks_is_no_gain() -> None:
-    """torch.while_loop then calls the body for each round, which is compiled as often."""
-    won = record(6, ops=9)
-    body = Break("dynamo", "b", Frame("a.py", "Decay.forward.<locals>._body", 12))
-    assert better(EAGER, won)
-    assert not better(EAGER, structs.replace(won, breaks=(body,)))
 
 
 def test_a_switch_that_was_tried_is_no_advice() -> None:

@@ -118,11 +118,3 @@ def test_a_break_less_in_as_many_graphs_is_kept(
     """As that of a line before the first operation, which makes no graph of its own."""
     found = searched("", tmp_path, monkeypatch, graphs=3)
     assert (found.patches, found.before, found.after) == ([PATCH], 3, 3)
-
-
-def test_what_holds_for_these_numbers_only_waits_for_assume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = searched("z = y + 1", tmp_path, monkeypatch, patch=replace(PATCH, assumes=True))
-    assert (found.patches, found.source) == ([], None)
-    assert "--assume" in found.problems[0].tried[0].why

@@ -12,39 +12,17 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import SourcePatch
-from pytest_graphbreak.repair.remedies import (
-    check,
-    cond,
-    constants,
-    enable,
-    later,
-    numbers,
-    op,
-    settings,
-    sizes,
-    where,
-    while_loop,
-)
+from pytest_graphbreak.repair.remedies import cond, enable, settings, sizes, where
 from pytest_graphbreak.repair.trial import Trial
 
 _FOR_BREAKS: Final = (
-    later.propose,
     settings.propose,
     where.propose,
     cond.propose,
-    check.propose,
-    op.propose,
     enable.propose,
-    while_loop.propose,
-    constants.propose,
     enable.propose_uncompiled,
 )
-_FOR_RECOMPILES: Final = (
-    later.recompiles,
-    sizes.recompiles,
-    numbers.recompiles,
-    sizes.marked,
-)
+_FOR_RECOMPILES: Final = (sizes.recompiles,)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:

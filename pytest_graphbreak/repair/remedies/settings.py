@@ -10,7 +10,7 @@ After: the same lines, and at the head of the program::
 
 When not: a setting is for the whole process. On a device below Dynamo ``.item()`` as a node splits
 the graph, so there rewrites come first. ``print`` as a reordered function is lost where torch
-inlines the function that calls it: then the line is rewritten (``later``).
+inlines the function that calls it: a run that loses a line is refused.
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ After::
 
     f = torch.compile(f, dynamic=True)
 
-Where only the sizes that vary should be inputs, each call marks them by ``mark_dynamic``, or by
-``mark_unbacked`` where they may be 0 or 1, which are constants of a graph otherwise.
-
 When not: where the code needs a size as a number (``range(x.shape[0])``, ``if n % 2:``), it is
 compiled for each; then pad to a few sizes. Nor on a device whose compiler takes fixed sizes only:
 it compiles each graph of Dynamo for each size. A graph of fixed sizes may be faster.
@@ -20,18 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import libcst as cst
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
-from pytest_graphbreak.repair.rewrite.helpers import _graphbreak_tensors, helper, wrap_calls
 from pytest_graphbreak.repair.rewrite.tree import calls, parse
 from pytest_graphbreak.repair.trial import Trial
-
-if TYPE_CHECKING:
-    import torch
 
 _NOT_STATIC: Final = switch("assume_static_by_default", "False")
 _COMPILE: Final = "torch.compile"
@@ -46,15 +39,6 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
             yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (edit,))
     title = "assume_static_by_default = False: sizes and numbers are inputs of the graph"
     yield SourcePatch(title, (_NOT_STATIC,))
-
-
-def marked(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make only the sizes inputs that vary, and those of 0 and 1 as well."""
-    for function in ("mark_dynamic", "mark_unbacked"):
-        if table := varying(trial):
-            sizes = [f"{name} {dims}" for args in table.values() for name, dims in args.items()]
-            wrap = (helper(_graphbreak_tensors), *wrap_calls(_graphbreak_mark, table, function))
-            yield SourcePatch(f"{function} for the sizes that vary: {', '.join(sizes)}", wrap)
 
 
 @lru_cache(maxsize=64)
@@ -76,43 +60,3 @@ def _with_dynamic(call: cst.Call) -> cst.Call:
 def _compiles(source: str) -> list[cst.Call]:
     tree = parse(source)
     return [call for call in calls(tree.module) if _COMPILE in tree.names_of(call.func)]
-
-
-def varying(trial: Trial) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the dimensions that vary, by callable and argument."""
-    return {
-        call["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in call["dims"].items()}
-        for call in trial.varies
-    }
-
-
-def _graphbreak_mark(model: Any, inner: Any, table: Any, function: str) -> Any:
-    """Mark the sizes that vary, by argument, while a call lasts."""
-    import copy
-
-    dims = table.get(getattr(model, "__qualname__", type(model).__qualname__), {})
-    mark = getattr(torch._dynamo.decorators, function)
-
-    def marks(tensor: Any) -> Any:
-        ours = ("_dynamo", "_specialize", "_has_dynamo")
-        return {k: copy.copy(v) for k, v in vars(tensor).items() if k.startswith(ours)}
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        before: Any = []
-        for name, tensor in _graphbreak_tensors(model, args, kwargs):
-            if name in dims and all(tensor is not marked for marked, _ in before):
-                before.append((tensor, marks(tensor)))
-                for dim in dims[name]:
-                    if dim < tensor.dim() and (
-                        tensor.shape[dim] > 1 or function == "mark_unbacked"
-                    ):
-                        mark(tensor, dim)
-        try:
-            return inner(*args, **kwargs)
-        finally:
-            for tensor, had in before:
-                for key in marks(tensor):
-                    del vars(tensor)[key]
-                vars(tensor).update(had)
-
-    return call
