@@ -17,9 +17,8 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_no
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
-from pytest_graphbreak.config.typed import this_command
+from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report.footer import GitHubRun, accept_command, this_run
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
@@ -126,20 +125,20 @@ def run(args: argparse.Namespace) -> int:
     earlier = union(load_all(args.against, note=note)) if args.against else None
     reports = load_all(args.reports, note=note)
     together = union(reports)
-    result = check(together, checkout, earlier, made_by)
+    typed = this_command(baselines=args.graph_budget_dir)
+    result = check(together, checkout, earlier, made_by, typed)
     result.allow_missing = args.allow_missing
-    _show(result, together, reports, _accept(args.reports, made_by))
-    notes = replace(_notes(result), accept=accept_line(made_by))
+    _show(result, together, reports, _accept(args.reports, made_by, typed))
+    notes = replace(_notes(result), accept=accept_line(made_by, typed))
     written = write_pages(_replace_verdicts(reports, result), args, notes)
     return result.code if written else UNUSABLE
 
 
-def _accept(reports: Sequence[str], made_by: GitHubRun | None) -> str:
+def _accept(reports: Sequence[str], made_by: GitHubRun | None, typed: Typed) -> str:
     """Return the command that accepts these reports, or a description if it is too long to read."""
-    typed = shlex.join(reports)
-    if made_by is None and len(typed) > LONGEST:
+    if made_by is None and len(shlex.join(reports)) > LONGEST:
         return "`graphbreak accept` with these reports"
-    return accept_command(typed, run=made_by, tool=this_command().graphbreak())
+    return typed.accept(*reports, run=made_by)
 
 
 def check(
@@ -147,6 +146,7 @@ def check(
     checkout: Checkout,
     earlier: Union | None = None,
     made_by: GitHubRun | None = None,
+    typed: Typed | None = None,
 ) -> Result:
     """Judge all measured tests."""
     result = Result(strict=checkout.strict)
@@ -155,7 +155,7 @@ def check(
     for name, part in (("", together), ("--against: ", earlier)):
         if part is not None:
             result.unusable += [f"{name}{item}" for item in unusable(part)]
-    judge = Judge(checkout, None if earlier is None else earlier.seen, made_by)
+    judge = Judge(checkout, None if earlier is None else earlier.seen, made_by, typed)
     try:
         judge.baselines.check()
         result.stale = stale_entries(checkout, judge.baselines, together)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
-from pytest_graphbreak.config.typed import this_command
+from pytest_graphbreak.config.typed import Typed, this_command
 from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Break
@@ -102,8 +102,10 @@ def _print_findings(args: argparse.Namespace) -> int:
     if not shown:
         complain("graphbreak explain: nothing in these reports is red, and nothing broke")
     elif args.json:
-        sources = CheckoutSources(sources_root())
-        _print(to_dict(finding, sources) for finding in shown)
+        root = sources_root()
+        sources = CheckoutSources(root)
+        typed = Typed(("python", "-m", "pytest"), here=os.getcwd(), root=str(root or ""))
+        _print(to_dict(finding, sources, typed) for finding in shown)
     else:
         say_all(_findings(shown))
     return 0
@@ -278,7 +280,7 @@ def findings(tests: Sequence[TestReport]) -> list[Finding]:
     return [*root_causes(by_nodeid(tests)).findings, *findings_of_tests(tests)]
 
 
-def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
+def to_dict(finding: Finding, sources: CheckoutSources, typed: Typed) -> Plain:
     """Return a finding as plain types. The keys are in docs/reference/commands.md, ``explain``."""
     judged = finding.sign != SEEN
     explained = page_of(finding)
@@ -304,8 +306,10 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
         "red": len(finding.tests) if judged else 0,
         "graphs": finding.growth,
         "tests": list(finding.tests[:MOST_TESTS]),
-        "fix": f"graphbreak fix {shlex.quote(test)}" if explained else None,
-        "verify": _verify(test),
+        "fix": typed.on_test("fix", test) if explained else None,
+        "verify": typed.test(test, "--graph-budget")
+        if "::" in test
+        else typed.graphbreak("run", test),
     }
 
 
@@ -313,10 +317,3 @@ def page_of(finding: Finding) -> Explanation | None:
     """Return our page on a finding, or None."""
     family = advice.family(finding.items[0]) if finding.items else None
     return None if family is None else advice.explain(family.name)
-
-
-def _verify(test: str) -> str:
-    """Return the command that runs the first of the tests, or the script, again."""
-    if "::" in test:
-        return f"python -m pytest --graph-budget {shlex.quote(test)}"
-    return f"graphbreak run {shlex.quote(test)}"

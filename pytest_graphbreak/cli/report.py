@@ -14,9 +14,9 @@ from typing import Final
 
 from pytest_graphbreak.cli.messages import note, say, say_all, say_list, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
-from pytest_graphbreak.report.footer import GitHubRun, accept_command
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.unjudged import unjudged_lines
@@ -64,9 +64,9 @@ def run_of(args: argparse.Namespace) -> GitHubRun | None:
     )
 
 
-def accept_line(made_by: GitHubRun | None) -> str:
+def accept_line(made_by: GitHubRun | None, typed: Typed | None = None) -> str:
     """Return the command that accepts the counts of a CI run, or "" if no run is known."""
-    return "" if made_by is None else accept_command("", run=made_by)
+    return "" if made_by is None else (typed or Typed()).accept(run=made_by)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ imported here except pytest, since this runs in every session.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any, Final
 
 import pytest
 from msgspec import field
+from msgspec.structs import replace
 
 from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
-from pytest_graphbreak.config.typed import Typed, typed_command
+from pytest_graphbreak.config.typed import GitHubRun, Typed, typed_command
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
 DEVICES: Final = ("auto", *reversed(BACKENDS), "cpu", "cuda")
@@ -68,6 +70,15 @@ class Settings(Rules, frozen=True):
     @property
     def writes(self) -> bool:
         return self.update or self.record or self.prune
+
+    def accept(self, run: GitHubRun | None, nodeid: str = "") -> str | None:
+        """Return the command that accepts the counts of this session, or None without a report."""
+        if self.report is None:
+            return None
+        report = str(self.report)
+        if self.report.is_relative_to(self.root):
+            report = self.typed.path(report)
+        return self.typed.accept(report, nodeid=nodeid, run=run)
 
 
 _FLAGS: Final = {
@@ -202,9 +213,10 @@ def from_config(config: pytest.Config) -> Settings:
     writes = {name: bool(asked.option(name)) for name in WRITING}
     gate = config.getoption("graph_budget", default=None)
     root = config.rootpath
+    directory = root / asked.text("dir")
     settings = Settings(
         root=root,
-        directory=root / asked.text("dir"),
+        directory=directory,
         gate=bool(config.getini("graph_budget") if gate is None else gate) or any(writes.values()),
         **writes,
         report=asked.report(),
@@ -221,10 +233,24 @@ def from_config(config: pytest.Config) -> Settings:
         infra=_directories(config),
         runs=asked.choice("runs", RUNS),
         backend=tuple(asked.text("backend").replace(",", " ").split()),
-        typed=typed_command(config),
+        typed=_typed(config, directory),
     )
     _refuse_writing_in_ci(settings)
     return settings
+
+
+def _typed(config: pytest.Config, directory: Path) -> Typed:
+    """Return how the session was started; in CI, also where commands on reports find baselines."""
+    typed = typed_command(config)
+    if not in_ci() or hasattr(config, "workerinput"):
+        return typed
+    from pytest_graphbreak.config.checkout import CheckoutError, find
+
+    here = config.invocation_params.dir
+    with contextlib.suppress(CheckoutError):
+        if find(here).directory.resolve() == directory.resolve():
+            return typed
+    return replace(typed, baselines=os.path.relpath(directory, here))
 
 
 def _directories(config: pytest.Config) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ or decorate are left out.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -56,24 +57,84 @@ _SELECTS: Final = {
 _MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
 
 
+class GitHubRun(Struct, frozen=True):
+    """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
+
+    number: str
+    repository: str
+
+
+_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_SERVER: Final = re.compile(r"https?://([\w.-]+(?::\d+)?)/?", re.ASCII)
+_PUBLIC: Final = "github.com"
+
+
+def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
+    """Return the run of GitHub Actions that this process is part of, or None elsewhere.
+
+    Source: GitHub's "Default environment variables".
+    """
+    number, name = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_REPOSITORY", "")
+    if environ.get("GITHUB_ACTIONS") != "true" or not number.isascii() or not number.isdigit():
+        return None
+    if not _REPOSITORY.fullmatch(name):
+        return None
+    server = _SERVER.fullmatch(environ.get("GITHUB_SERVER_URL", ""))
+    host = server[1] if server else _PUBLIC
+    return GitHubRun(number, name if host == _PUBLIC else f"{host}/{name}")
+
+
 class Typed(Struct, frozen=True):
     """The typed command: the words that start pytest, options to keep, and the selection.
 
-    ``tool`` are the words that start ``graphbreak`` of the same environment. ``below`` is the path
-    from the directory where it was typed to the rootdir, from which node ids are named.
+    ``tool`` are the words that start ``graphbreak`` of the same environment. ``here`` is the
+    directory where it was typed, ``root`` the rootdir, from which node ids are named; both are
+    empty if node ids are named from where it was typed. ``baselines`` is the directory of the
+    baselines as it is typed there, if a command on reports would look for them elsewhere.
     """
 
     start: tuple[str, ...] = ("pytest",)
     tool: tuple[str, ...] = ("graphbreak",)
     options: tuple[str, ...] = ()
     selection: tuple[str, ...] = ()
-    below: str = ""
+    here: str = ""
+    root: str = ""
+    baselines: str = ""
 
     def test(self, nodeid: str, *flags: str) -> str:
-        """Return the command for one test."""
-        file, mark, name = nodeid.partition("::")
-        path = os.path.join(self.below, file) if self.below else file
-        return self._line(flags, (f"{path}{mark}{name}",))
+        """Return the command of pytest for one test."""
+        return self._line(flags, (self.path(nodeid),))
+
+    def on_test(self, command: str, nodeid: str) -> str:
+        """Return a command of ``graphbreak`` that runs one test, with the options of this run.
+
+        A script has no ``::``, and was named where the command is typed.
+        """
+        if "::" not in nodeid:
+            return self.graphbreak(command, nodeid)
+        line = self.graphbreak(command, self.path(nodeid))
+        return _with_options(line, self.options) if self.options else line
+
+    def accept(self, *reports: str, nodeid: str = "", run: GitHubRun | None = None) -> str:
+        """Return the command that accepts the counts of reports, of one test or of all.
+
+        If ``run`` made them it is named instead, since the command is typed on another machine, in
+        any checkout.
+        """
+        what, tool = reports, self.tool
+        if run is not None:
+            what, tool = ("--run", run.number), ("graphbreak",)
+            what += ("--repo", run.repository) if run.repository else ()
+        directory = ("--graph-budget-dir", self.baselines) if self.baselines else ()
+        only = ("--tests", nodeid) if nodeid else ()
+        return _join((*tool, "accept", *what, *directory, *only))
+
+    def path(self, name: str) -> str:
+        """Return a path or node id, which is named from the rootdir, as it is typed."""
+        if not self.root:
+            return name
+        file, mark, test = name.partition("::")
+        return f"{os.path.relpath(os.path.join(self.root, file), self.here)}{mark}{test}"
 
     def rerun(self, *flags: str) -> str:
         """Return the command for the same tests once more."""
@@ -81,7 +142,7 @@ class Typed(Struct, frozen=True):
 
     def python(self, script: str) -> str:
         """Return the command that runs a file, if ``start`` is ``python -m pytest``."""
-        return _join((*self.start[:-2], script))
+        return _with_options(_join((*self.start[:-2], script)))
 
     def graphbreak(self, *words: str) -> str:
         """Return the command line of a ``graphbreak`` command."""
@@ -97,6 +158,12 @@ def _join(words: Iterable[str]) -> str:
     return " ".join(shlex.quote(printable(word)) for word in words)
 
 
+def _with_options(line: str, options: Sequence[str] = ()) -> str:
+    """Return a command that starts pytest itself, with the options that reach it by a variable."""
+    words = " ".join(filter(None, (os.environ.get("PYTEST_ADDOPTS"), _join(options))))
+    return f"PYTEST_ADDOPTS={shlex.quote(words)} {line}" if words else line
+
+
 def typed_command(config: pytest.Config) -> Typed:
     """Return how this session was started; in an xdist worker, how its controller was."""
     sent = getattr(config, "workerinput", {}).get("graphbreak_typed")
@@ -105,24 +172,26 @@ def typed_command(config: pytest.Config) -> Typed:
     here = config.invocation_params.dir
     args = [str(arg) for arg in config.invocation_params.args]
     options = _own_options(config)
-    below = os.path.relpath(config.rootpath, here)
     return Typed(
         start=start("pytest", sys.argv[0], sys.orig_argv, here),
         tool=start("graphbreak", sys.argv[0], sys.orig_argv, here),
         options=tuple(_typed_options(args, {**_KEPT, **options})),
         selection=(*_typed_options(args, _SELECTS), *_positional(config)),
-        below="" if below == os.curdir else below,
+        here=str(here),
+        root=str(config.rootpath),
     )
 
 
-def this_command() -> Typed:
+def this_command(baselines: str | None = None) -> Typed:
     """Return how this process, a ``graphbreak`` command, was started, for the commands it prints.
 
     pytest is started by ``python -m pytest``, which finds tests and a package beside them.
+    ``baselines`` is ``--graph-budget-dir`` as it was typed.
     """
     return Typed(
         start=start("pytest", sys.argv[0], sys.orig_argv, Path.cwd()),
         tool=start("graphbreak", sys.argv[0], sys.orig_argv, Path.cwd()),
+        baselines=baselines or "",
     )
 
 

@@ -7,17 +7,16 @@ commands for GitHub Actions" for the syntax.
 # No import from __future__ here, since `annotations` is a function of this module.
 
 import os
-import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.footer import accept_command, this_run
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.root_causes import by_nodeid, extent, passing_changes, root_causes
 from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
@@ -89,17 +88,15 @@ def publish(
     root: Path,
     environ: Mapping[str, str],
     write: Callable[[str], object],
-    name: str | None = None,
+    accept: str | None = None,
 ) -> None:
     """Publish everything: annotations with ``write``, the summary to the runner's file.
 
-    ``report`` is that of the run that just ended here, ``name`` the name of its file, without which
-    none of its counts can be accepted. Raises ``OSError`` if the summary's file cannot be written.
+    ``report`` is that of the run that just ended here, ``accept`` the command that accepts its
+    counts, if its file is written. Raises ``OSError`` if the summary's file cannot be written.
     """
     path = environ.get("GITHUB_WORKSPACE")
     workspace = Path(path) if path else None
-    run = this_run(environ)
-    accept = accept_command(shlex.quote(name), run=run) if name is not None else None
     commands = annotations(report.tests, root, workspace)
     commands += warnings(report.tests, root, workspace)
     commands += notice(report.tests, accept or "")
@@ -109,7 +106,8 @@ def publish(
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         page = step_summary(
-            [ProfileRun(report.profile, (report,))], accept if run is not None and accept else ""
+            [ProfileRun(report.profile, (report,))],
+            accept if accept and this_run(environ) is not None else "",
         )
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")

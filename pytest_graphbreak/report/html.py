@@ -16,13 +16,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import BY_VERDICT, VerdictKind
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.footer import accept_command
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.rows import CheckoutSources, Rows, Shared, clean, counts
 from pytest_graphbreak.report.view import (
@@ -92,7 +92,7 @@ def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[i
     return {
         id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
         if notes.accept
-        else accept_command(shlex.quote(report.given or report.name), test.nodeid)
+        else Typed().accept(report.given or report.name, nodeid=test.nodeid)
         for run in runs
         for report in run.reports
         for test in report.tests

@@ -6,7 +6,6 @@ in place of those of the run.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -15,14 +14,14 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import owner_versions
-from pytest_graphbreak.config.typed import this_command
+from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.footer import Case, Context, GitHubRun, accept_command
+from pytest_graphbreak.report.footer import Case, Context
 from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import display_path
@@ -47,7 +46,7 @@ class Judge:
 
     With ``against``, the tests of another run by profile and node id, its counts are the budget; a
     test that it did not measure is judged by its baseline. ``run`` is the run of GitHub Actions
-    that made the reports, if known.
+    that made the reports, if known, ``typed`` how the command was started.
     """
 
     def __init__(
@@ -55,9 +54,11 @@ class Judge:
         checkout: Checkout,
         against: Mapping[tuple[str, str], SeenTest] | None = None,
         run: GitHubRun | None = None,
+        typed: Typed | None = None,
     ) -> None:
         self.checkout = checkout
         self.run = run
+        self.typed = typed or this_command()
         self.baselines = Baselines(checkout.directory)
         self._against = against or {}
 
@@ -96,7 +97,7 @@ class Judge:
 
     def _context(self, seen: SeenTest, source: SeenTest | Entry | None) -> Context:
         """Return what the text of a failure contains; ``source`` is what it was judged by."""
-        report, typed = shlex.quote(seen.report.given or seen.report.name), this_command()
+        report = seen.report.given or seen.report.name
         baseline, line = None, None
         if isinstance(source, Entry):
             baseline, line = display_path(source.path, self.checkout.root), source.line
@@ -107,8 +108,8 @@ class Judge:
             profile=seen.profile,
             baseline=baseline,
             baseline_line=line,
-            accept=accept_command(report, seen.nodeid, self.run, shlex.join(typed.tool)),
-            typed=typed,
+            accept=self.typed.accept(report, nodeid=seen.nodeid, run=self.run),
+            typed=self.typed,
         )
 
 

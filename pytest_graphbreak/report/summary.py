@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -12,10 +11,11 @@ from msgspec import Struct, field
 from pytest_graphbreak.config.checkout import is_missing
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
+from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report.footer import accept_command, leaked_settings, this_run
+from pytest_graphbreak.report.footer import leaked_settings
 from pytest_graphbreak.report.root_causes import (
     MOST_CHANGES,
     by_nodeid,
@@ -208,8 +208,8 @@ def _write_commands(
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
     if (broken := next(filter(_can_be_fixed, red), None)) is not None:
-        yield label_line("next", "try a fix: ", typed.graphbreak("fix", broken.nodeid))
-        yield label_line("", "or make a script of it: ", typed.graphbreak("repro", broken.nodeid))
+        yield label_line("next", "try a fix: ", typed.on_test("fix", broken.nodeid))
+        yield label_line("", "or make a script of it: ", typed.on_test("repro", broken.nodeid))
     if any(verdict.acceptable for verdict in failed):
         yield label_line("next", "fix the code, or accept: ", update)
     elif failed:
@@ -238,9 +238,8 @@ def _can_be_fixed(test: TestReport) -> bool:
 
 def _accept_command(outcome: Outcome) -> TextLine:
     """Return the command that accepts these counts after this machine is gone."""
-    report = outcome.settings.report
-    if report is None:
+    command = outcome.settings.accept(this_run())
+    if command is None:
         words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "
         return label_line("next", f"{words}and keep graphs.json as an artifact")
-    command = accept_command(shlex.quote(report.name), run=this_run())
     return label_line("next", "accept intended changes, in a checkout: ", command)

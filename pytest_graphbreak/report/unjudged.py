@@ -181,4 +181,4 @@ def fix_commands(name: str, record: Record) -> Iterator[TextLine]:
     if name.endswith(".py") and any(item.layer == "dynamo" for item in record.breaks):
         yield BLANK
         for words, command in (("try a fix: ", "fix"), ("or make a script of it: ", "repro")):
-            yield TextLine(words, indent=2, command=this_command().graphbreak(command, name))
+            yield TextLine(words, indent=2, command=this_command().on_test(command, name))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.settings import Settings, in_ci
+from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
 from pytest_graphbreak.text.files import display_path
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pytest_graphbreak.report.footer import Context
     from pytest_graphbreak.report.judgement import Judgement
     from pytest_graphbreak.suite.gate import Gate
+
+
+_NO_REPORT: Final = "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
 
 
 def judge(
@@ -88,14 +91,14 @@ def _context(
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
-    accept, not_accepted = _accept_command(settings, nodeid) if in_ci() else (None, "")
+    accept = settings.accept(this_run(), nodeid) if in_ci() else None
     return Context(
         nodeid=nodeid,
         profile=gate.profile,
         baseline=display_path(entry.path, settings.root) if entry else None,
         baseline_line=entry.line if entry else None,
         accept=accept,
-        not_accepted=not_accepted,
+        not_accepted=_NO_REPORT if in_ci() and accept is None else "",
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
@@ -116,13 +119,3 @@ def _packages(record: Record, settings: Settings) -> dict[str, str]:
     from pytest_graphbreak.config.packages import files_of, versions
 
     return versions(files_of(record), settings.root)
-
-
-def _accept_command(settings: Settings, nodeid: str) -> tuple[str | None, str]:
-    """Return the command that accepts the counts of a test in CI, or why there is none."""
-    from pytest_graphbreak.report.footer import accept_command, this_run
-
-    report = settings.report
-    if report is None:
-        return None, "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
-    return accept_command(shlex.quote(report.name), nodeid, this_run()), ""

@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
+from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
@@ -276,9 +277,8 @@ class Session:
         capture = self.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             try:
-                path = self.settings.report
-                name = None if path is None else path.name
-                publish(report, self.settings.root, os.environ, print, name)
+                accept = self.settings.accept(this_run())
+                publish(report, self.settings.root, os.environ, print, accept)
             except OSError as error:
                 self.outcome.faults.append(f"the step summary was not written: {error}")
 

@@ -37,7 +37,8 @@ STARTS = {
 }
 COMMAND = re.compile(
     r"(?:^ *|  |: )"
-    r"((?:uv run (?:\S+ )*?)?(?:pytest|graphbreak|python\S*(?: -m)?) [^ ,].*)$",
+    r"((?:PYTEST_ADDOPTS='[^']*' )?(?:uv run (?:\S+ )*?)?"
+    r"(?:pytest|graphbreak|python\S*(?: -m)?) [^ ,].*)$",
     re.M,
 )
 """A command in what went through a pipe, where no line is broken."""
@@ -105,7 +106,8 @@ def piped(command: list[str], path: Path, start: str = "pytest") -> str:
 
 def commands(text: str, first: str) -> Iterator[tuple[str, list[str]]]:
     """Each place of a terminal that begins with this word, and what a shell reads of it."""
-    for found in re.finditer(rf"(?<!\S){re.escape(first)}(?!\S)(?:[^\n]*\\\n)*[^\n]*", text):
+    name = re.escape(first.partition("=")[0])  # of a variable that is set for the command
+    for found in re.finditer(rf"(?<!\S){name}(?![^\s=])(?:[^\n]*\\\n)*[^\n]*", text):
         try:
             yield found[0], shlex.split(found[0].replace("\\\n", ""))
         except ValueError:
@@ -173,6 +175,91 @@ def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str
                 ["sh"], input=shown, cwd=project, env=shell, text=True, check=False
             ).returncode
     raise AssertionError(f"not on the terminal: {one_line}")
+
+
+STARTED = {".": (), "tests": (), "..": ("-c", "project/own.ini", "--rootdir", "project")}
+"""Where pytest is started, from the rootdir, and the options that it needs there."""
+NET = """
+import house
+import torch
+
+
+def test_known():
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+"""
+NEW = """
+
+def test_new():
+    torch.compile(torch.sin, backend="eager")(torch.ones(3))
+"""
+SAYS = {
+    "explain": "What it means",
+    "fix": "graphs 2 -> 1",
+    "repro": "1 of 1 break reproduced",
+    "--graph-budget-update": "updated    tests/test_net.py::test_known ",
+    "--graph-budget-record": "recorded   tests/test_net.py::test_new ",
+}
+"""What shows that a command did what it is for."""
+
+
+@pytest.fixture
+def net(tmp_path: Path, server_of_forks: Server) -> Path:
+    """A red test and a new one, which need the ini file; it names the baselines, too.
+
+    A healthy test has the same name below the directory of the tests.
+    """
+    (tmp_path / "commands").symlink_to(server_of_forks.directory)
+    root = tmp_path / "project"
+    for name in ("tests/tests", "src"):
+        (root / name).mkdir(parents=True)
+    (root / "src" / "house.py").touch()
+    for name in ("pytest.ini", "own.ini"):
+        (root / name).write_text("[pytest]\npythonpath = src\ngraph_budget_dir = kept\n")
+    (root / "tests" / "tests" / "test_net.py").write_text("def test_known():\n    pass\n")
+    (root / "tests" / "test_net.py").write_text(NET)
+    typed("pytest --graph-budget-record tests/test_net.py", root)
+    text = NET.replace("x + 1", "x.sum().item() + x") + NEW
+    (root / "tests" / "test_net.py").write_text(text)
+    return root
+
+
+def typed(line: str, here: Path, **variables: str) -> str:
+    """What a line says that a shell runs in this directory."""
+    shell = environment(
+        "pytest", next(path for path in (here, *here.parents) if (path / "commands").exists())
+    )
+    return subprocess.run(
+        ["sh", "-c", line], cwd=here, env=shell | variables, capture_output=True, text=True
+    ).stdout
+
+
+@pytest.mark.parametrize("started", sample(STARTED, ["tests"]))
+def test_each_command_does_what_it_says_where_pytest_was_started(started: str, net: Path) -> None:
+    here = (net / started).resolve()
+    test = os.path.relpath(net / "tests" / "test_net.py", here)
+    run = shlex.join(["pytest", *STARTED[started], "--graph-budget", test])
+    commands = list(dict.fromkeys(COMMAND.findall(typed(run, here))))
+    recorded = (net / "kept/tests/test_net.yaml").read_bytes()
+    for command in commands:
+        (words,) = (SAYS[word] for word in SAYS if f" {word}" in command)
+        said = typed(command, here)
+        assert words in said, (command, said)
+        (net / "kept/tests/test_net.yaml").write_bytes(recorded)
+    assert len(commands) == 7, commands
+
+
+@pytest.mark.parametrize("started", sample(STARTED, [".."]))
+def test_accept_in_ci_names_what_lies_where_pytest_was_started(started: str, net: Path) -> None:
+    here = (net / started).resolve()
+    test = os.path.relpath(net / "tests" / "test_net.py", here)
+    report = "--graph-budget-report=out/graphs.json"
+    run = shlex.join(["pytest", *STARTED[started], "--graph-budget", report, test])
+    commands = COMMAND.findall(typed(run, here, CI="1"))
+    one, new, whole = (command for command in commands if " accept " in command)
+    for command, words in ((one, "~ test_known "), (new, "+ test_new "), (whole, "2 changes")):
+        said = typed(f"{command} --dry-run", here)
+        assert words in said, (command, said)
+        assert (here / said.rpartition(" below ")[2][:-2]).samefile(net / "kept"), said
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 pytest.importorskip("torch")
 
-from pytest_graphbreak.config.typed import Typed, start
+from pytest_graphbreak.config.typed import GitHubRun, Typed, start, this_run
 from tests.conftest import BROKEN, CLEAN, Suite
 
 pytestmark = pytest.mark.once
@@ -112,10 +112,55 @@ def test_in_a_shell_that_uv_started_uv_run_is_enough(
 
 
 def test_it_crosses_processes_as_builtin_types() -> None:
-    reported = Typed(("python", "-m", "pytest"), ("graphbreak",), ("-p", "x"), ("tests",), "..")
+    reported = Typed(
+        *(("python", "-m", "pytest"), ("graphbreak",), ("-p", "x"), ("tests",)), "/h/tests", "/h"
+    )
     assert Typed(**asdict(reported)) == reported
     assert reported.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
+    assert reported.test("tests/a.py::t") == "python -m pytest -p x a.py::t"
     assert reported.rerun("--x") == "python -m pytest -p x --x tests"
+
+
+GITHUB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_RUN_ID": "123456",
+    "GITHUB_REPOSITORY": "tenstorrent/tt-xla",
+    "GITHUB_SERVER_URL": "https://github.com",
+}
+
+
+def test_on_github_it_names_the_run() -> None:
+    run = this_run(GITHUB)
+    assert run == GitHubRun("123456", "tenstorrent/tt-xla")
+    assert (
+        Typed().accept("g.json", run=run)
+        == "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"
+    )
+    nodeid = "tests/test_a.py::test_b[a b's]"
+    command = Typed(tool=("python", "-m", "x")).accept("g.json", nodeid=nodeid, run=run)
+    assert shlex.split(command)[-2:] == ["--tests", nodeid]
+    assert command.startswith("graphbreak ")
+
+
+def test_a_server_of_ones_own_is_named() -> None:
+    run = this_run(GITHUB | {"GITHUB_SERVER_URL": "https://git.example.org"})
+    assert run == GitHubRun("123456", "git.example.org/tenstorrent/tt-xla")
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"GITHUB_ACTIONS": ""},
+        {"GITHUB_RUN_ID": ""},
+        {"GITHUB_RUN_ID": "1; rm"},
+        {"GITHUB_REPOSITORY": "$(id)/x"},
+    ],
+)
+def test_elsewhere_it_names_the_report(otherwise: dict[str, str]) -> None:
+    run = this_run(GITHUB | otherwise)
+    assert run is None
+    command = Typed(baselines="../kept").accept("g.json", nodeid="t.py::a", run=run)
+    assert command == "graphbreak accept g.json --graph-budget-dir ../kept --tests t.py::a"
 
 
 def test_what_decides_is_kept_and_what_decorates_is_not(suite: Suite) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli import explain
+from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report.rows import CheckoutSources
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
@@ -19,7 +20,7 @@ NOWHERE = CheckoutSources(None)
 
 
 def reported(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
-    return [explain.to_dict(one, sources) for one in explain.findings(as_tests(*tests))]
+    return [explain.to_dict(one, sources, Typed()) for one in explain.findings(as_tests(*tests))]
 
 
 def red(nodeid: str = "tests/test_a.py::test_b[a b]") -> Data:

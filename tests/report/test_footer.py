@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pytest
@@ -15,14 +14,7 @@ from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report.footer import (
-    Case,
-    Context,
-    GitHubRun,
-    accept_command,
-    footer,
-    this_run,
-)
+from pytest_graphbreak.report.footer import Case, Context, footer
 from tests.changes import total
 
 pytestmark = pytest.mark.pure
@@ -108,42 +100,3 @@ def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> N
     assert of_place == ["  package   transformers 5.22 -> 5.23"]
     assert shown({"transformers": "5.22.2"}) == ["  package   transformers 5.22.1 -> 5.22.2"]
     assert shown(recorded) == []
-
-
-GITHUB = {
-    "GITHUB_ACTIONS": "true",
-    "GITHUB_RUN_ID": "123456",
-    "GITHUB_REPOSITORY": "tenstorrent/tt-xla",
-    "GITHUB_SERVER_URL": "https://github.com",
-}
-
-
-def test_on_github_it_names_the_run() -> None:
-    run = this_run(GITHUB)
-    assert run == GitHubRun("123456", "tenstorrent/tt-xla")
-    assert (
-        accept_command("g.json", run=run)
-        == "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"
-    )
-    nodeid = "tests/test_a.py::test_b[a b's]"
-    assert shlex.split(accept_command("g.json", nodeid, run))[-2:] == ["--tests", nodeid]
-
-
-def test_a_server_of_ones_own_is_named() -> None:
-    run = this_run(GITHUB | {"GITHUB_SERVER_URL": "https://git.example.org"})
-    assert run == GitHubRun("123456", "git.example.org/tenstorrent/tt-xla")
-
-
-@pytest.mark.parametrize(
-    "otherwise",
-    [
-        {"GITHUB_ACTIONS": ""},
-        {"GITHUB_RUN_ID": ""},
-        {"GITHUB_RUN_ID": "1; rm"},
-        {"GITHUB_REPOSITORY": "$(id)/x"},
-    ],
-)
-def test_elsewhere_it_names_the_report(otherwise: dict[str, str]) -> None:
-    run = this_run(GITHUB | otherwise)
-    assert run is None
-    assert accept_command("g.json", "t.py::a", run) == "graphbreak accept g.json --tests t.py::a"
