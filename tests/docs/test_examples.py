@@ -61,7 +61,7 @@ def ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-SLOW = ("assistants.md", "serving.md")
+SLOW = ("assistants.md", "replace-a-check.md", "serving.md")
 """Pages of many commands, whose kinds other pages show as well: run at night."""
 
 
