@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.tt import files, observer
-from pytest_graphbreak.layers.tt.observer import (
-    TTObserver,
+from pytest_graphbreak.layers.tt import files, join, observer, switch
+from pytest_graphbreak.layers.tt.observer import TTObserver
+from pytest_graphbreak.layers.tt.switch import (
     prepare_environment,
-    reconcile,
 )
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -430,7 +429,7 @@ def test_a_test_that_counts_nothing_sets_nothing(
 
 
 def test_turning_on_nests() -> None:
-    first, second = observer.turn_on(), observer.turn_on()
+    first, second = switch.turn_on(), switch.turn_on()
     file = os.environ[files.FILE]
     first()
     first()  # once is enough, twice is no harm
@@ -495,10 +494,10 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         graph_list=(Graph("dynamo", "0/0", "entry"), Graph("xla", "0", "fx", where=where)),
         notes=("as before",),
     )
-    monkeypatch.setattr(observer, "is_in_use", lambda: True)
-    assert observer.count_through_xla(seen) is seen  # the log is on
+    monkeypatch.setattr(join, "is_in_use", lambda: True)
+    assert join.count_through_xla(seen) is seen  # the log is on
     monkeypatch.delenv(files.LEVEL)
-    reported = observer.count_through_xla(seen)
+    reported = join.count_through_xla(seen)
     assert reported.layers == ("dynamo", "xla", "tt")
     assert reported.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
     last = reported.graph_list[-1]
@@ -507,23 +506,23 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         reported.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
     )
     idle = Record(layers=("xla",))
-    assert observer.count_through_xla(idle).layers == ("xla", "tt")
-    assert observer.count_through_xla(idle).note is None
-    assert observer.count_through_xla(reported) is reported
-    monkeypatch.setattr(observer, "is_in_use", lambda: False)
-    assert observer.count_through_xla(seen) is seen
+    assert join.count_through_xla(idle).layers == ("xla", "tt")
+    assert join.count_through_xla(idle).note is None
+    assert join.count_through_xla(reported) is reported
+    monkeypatch.setattr(join, "is_in_use", lambda: False)
+    assert join.count_through_xla(seen) is seen
 
 
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observer, "is_in_use", lambda: True)
+    monkeypatch.setattr(join, "is_in_use", lambda: True)
     monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     own, xla = record_of("tt", graphs=3), record_of("xla", graphs=1)
-    assert not reconcile(own, xla).errors
+    assert not join.reconcile(own, xla).errors
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
-    (error,) = reconcile(own, xla).errors
+    (error,) = join.reconcile(own, xla).errors
     assert "share the log" in error
     monkeypatch.setenv(files.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
-    assert not reconcile(own, xla).errors
+    assert not join.reconcile(own, xla).errors
 
 
 def test_xla_graphs_explain_tt_graphs() -> None:
@@ -538,9 +537,9 @@ def test_xla_graphs_explain_tt_graphs() -> None:
     )
     names = ("graph 1", "graph 2")
     own = record_of("tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names))
-    first, second = reconcile(own, xla).graph_list
+    first, second = join.reconcile(own, xla).graph_list
     assert (first.layer, first.name, first.cause, first.where) == ("tt", "graph 1", "fx", where)
     assert (first.sources, first.hash) == (("0",), "ab")
     assert (second.cause, second.reason) == ("access", "a value was read")
     fewer = record_of("xla", graphs=1, graph_list=xla.graph_list[:1])
-    assert reconcile(own, fewer) is own
+    assert join.reconcile(own, fewer) is own
