@@ -7,6 +7,7 @@ yaml; modules that do are imported where they are used.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Generator, Iterator
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     _settings.add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    # Before a conftest.py is imported, and before options of other plugins are checked: a run that
+    # ends there leaves no report of an earlier one. A worker of xdist starts while there is one.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _settings.clear_report(early_config, early_config.known_args_namespace)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for line in _settings.MARKERS:
         config.addinivalue_line("markers", line)
@@ -82,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: pass_over(gate.settings.root, ()))
     if gate.settings.jax_device:
         gate.name_jax_device(config)
-    if gate.settings.active and not _dry(config):
+    if gate.settings.active and not _settings.is_dry(config.option):
         from pytest_graphbreak.suite.session import register
 
         register(config, gate)
@@ -105,7 +114,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     gate = session.config.stash.get(GATE, None)
-    if gate is None or _dry(session.config):
+    if gate is None or _settings.is_dry(session.config.option):
         return
     gate.log_tt(session.config, session.items)
     gate.follow(session.config, session.items)
@@ -115,11 +124,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
     if any(map(gate.measures, session.items)):
         gate.warm(session.config)
-
-
-def _dry(config: pytest.Config) -> bool:
-    """Return whether the run is one in which no test runs."""
-    return bool(config.option.collectonly or config.getoption("setuponly", default=False))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

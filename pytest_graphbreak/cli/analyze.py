@@ -12,7 +12,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import Bar, add_output, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness, assess
 from pytest_graphbreak.logs.reading import Reading, read
@@ -23,6 +23,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import logs as log_report
 from pytest_graphbreak.report.unjudged import as_markdown
+from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError, reason
 
 
@@ -33,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         help="a log, plain or gzip; - is standard input",
     )
-    parser.add_argument("--json", metavar="F", help="write the JSON report")
-    parser.add_argument("--markdown", metavar="F", help="write a report, most important first")
+    add_output(parser, "--json", files.REPORT, "write the JSON report")
+    add_output(parser, "--markdown", files.PAGE, "write a report, most important first")
     parser.add_argument(
         "--root",
         metavar="DIR",

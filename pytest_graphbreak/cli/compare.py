@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_graphbreak.cli.messages import UNUSABLE, note, say_all, write
+from pytest_graphbreak.cli.messages import UNUSABLE, add_output, note, say_all, write
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.report import comparison
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.union import union
-from pytest_graphbreak.text.files import without_collector
+from pytest_graphbreak.text.files import PAGE, without_collector
 
 SAME, DIFFERS = 0, 1
 
@@ -17,7 +17,7 @@ SAME, DIFFERS = 0, 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="BEFORE", help=f"the earlier run: {REPORTS}")
     parser.add_argument("after", metavar="AFTER", help="the later run")
-    parser.add_argument("--markdown", metavar="F", help="write a comment for a pull request")
+    add_output(parser, "--markdown", PAGE, "write a comment for a pull request")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if anything changed")
 
 

@@ -6,10 +6,11 @@ import argparse
 import sys
 from typing import Any
 
-from pytest_graphbreak.cli.messages import Progress, say
+from pytest_graphbreak.cli.messages import Progress, add_output, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.repair.dynamic import Variation, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.output import UserError
 from pytest_graphbreak.text.terminal import columns, table
 
@@ -18,7 +19,7 @@ DONE = 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_program(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the counts and times as JSON")
+    add_output(parser, "--json", RESULT, "write the counts and times as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{target.name}: it compiles nothing")
     for line in _lines(results, varies, columns(sys.stdout)):
         say(line)
-    put_json(args.json, _data(target, results, varies))
+    put_json(args, _data(target, results, varies))
     return DONE
 
 

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_graphbreak.cli.messages import Progress, say
+from pytest_graphbreak.cli.messages import Progress, add_output, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.report.lines import general_lines
+from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.output import TextLine, UserError
 
 EXPORTS, FAILS = 0, 1
@@ -20,7 +21,7 @@ MODES: Final = ("strict", "not strict")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_program(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    add_output(parser, "--json", RESULT, "write the results as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     for export in exports:
         for line in _lines(export):
             say(line)
-    put_json(args.json, {"target": target.name, "exports": exports})
+    put_json(args, {"target": target.name, "exports": exports})
     return FAILS if any(all(export[mode] for mode in MODES) for export in exports) else EXPORTS
 
 

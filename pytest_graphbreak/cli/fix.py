@@ -81,10 +81,8 @@ def _check_writable(target: Target) -> None:
 
 def _write(path: Path, write: Callable[[Path], None], *, ours: bool = True) -> None:
     """Raise ``UserError`` if a file is not ours, or cannot be written."""
-    if ours and not files.is_free(path):
-        what = "a symlink" if path.is_symlink() else "not written by graphbreak"
-        words = f"{path} is {what}, and is left as it is; the result would go there"
-        raise UserError(f"{words}, so rename it or move it away")
+    if ours:
+        files.refuse_foreign(path, files.SCRIPT)
     try:
         write(path)
     except OSError as error:

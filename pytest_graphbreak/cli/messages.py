@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import re
 import shutil
 import sys
 import threading
@@ -14,8 +16,8 @@ from typing import Final, TextIO
 
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.output import TextLine, list_lines, reason, size, text_lines
+from pytest_graphbreak.text import files, terminal
+from pytest_graphbreak.text.output import TextLine, UserError, list_lines, reason, size, text_lines
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2
@@ -55,6 +57,21 @@ def say_list(word: str, items: Iterable[str], most: int = MOST) -> None:
     say_all(list_lines(word, items, most))
 
 
+def add_output(
+    parser: argparse.ArgumentParser, option: str, mark: re.Pattern[bytes], words: str
+) -> None:
+    """Add an option that names a file to write; one that is not ours is a usage error."""
+
+    def path(text: str) -> str:
+        try:
+            files.refuse_foreign(Path(text), mark)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    parser.add_argument(option, metavar="F", type=path, help=words)
+
+
 def write(path: str, text: str, to: TextIO | None = None) -> bool:
     """Write a file, with its directories, and say so; complain and return False if that fails."""
 
@@ -62,16 +79,19 @@ def write(path: str, text: str, to: TextIO | None = None) -> bool:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
 
-    return _write(path, put, to)
+    return _write(path, files.PAGE, put, to)
 
 
 def write_report(path: str, document: Plain, to: TextIO | None = None) -> bool:
     """Write a JSON report, like ``write``."""
-    return _write(path, lambda: json.write(Path(path), document), to)
+    return _write(path, files.REPORT, lambda: json.write(Path(path), document), to)
 
 
-def _write(path: str, put: Callable[[], object], to: TextIO | None) -> bool:
+def _write(
+    path: str, mark: re.Pattern[bytes], put: Callable[[], object], to: TextIO | None
+) -> bool:
     try:
+        files.refuse_foreign(Path(path), mark)  # it may be there since the command began
         put()
     except (OSError, ValueError) as error:
         complain(f"graphbreak: {path}: cannot be written: {reason(error)}")

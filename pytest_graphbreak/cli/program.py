@@ -90,10 +90,13 @@ def on_bench(timeout: float) -> Iterator[Bench]:
         yield trials
 
 
-def put_json(path: str | None, data: Mapping[str, Any]) -> None:
-    """Write the result if a file for it was named."""
-    if path:
-        files.put(Path(path), f"{json.dumps(data, indent=2)}\n".encode())
+def put_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
+    """Write the result of a command if a file for it was named."""
+    if args.json:
+        path = Path(args.json)
+        files.refuse_foreign(path, files.RESULT)
+        result = {files.RESULT_KEY: f"graphbreak {args.command}", **data}
+        files.put(path, f"{json.dumps(result, indent=2)}\n".encode())
 
 
 _MOST_FRAMES: Final = 4

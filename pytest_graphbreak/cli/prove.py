@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.messages import Progress, say_all
+from pytest_graphbreak.cli.messages import Progress, add_output, say_all
 from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench, put_json
 from pytest_graphbreak.repair.prove import BETTER, DIFFERS, EQUAL, UNJUDGED, Proof, prove
 from pytest_graphbreak.repair.target import Target, parse
+from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.output import TextLine, UserError
 from pytest_graphbreak.text.terminal import columns, table
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the script or test to run, where ORIGINAL and PATCHED are a module that it imports",
     )
     add_arguments_of(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the proof as JSON")
+    add_output(parser, "--json", RESULT, "write the proof as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     with on_bench(args.timeout) as bench, Progress() as progress:
         proof = prove(bench, original, patched, replaced=replaced, step=progress.step)
     say_all(_lines(proof))
-    put_json(args.json, {"original": args.original, "patched": args.patched, **proof.to_dict()})
+    put_json(args, {"original": args.original, "patched": args.patched, **proof.to_dict()})
     return _CODES[proof.verdict]
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.messages import note, say, say_all, say_list, write
+from pytest_graphbreak.cli.messages import add_output, note, say, say_all, say_list, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
@@ -32,7 +32,7 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.runs.incoming import ReportError, load_all
-from pytest_graphbreak.text.files import without_collector
+from pytest_graphbreak.text.files import PAGE, without_collector
 from pytest_graphbreak.text.output import plural, reason
 
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a page to write."""
     for name, (words, _) in PAGES.items():
-        parser.add_argument(f"--{name}", metavar="F", help=words)
+        add_output(parser, f"--{name}", PAGE, words)
     parser.add_argument(
         "--of-run",
         metavar="ID",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import UNUSABLE, add_output, say, say_all, write, write_report
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
@@ -26,7 +26,7 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.footer import Case
 from pytest_graphbreak.report.judgement import Judgement, judgement
 from pytest_graphbreak.report.unjudged import as_markdown, script_lines
-from pytest_graphbreak.text.files import display_path
+from pytest_graphbreak.text.files import LOG, PAGE, REPORT, display_path, take_away
 from pytest_graphbreak.text.output import TextLine, UserError, failure_words
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
@@ -40,13 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="the device to compile for; tt also makes it torch_xla's device (default: auto)",
     )
-    parser.add_argument("--json", metavar="F", help="write the JSON report")
-    parser.add_argument("--markdown", metavar="F", help="write a report, most important first")
-    parser.add_argument(
-        "--log",
-        metavar="F",
-        help="keep the log of torch and the device libraries, for `graphbreak analyze`",
-    )
+    add_output(parser, "--json", REPORT, "write the JSON report")
+    add_output(parser, "--markdown", PAGE, "write a report, most important first")
+    words = "keep the log of torch and the device libraries, for `graphbreak analyze`"
+    add_output(parser, "--log", LOG, words)
     parser.add_argument(
         "--max-graphs",
         metavar="N",
@@ -72,13 +69,12 @@ def run(args: argparse.Namespace) -> int:
     program = _model(args.script) if args.model else _program(args)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
+    if "json" in files:
+        take_away(Path(files["json"]))
     root = Path.cwd()
     device = choose(args.device)
     program.check()
     log = files.get("log")
-    if "json" in files:  # of an earlier run: it would outlive one that dies
-        with suppress(OSError):
-            os.unlink(files["json"])
     process = os.getpid()
     with _tt_log(args.device, "headers" if log is None else "full"):
         if getattr(args, "typed", False) and watched.can_watch():

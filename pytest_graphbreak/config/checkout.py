@@ -53,7 +53,7 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     baselines = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
     if baselines == root:
         baselines = root / "baselines"
-    _refuse_link_out(root, baselines)
+    refuse_link_out(root, baselines)
     try:
         ops = percent(str(keys.get("graph_budget_ops", OPS)))
     except ValueError as error:
@@ -85,8 +85,11 @@ def _one_of(
     return value
 
 
-def _refuse_link_out(root: Path, directory: Path) -> None:
-    """Refuse a link: an untrusted checkout must not choose what is read and written elsewhere."""
+def refuse_link_out(root: Path, directory: Path) -> None:
+    """Refuse a link: an untrusted checkout must not choose what is read and written elsewhere.
+
+    Raises ``CheckoutError``.
+    """
     path = Path(os.path.abspath(directory))
     real = Path(os.path.realpath(directory))
     if path.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):

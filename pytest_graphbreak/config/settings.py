@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -165,14 +166,39 @@ def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("CI", "").strip().lower() not in ("", "0", "false")
 
 
+_DRY: Final = (
+    *("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test"),
+    *("help", "version", "markers"),
+)
+
+
+def is_dry(options: Namespace) -> bool:
+    """Return whether the run is one in which no test runs, by the options of pytest."""
+    return any(getattr(options, name, False) for name in _DRY)
+
+
+def clear_report(config: pytest.Config, options: Namespace) -> None:
+    """Remove the report of an earlier run; raise ``pytest.UsageError`` if it is another file."""
+    path = _Asked(config, options).report()
+    if path is not None and not is_dry(options):
+        from pytest_graphbreak.text.files import take_away
+        from pytest_graphbreak.text.output import UserError
+
+        try:
+            take_away(path, "--graph-budget-report: ")
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+
+
 class _Asked:
     """Requested values; the command line overrides the ini file. Names are without prefix."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, options: Namespace) -> None:
         self._config = config
+        self._options = options
 
     def option(self, name: str) -> Any:
-        return self._config.getoption(f"graph_budget_{name}", default=None)
+        return getattr(self._options, f"graph_budget_{name}", None)
 
     def ini(self, name: str) -> Any:
         return self._config.getini(f"graph_budget_{name}")
@@ -209,7 +235,7 @@ def from_config(config: pytest.Config) -> Settings:
 
     Raises ``pytest.UsageError`` if a value is not allowed, or if writing was requested under CI.
     """
-    asked = _Asked(config)
+    asked = _Asked(config, config.option)
     writes = {name: bool(asked.option(name)) for name in WRITING}
     gate = config.getoption("graph_budget", default=None)
     root = config.rootpath
@@ -236,6 +262,8 @@ def from_config(config: pytest.Config) -> Settings:
         typed=_typed(config, directory),
     )
     _refuse_writing_in_ci(settings)
+    if settings.gate:
+        _refuse_link_out(settings)
     return settings
 
 
@@ -251,6 +279,15 @@ def _typed(config: pytest.Config, directory: Path) -> Typed:
         if find(here).directory.resolve() == directory.resolve():
             return typed
     return replace(typed, baselines=os.path.relpath(directory, here))
+
+
+def _refuse_link_out(settings: Settings) -> None:
+    from pytest_graphbreak.config.checkout import CheckoutError, refuse_link_out
+
+    try:
+        refuse_link_out(settings.root, settings.directory)
+    except CheckoutError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _directories(config: pytest.Config) -> tuple[str, ...]:

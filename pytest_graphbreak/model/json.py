@@ -22,7 +22,7 @@ from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode,
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import AND, NOWHERE, Record
 from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
-from pytest_graphbreak.text.files import in_one_step
+from pytest_graphbreak.text.files import put
 
 VERSION: Final = 1
 
@@ -266,6 +266,4 @@ def write(path: Path, data: Plain) -> None:
         text = msgspec.json.format(text, indent=1)
     except msgspec.DecodeError:  # a lone surrogate
         text = json.dumps(data, indent=1)
-    with in_one_step(path) as handle, open(handle, "w", encoding="ascii", closefd=False) as file:
-        file.write(text)
-        file.write("\n")
+    put(path, f"{text}\n".encode("ascii"))

@@ -131,7 +131,7 @@ class Repro:
             path = self._out / f"{start}_{number}.py"
             script, *others = _files(path)
             if files.is_free(script) and (script.exists() or not any(map(os.path.lexists, others))):
-                if script.exists() and not files.is_of(script, f"repro {self._target.shown}`"):
+                if script.exists() and not files.is_ours(script, f"repro {self._target.shown}`"):
                     continue
                 if not any(file.is_symlink() for file in others):
                     yield path

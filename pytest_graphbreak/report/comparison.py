@@ -23,6 +23,7 @@ from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.report.root_causes import which_tests
 from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.files import PAGE_MARK
 from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain_text, plural
 
 MOST: Final = 20
@@ -154,7 +155,7 @@ def _name_list(title: str, names: list[str]) -> Iterator[TextLine]:
 def comment(before: Union, after: Union, result: RunComparison) -> str:
     """Return the same text as a comment in GitHub's markdown, as much of it as fits."""
     text = BoundedText(COMMENT)
-    text.add(f"### Two runs: {_headline(result)}\n\n")
+    text.add(f"{PAGE_MARK} page -->\n### Two runs: {_headline(result)}\n\n")
     rows = plain_text(lines(before, after, result)).split("\n")
     while not text.add(f"{safe.preformatted_block(chr(10).join(rows))}\n"):
         rows = [*rows[: len(rows) * 3 // 4], "... (left out for its length)"]

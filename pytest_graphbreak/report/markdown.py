@@ -47,6 +47,7 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.files import PAGE_MARK
 from pytest_graphbreak.text.output import plain_text, plural
 from pytest_graphbreak.text.terminal import wrap_line
 
@@ -55,7 +56,7 @@ COMMENT: Final = 64_000
 SUMMARY: Final = 1_000_000
 """Maximum bytes of a step summary."""
 
-MARK: Final = "<!-- pytest-graphbreak -->"
+MARK: Final = f"{PAGE_MARK} -->"
 """The first line, by which a bot finds its earlier comment."""
 
 _WIDE: Final = 100

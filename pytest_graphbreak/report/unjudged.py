@@ -20,6 +20,7 @@ from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import code, count_line, counted_lines, position
 from pytest_graphbreak.report.view import tests_without_judgement, weight
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.files import PAGE_MARK
 from pytest_graphbreak.text.output import BLANK, TextLine, plain_text, plural
 from pytest_graphbreak.text.safe import cut
 
@@ -144,7 +145,7 @@ def findings_of_tests(tests: Iterable[TestReport]) -> list[Finding]:
 def as_markdown(title: str, reports: Iterable[Iterable[TextLine]]) -> str:
     """Return reports as Markdown, for an issue or a pull request: the same lines, as text."""
     blocks = (safe.preformatted_block(plain_text(lines)) for lines in reports)
-    return "\n\n".join((f"# {title}", *blocks)) + "\n"
+    return "\n\n".join((f"{PAGE_MARK} page -->\n# {title}", *blocks)) + "\n"
 
 
 def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:

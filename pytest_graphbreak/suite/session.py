@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
+from pytest_graphbreak.config.settings import clear_report
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
@@ -27,6 +28,8 @@ from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
+from pytest_graphbreak.text.files import REPORT, refuse_foreign
+from pytest_graphbreak.text.output import UserError
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Entry, Measured
@@ -44,6 +47,8 @@ def register(config: pytest.Config, gate: Gate) -> None:
     """
     collector = Collector(config)
     config.pluginmanager.register(collector, "graphbreak-collector")
+    if not hasattr(config, "workerinput"):
+        clear_report(config, config.option)
     # In a worker as well, since a test may change the variables that select the device.
     gate.check()
     if not hasattr(config, "workerinput"):
@@ -71,6 +76,7 @@ class Session:
         self._told: dict[Hashable, str] = {}
         """The test whose failure tells of a cause."""
         self.written: Path | None = None
+        self._is_whole = False
         self.outcome = summary.Outcome(
             profile=gate.profile,
             settings=gate.settings,
@@ -119,12 +125,16 @@ class Session:
         if "graphbreak" in output:
             self.collector.collected = CollectedTests(**output["graphbreak"])
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        """Remove the report of an earlier run, which would outlive a run that dies."""
-        if self.settings.report is not None:
-            with contextlib.suppress(OSError):  # what prevents it prevents the writing, too
-                self.settings.report.unlink()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Note whether all tests were run, or as many as ``-x`` allows: no signal came between."""
+        try:
+            result = yield
+        except pytest.Session.Failed:
+            self._is_whole = True
+            raise
+        self._is_whole = True
+        return result
 
     # results
 
@@ -141,12 +151,14 @@ class Session:
         packages = owners.versions(files, self.settings.root)
         outcome.environment = replace(outcome.environment, packages=packages)
         outcome.unmeasured = self._unmeasured_tests()
-        if self.settings.gate and exitstatus in WRITABLE:
+        if self.settings.gate and self._is_whole and exitstatus in WRITABLE:
             self._settle_baselines()
         code = self._exit_code(exitstatus)
         if code != exitstatus:
             session.exitstatus = code
-        report = self._report(code)
+        # A second Ctrl-C comes before pytest has set its code, and ``pytest.exit`` may choose any.
+        is_cut = exitstatus == OK and not self._is_whole
+        report = self._report(pytest.ExitCode.INTERRUPTED if is_cut else code)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             self._publish_on_github(report)
         if self.settings.report is not None:
@@ -261,9 +273,10 @@ class Session:
     def _write_report(self, report: RunReport) -> None:
         assert self.settings.report is not None
         try:
+            refuse_foreign(self.settings.report, REPORT)  # a test may have written it
             json_report.write(self.settings.report, report_json(report))
             self.written = self.settings.report
-        except OSError as error:
+        except (OSError, UserError) as error:
             self.outcome.faults.append(
                 f"{self.settings.report}: the report was not written: {error}"
             )

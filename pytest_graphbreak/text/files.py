@@ -7,14 +7,17 @@ which nobody reads.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import gc
 import os
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from pytest_graphbreak.text.output import UserError
 
 
 @contextmanager
@@ -65,37 +68,105 @@ def hold(handle: int) -> bool:
     return True
 
 
+# Whether a file may be replaced: it is not there, is empty, or begins as what we write does.
+
 HEADER: Final = "Written by `graphbreak "
-"""The beginning of the comment at the top of each file."""
+"""The beginning of the comment at the top of each script."""
+PAGE_MARK: Final = "<!-- pytest-graphbreak"
+"""The beginning of each page, in Markdown and in HTML."""
+RESULT_KEY: Final = "written_by"
+"""The first key of the JSON of a command that writes no report."""
 _HEAD: Final = 4096
-"""Bytes in which the header is looked for: after ``#!`` and the line of the encoding."""
+"""Bytes in which a mark is looked for: after ``#!`` and the line of the encoding."""
+
+SCRIPT: Final = re.compile(f"(?:\ufeff)?(?:[^\r\n]*(?:\r\n?|\n)){{0,2}}# {HEADER}".encode())
+LOG: Final = re.compile(f"# {HEADER}run --log`".encode())
+PAGE: Final = re.compile(f"(?:<!doctype html>\n)?{PAGE_MARK}".encode())
+REPORT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"environment"\s*:\s*\{')
+RESULT: Final = re.compile(f'\\s*\\{{\\s*"{RESULT_KEY}"\\s*:\\s*"graphbreak '.encode())
+
+_KINDS: Final = {
+    SCRIPT: "written",
+    LOG: "a log written",
+    PAGE: "a page written",
+    REPORT: "a report written",
+    RESULT: "a result written",
+}
 
 
-def is_ours(path: Path) -> bool:
-    """Return whether a file has the header of this package; a symlink never counts as such."""
-    return is_of(path, "")
-
-
-def is_of(path: Path, command: str) -> bool:
-    """Return whether a file has the header of this package, followed by ``command``."""
-    try:
-        if path.is_symlink() or not path.is_file():
-            return False
-        with open(path, "rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
-    first = head.removeprefix(codecs.BOM_UTF8).splitlines()[:3]
-    return any(line.startswith(f"# {HEADER}{command}".encode()) for line in first)
+def is_ours(path: Path, command: str = "") -> bool:
+    """Return whether a script has our header, followed by ``command``; a symlink never counts."""
+    head = b"" if _special(path) else _head(path) or b""
+    match = SCRIPT.match(head)
+    return match is not None and head.startswith(command.encode(), match.end())
 
 
 def is_free(path: Path) -> bool:
-    """Return whether a name may be written to: there is no such file, or it has the header."""
-    return not os.path.lexists(path) or is_ours(path)
+    """Return whether a script may be written there."""
+    return not _obstacle(path, SCRIPT)
+
+
+def refuse_foreign(path: Path, mark: re.Pattern[bytes], option: str = "") -> None:
+    """Raise ``UserError`` if something is there that may not be replaced.
+
+    That is all but a file that begins with the mark, or is empty. What is a stream loses nothing.
+    """
+    if what := _obstacle(path, mark):
+        words = f"{path} is {what}, and is left as it is; the result would go there"
+        raise UserError(f"{option}{words}, so name another file or move this one away")
+
+
+def _obstacle(path: Path, mark: re.Pattern[bytes]) -> str:
+    if is_stream(path) or not os.path.lexists(path):
+        return ""
+    if what := _special(path):
+        return what
+    head = _head(path)
+    if head is None:
+        return "not readable"
+    return "" if not head or mark.match(head) else f"not {_KINDS[mark]} by graphbreak"
+
+
+def _special(path: Path) -> str:
+    """Return what a path is, or "" if it is a regular file."""
+    if path.is_symlink():
+        return "a symlink"
+    return "" if path.is_file() else "a directory" if path.is_dir() else "no file"
+
+
+def _head(path: Path) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_HEAD)
+    except OSError:
+        return None
+
+
+def take_away(path: Path, option: str = "") -> None:
+    """Remove the report of an earlier run, which would outlive a run that dies.
+
+    Raises ``UserError`` for what is no report.
+    """
+    refuse_foreign(path, REPORT, option)
+    if not is_stream(path):
+        with suppress(OSError):  # what prevents it prevents the writing, too
+            path.unlink()
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether a path leads to a pipe or a device, such as ``/dev/stdout``."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
 def put(path: Path, data: bytes) -> None:
     """Write a file in one step, replacing any file of that name. Raises ``OSError``."""
+    if is_stream(path):
+        path.write_bytes(data)
+        return
     with in_one_step(path) as handle:
         write(handle, data)
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.text.files import HEADER, write
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """The setting by which ``send_log_to`` has torch log all that ``analyze`` can use."""
@@ -156,6 +157,7 @@ def send_log_to(path: str) -> Iterator[None]:
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+    write(log, f"# {HEADER}run --log`\n".encode())
     sys.stderr.flush()
     saved, before = os.dup(2), sys.stderr
     os.dup2(log, 2)

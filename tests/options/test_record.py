@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.conftest import BROKEN, CLEAN, Suite
@@ -52,3 +54,49 @@ def test_what_is_repeated_for_a_run_drops_no_entry(suite: Suite) -> None:
         ["*test_model[[]1-2] was not recorded: its entry in * has no cases*"]
     )
     assert suite.baseline() == before
+
+
+@pytest.mark.parametrize("option", ["--graph-budget", "--graph-budget-record"])
+def test_a_link_out_of_the_repository_is_not_followed(suite: Suite, option: str) -> None:
+    suite.write(CLEAN)
+    outside = suite.path / "outside"
+    inside = suite.path / "repository"
+    outside.mkdir()
+    inside.mkdir()
+    (suite.path / "test_it.py").rename(inside / "test_it.py")
+    (inside / "pytest.ini").write_text("[pytest]\n")
+    (inside / "baselines").symlink_to(outside)
+    result = suite.run(option, str(inside))
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: */baselines: a symbolic link leads out of the checkout*"])
+    named = suite.run("--graph-budget-record", f"--graph-budget-dir={outside}", str(inside))
+    assert named.ret == 0
+    assert [path.name for path in outside.glob("*.yaml")] == ["test_it.yaml"]
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_run_writes_no_baseline(suite: Suite, times: int) -> None:
+    """Nor is its report one of a run that ended well."""
+    suite.write(
+        f"{CLEAN}\n    def test_long(): import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    )
+    suite.pytester.makeconftest(
+        f"""
+        import os, signal
+        def pytest_keyboard_interrupt():
+            if {times} == 2: os.kill(os.getpid(), signal.SIGINT)
+        """
+    )
+    options = ("--graph-budget-record", "--graph-budget-report=graphs.json")
+    result = suite.pytester.runpytest_subprocess(*options)
+    assert result.ret != 0
+    assert not suite.has_baseline()
+    session = json.loads((suite.path / "graphs.json").read_text())["session"]
+    assert session["exit"] == 2
+
+
+def test_a_run_that_a_test_ends_writes_no_baseline(suite: Suite) -> None:
+    suite.write(f"{CLEAN}\n    def test_end(): import pytest; pytest.exit('now', 0)")
+    suite.run("--graph-budget-record")
+    assert not suite.has_baseline()

@@ -144,8 +144,46 @@ def test_a_run_that_dies_leaves_no_earlier_report(suite: Suite) -> None:
     assert not (suite.path / "graphs.json").exists()
 
 
-def test_collecting_only_keeps_the_report(suite: Suite) -> None:
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "--fixtures", "--markers"])
+def test_a_run_without_tests_keeps_the_report(suite: Suite, option: str) -> None:
     suite.write(CLEAN)
-    suite.report()
-    suite.run("--graph-budget-report=graphs.json", "--collect-only")
-    assert (suite.path / "graphs.json").exists()
+    suite.run("--graph-budget-report=graphs.json")
+    written = (suite.path / "graphs.json").read_bytes()
+    suite.run("--graph-budget-report=graphs.json", option)
+    assert (suite.path / "graphs.json").read_bytes() == written
+
+
+@pytest.mark.parametrize("worker", [False, True])
+def test_a_run_that_never_begins_leaves_no_earlier_report(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, worker: bool
+) -> None:
+    """But for a worker of xdist, which begins while the report of its run may be there."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if worker:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    report = suite.path / "graphs.json"
+    report.write_text('{"version": 1, "environment": {}}')
+    suite.pytester.makeconftest("import nosuch")
+    assert suite.run("--graph-budget-report=graphs.json").ret == 4
+    assert report.exists() == worker
+    suite.pytester.makeconftest("")
+    report.touch()
+    assert suite.run("--graph-budget-report=graphs.json", "--nosuch").ret == 4
+    assert report.exists() == worker
+
+
+@pytest.mark.parametrize("option", ["--graph-budget-report=test_it.py", "--graph-budget-report=."])
+def test_what_is_no_report_is_left_as_it_is(suite: Suite, option: str) -> None:
+    suite.write(CLEAN)
+    result = suite.run(*option.split("="))
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --graph-budget-report: * is left as it is; *"])
+    assert "def test_model" in (suite.path / "test_it.py").read_text()
+
+
+def test_what_a_test_writes_there_is_left_as_it_is(suite: Suite) -> None:
+    suite.write("def test_it(): open('graphs.json', 'w').write('[]')")
+    result = suite.run("--graph-budget-report=graphs.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["error      */graphs.json: the report was not written: *"])
+    assert (suite.path / "graphs.json").read_text() == "[]"

@@ -93,6 +93,8 @@ def test_a_comment_fits_on_github() -> None:
     names = [f"{T}[{number}{'x' * 900}]" for number in range(100)]
     one, other = read(a_report(*map(a_test, names))), read(a_report(*map(broken, names)))
     written = comparison.comment(one, other, comparison.compare(one, other))
-    assert written.startswith("### Two runs: 100 tests compared, 100 with more graphs\n")
+    assert written.startswith(
+        "<!-- pytest-graphbreak page -->\n### Two runs: 100 tests compared, 100 with more graphs\n"
+    )
     assert "left out for its length" in written
     assert len(written.encode()) <= COMMENT

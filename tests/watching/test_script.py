@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.text.files import LOG, refuse_foreign
 from pytest_graphbreak.watching import script
 
 pytestmark = pytest.mark.pure
@@ -42,7 +43,8 @@ def test_the_log_is_on_meanwhile_and_off_again(path: Path, monkeypatch: pytest.M
         os.write(2, b"of a library\n")
     assert "TORCH_LOGS" not in os.environ
     assert sys.stderr is before
-    assert path.read_text() == "of a library\n"
+    assert path.read_text() == "# Written by `graphbreak run --log`\nof a library\n"
+    refuse_foreign(path, LOG)
 
 
 def test_what_the_user_logs_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
