@@ -119,7 +119,6 @@ def observed(name: str) -> dict[str, Any]:
         "recompiles": seen.recompiles.get("xla", 0),
         "executions": seen.executions["xla"],
         "reads": seen.reads["xla"],
-        "work": seen.work.get("xla"),
         "runs": [item.to_dict() for item in (*seen.execution_list, *seen.read_list)],
         "graph_list": [graph.to_dict() for graph in seen.graph_list],
         "errors": list(seen.errors),

@@ -2,13 +2,13 @@
 
 The keys of an entry, in the order in which they are written, are the fields of
 ``model.budget.Values``, which says what each of them is. What follows from the others is not
-written (``shorten``): a graph runs once unless ``executions`` say otherwise, and then its
-operations run once, too. This holds only for a layer that has ``ops``.
+written (``shorten``): a graph runs once unless ``executions`` say otherwise. This holds only
+for a layer that has ``ops``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, defstruct
@@ -211,38 +211,18 @@ def usual_executions(layer: str, values: CountsByKey) -> int:
     return graphs if values["ops"].get(layer) else 0
 
 
-def usual_work(layer: str, values: CountsByKey) -> int:
-    """Return how many operations run if all graphs run equally often, or 0 if that is unknown.
-
-    A graph that was compiled again counts once in ``ops``, and runs as often as the others.
-    """
-    distinct = values["graphs"].get(layer, 0) - values["recompiles"].get(layer, 0)
-    operations = values["ops"].get(layer, 0) * values["executions"].get(layer, 0)
-    return operations // distinct if distinct > 0 else 0
-
-
-USUAL: Final[Mapping[str, Callable[[str, CountsByKey], int]]] = {
-    "executions": usual_executions,
-    "work": usual_work,
-}
-"""The keys that are left out where they follow; ``work`` follows from ``executions``."""
-
-
 def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
-    values = {key: {} for key in ("graphs", "recompiles", "ops", *USUAL)} | {**written}
-    for key, usual in USUAL.items():
-        counts = {layer: usual(layer, values) for layer in values["ops"]} | values[key]
-        values[key] = {layer: count for layer, count in counts.items() if count}
-    return values
+    values = {"graphs": {}, "ops": {}, "executions": {}, **written}
+    counts = {layer: usual_executions(layer, values) for layer in values["ops"]}
+    counts |= values["executions"]
+    return {**values, "executions": {layer: count for layer, count in counts.items() if count}}
 
 
 def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values without what follows from the others, as the inverse of ``completed``."""
-    written = {**values}
-    for key, usual in USUAL.items():
-        counts = {**dict.fromkeys(values["ops"], 0), **values[key]}
-        written[key] = {
-            layer: count for layer, count in counts.items() if count != usual(layer, values)
-        }
-    return written
+    """Return values without what follows from the others, as the inverse of ``complete``."""
+    counts = {**dict.fromkeys(values["ops"], 0), **values["executions"]}
+    unusual = {
+        layer: count for layer, count in counts.items() if count != usual_executions(layer, values)
+    }
+    return {**values, "executions": unusual}

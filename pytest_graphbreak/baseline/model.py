@@ -125,10 +125,9 @@ class Expected(Struct, frozen=True, dict=True):
 
     def ops_with(self, layer: str) -> str | None:
         """Return the version of the compiler that counted the captured operations of a layer."""
-        for key in ("ops", "work"):
-            if layer in getattr(self.values, key):
-                return self._made_by(layer, getattr(self.override.values, key))
-        return None
+        if layer not in self.values.ops:
+            return None
+        return self._made_by(layer, self.override.values.ops)
 
     def causes_with(self, layer: str) -> str | None:
         """Return the version of the compiler that found the causes of the graphs of a layer."""

@@ -65,7 +65,7 @@ def diff(
         comparable = [layer for layer in judged if before.counts_ops(layer, versions, packages)]
         numbers += totals(before, after, judged)
         numbers += operations(before, after, comparable) if ops else []
-        numbers += runs_and_reads(before, after, judged, comparable if ops else ()) if runs else []
+        numbers += runs_and_reads(before, after, judged) if runs else []
     numbers += [] if cap is None else limits(cap, after)
     if before is None and cap is not None and not numbers:
         return ()

@@ -31,7 +31,6 @@ def values(record: Record) -> Values:
             "ops": {layer: count for layer, count in record.ops.items() if count},
             # Where runs were not counted, each graph is taken to run once.
             "executions": record.executions,
-            "work": {layer: record.work.get(layer, 0) for layer in record.executions},
         }
     )
     return Values(

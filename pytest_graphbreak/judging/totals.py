@@ -71,14 +71,8 @@ def operations(
             yield _total("ops", layer, recorded, ops[layer])
 
 
-def runs_and_reads(
-    before: Expected, after: Record, judged: Sequence[str], comparable: Collection[str]
-) -> Iterator[Difference]:
-    """Yield the runs and reads that differ now, and fewer operations that ran.
-
-    Only layers are compared of which both sides have runs; operations only on those whose captured
-    operations are ``comparable``.
-    """
+def runs_and_reads(before: Expected, after: Record, judged: Sequence[str]) -> Iterator[Difference]:
+    """Yield the runs and reads that differ now, on layers of which both sides have runs."""
     for layer in judged:
         if layer not in after.executions or not before.values.knows_runs(layer):
             continue
@@ -88,10 +82,6 @@ def runs_and_reads(
         ):
             if was.get(layer, 0) != now.get(layer, 0):
                 yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
-        counted = layer in after.work or not after.executions[layer]
-        work, now_ran = before.values.work.get(layer, 0), after.work.get(layer, 0)
-        if layer in comparable and counted and now_ran < work:
-            yield _total("work", layer, work, now_ran)
 
 
 def limits(cap: Cap, after: Record) -> Iterator[Difference]:

@@ -85,9 +85,7 @@ class Verdict(Struct, frozen=True):
     @property
     def shrunk(self) -> bool:
         """Whether only captured operations are lost; an update writes that."""
-        return self.name == "lost" and all(
-            total.kind in ("ops", "work", "execution") for total in self.lost
-        )
+        return self.name == "lost" and all(total.kind == "ops" for total in self.lost)
 
     @property
     def empties_a_layer(self) -> bool:
@@ -172,8 +170,6 @@ class _Rules(Struct, frozen=True, dict=True):
             return self._place_verdict(change)
         if change.kind == "ops":
             return "lost" if self._lost_ops(change) else "changed"
-        if change.kind == "work":
-            return "lost" if self._lost_work(change) else None
         if change.kind in _RUNS:
             return self._runs_verdict(change)
         if change.growth > 0:
@@ -187,16 +183,6 @@ class _Rules(Struct, frozen=True, dict=True):
         fused = total.layer is not None and not DESCRIPTIONS[total.layer].fewer
         return total.growth < 0 and not fused and (gone or (self._fell(total) and not grown))
 
-    def _lost_work(self, total: Difference) -> bool:
-        """Return whether code left the compiler, with operations that ran before.
-
-        Other graphs, and fewer operations that the same layer captures, are reported instead. Lazy
-        tensors also note operations that only made a value to be read, such as a printed mean:
-        these go with a read, or with a graph.
-        """
-        explained = self._grew(total.layer, "graph") != 0 or self._is_lost("ops", total.layer)
-        return self._fell(total) and not explained and self._grew(total.layer, "read") >= 0
-
     def _runs_verdict(self, total: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""
         graphs, layer = self._grew(total.layer, "graph"), total.layer
@@ -205,9 +191,9 @@ class _Rules(Struct, frozen=True, dict=True):
             if total.by == "baseline" and explains:
                 return None
             return "over" if self.fail_runs or total.by != "baseline" else "changed"
-        if self._is_lost("ops", layer) or (graphs and not self.record.graphs.get(layer or "")):
+        if self._has_lost_ops(layer) or (graphs and not self.record.graphs.get(layer or "")):
             return None
-        return "lost" if total.kind == "execution" and self._is_lost("work", layer) else "improved"
+        return "improved"
 
     def _place_verdict(self, change: Difference) -> str | None:
         if change.before is None or change.kind not in ("break", "eager", "graph"):
@@ -254,9 +240,8 @@ class _Rules(Struct, frozen=True, dict=True):
         was = total.before or 0
         return total.after < was - was * self.percent / 100
 
-    def _is_lost(self, kind: str, layer: str | None) -> bool:
-        rule = self._lost_ops if kind == "ops" else self._lost_work
-        return any(rule(total) for total in self._totals(layer) if total.kind == kind)
+    def _has_lost_ops(self, layer: str | None) -> bool:
+        return any(total.kind == "ops" and self._lost_ops(total) for total in self._totals(layer))
 
 
 _RUNS: Final = ("execution", "read")

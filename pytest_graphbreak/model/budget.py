@@ -198,16 +198,6 @@ class Values(Data, frozen=True):
         BaselineKey("How many values the host waited for, by layer.", "runs"),
         says("How many values were read when it was recorded, by layer."),
     ] = {}
-    work: Annotated[
-        Counts,
-        OPTIONAL,
-        BaselineKey(
-            "How many captured operations ran, by layer; executions times ops if left out, "
-            "0: not known.",
-            "runs",
-        ),
-        says("Captured operations that ran when it was recorded, by layer."),
-    ] = {}
     lines: Annotated[
         Functions,
         OPTIONAL,

@@ -122,7 +122,7 @@ LISTS: Final = {
 }
 """The list of a record that holds the items of a kind. A kind without a list has no items."""
 
-KINDS: Final = (*LISTS, "ops", "work")
+KINDS: Final = (*LISTS, "ops")
 
 
 if TYPE_CHECKING:

@@ -109,9 +109,6 @@ def _together(first: Placed, second: Placed) -> Placed:
     if not isinstance(both, LineRuns) and not isinstance(second, LineRuns):
         owner = both.owner if both.owner == second.owner else None
         return replace(both, seconds=total_seconds((first, second)), owner=owner)
-    if isinstance(both, LineRuns) and isinstance(second, LineRuns):
-        ops = None if both.ops is None or second.ops is None else both.ops + second.ops
-        return replace(both, ops=ops)
     return both
 
 
@@ -155,8 +152,8 @@ def added_since(after: Record, before: Record | None) -> Record:
         graph_list=_later_graphs(after, before),
         executions=_grown(after.executions, before.executions),
         reads=_grown(after.reads, before.reads),
-        execution_list=_later_runs(after.execution_list, before.execution_list),
-        read_list=_later_runs(after.read_list, before.read_list),
+        execution_list=_later(after.execution_list, before.execution_list),
+        read_list=_later(after.read_list, before.read_list),
         errors=tuple(error for error in after.errors if error not in before.errors),
     )
 
@@ -178,14 +175,6 @@ def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, .
 def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
     """Return the growth of counts; zeros are kept, since they show that a layer was counted."""
     return {layer: max(0, count - before.get(layer, 0)) for layer, count in after.items()}
-
-
-def _later_runs(after: Sequence[LineRuns], before: Sequence[LineRuns]) -> tuple[LineRuns, ...]:
-    operations = {item.key: item.ops for item in before}
-    return tuple(
-        item if item.ops is None else replace(item, ops=item.ops - (operations.get(item.key) or 0))
-        for item in _later(after, before)
-    )
 
 
 def of_process(record: Record, process: str) -> Record:

@@ -228,7 +228,6 @@ class LineRuns(Data, frozen=True):
     cause: Annotated[Text, says("What asked: call, sync, access, item, other.")] = "other"
     graph: Annotated[Text, says("The name of the graph that ran, where it is known.")] = ""
     count: Annotated[Times, says("How often.")] = 1
-    ops: Annotated[Count | None, says("Operations that ran: of the graph, times count.")] = None
     where: Where = NOWHERE
     process: Process = None
 
@@ -357,20 +356,6 @@ class Record(Data, frozen=True):
             if layer in graphs
             and self.graphs.get(layer) == len(graphs[layer])
             and any(graph.ops is not None for graph in graphs[layer])
-        }
-
-    @property
-    def work(self) -> dict[str, int]:
-        """The number of captured operations that ran, by layer.
-
-        Only layers for which the operations of each graph that ran are known are included.
-        """
-        return {
-            layer: sum(item.ops or 0 for item in ran)
-            for layer, count in self.executions.items()
-            if (ran := [item for item in self.execution_list if item.layer == layer])
-            and all(item.ops is not None for item in ran)
-            and sum(item.count for item in ran) == count
         }
 
     def is_explained(self, layer: str) -> bool:

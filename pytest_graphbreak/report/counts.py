@@ -95,7 +95,6 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"{verdict.name}, {totals(record)}"
-    steps = tuple(step for step in steps if step.kind != "work") or steps
     step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
     sign = f"{step.growth:+d}"
     return f"{_amount(step)}, {_limit_words(step)} {step.before} ({sign})"
@@ -117,8 +116,6 @@ def _limit_words(step: Difference) -> str:
 
 def _amount(step: Difference) -> str:
     count, layer = step.after, step.layer
-    if step.kind == "work":
-        return f"{count} {noun(count, 'operation')} ran in {layer} graphs"
     if step.kind == "ops":
         return f"{count} {noun(count, 'captured operation')} in {layer} graphs"
     if step.kind == "compiled":
@@ -147,7 +144,6 @@ NAMES: Final = {
     "execution": "executions",
     "read": "reads",
     "ops": "captured operations",
-    "work": "operations run",
     "compiled": "graphs compiled, not loaded",
 }
 """The names of totals that differ from the name of their kind."""

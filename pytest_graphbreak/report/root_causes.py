@@ -198,7 +198,7 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
             return "no tensor operation was found to compile"
         return "nothing was compiled"
     for total in verdict.worse:
-        if total.kind in ("ops", "work"):
+        if total.kind == "ops":
             continue
         layer = f"{total.layer} " if total.layer else ""
         what = NAMES.get(total.kind, total.kind)

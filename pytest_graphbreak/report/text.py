@@ -5,7 +5,6 @@ Below the first entry are the lines that changed since the baseline, if these ar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -30,7 +29,7 @@ from pytest_graphbreak.report.footer import (
     measured_with,
 )
 from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
-from pytest_graphbreak.text.output import BLANK, TextLine, blocks, noun, plural, sign_line
+from pytest_graphbreak.text.output import BLANK, TextLine, blocks, noun, plural
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine]:
@@ -195,10 +194,6 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Yield what each graph still contains if as many graphs compile less of the program."""
     if not is_less(verdict):
         return
-    for total in verdict.lost:
-        if total.kind == "work" and total.layer and not _shrank(verdict, total.layer):
-            yield from _compiled_still(record, total.layer)
-            yield from to_try(f"look for {DESCRIPTIONS[total.layer].look_for}")
     ops = next((total for total in verdict.lost if total.kind == "ops"), None)
     if ops is None:
         return
@@ -217,34 +212,13 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
 
 
 def is_less(verdict: Verdict) -> bool:
-    """Return whether less is compiled, or runs compiled, and no new place explains it."""
-    if any(total.kind == "ops" for total in verdict.lost):
-        return not (verdict.over and _is_explained(verdict))
-    return any(total.kind in ("work", "execution") for total in verdict.lost)
-
-
-def _compiled_still(record: Record, layer: str) -> Iterator[TextLine]:
-    """Yield the remaining runs of a layer that ran less of the program."""
-    functions = {graph.name: graph.where.function for graph in record.graph_list}
-    runs: Counter[tuple[str, Frame]] = Counter()
-    for line in record.execution_list:
-        if line.layer == layer:
-            runs[functions.get(line.graph, ""), line.where] += line.count
-    yield TextLine("some of what ran compiled runs without the compiler now; left are:", indent=2)
-    for (function, where), count in list(runs.items())[:MOST_PLACES]:
-        yield sign_line("-", plural(count, "execution") + (f" of {function}" if function else ""))
-        yield from at(where)
-    if not runs:
-        yield sign_line("-", "no execution")
+    """Return whether less is compiled, and no new place explains it."""
+    shrank = any(total.kind == "ops" for total in verdict.lost)
+    return shrank and not (verdict.over and _is_explained(verdict))
 
 
 def _is_explained(verdict: Verdict) -> bool:
     return any(change.kind in ("break", "eager") and change.is_new for change in verdict.changes)
-
-
-def _shrank(verdict: Verdict, layer: str) -> bool:
-    """Return whether a layer captures less, which already explains why less of it runs."""
-    return any((total.kind, total.layer) == ("ops", layer) for total in verdict.lost)
 
 
 def _look_for(verdict: Verdict) -> str:

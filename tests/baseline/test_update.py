@@ -778,7 +778,7 @@ def explained(
 ) -> Measured:
     counts = graphs or {"dynamo": 2, "xla": 1}
     ops = dict.fromkeys(counts, 4)
-    values = Values(counts, ops=ops, causes=causes, entries=entries, executions=counts, work=ops)
+    values = Values(counts, ops=ops, causes=causes, entries=entries, executions=counts)
     return Measured("test_a.py::test_a", profile, {"torch": "2.9.1"}, values, layers)
 
 

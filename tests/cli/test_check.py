@@ -266,19 +266,20 @@ def test_another_run_judges_as_its_baseline_does(workspace: Workspace) -> None:
     """Also what ran, on a layer of which not all captured operations are known."""
 
     def lazy(ran: int) -> Data:
-        run = {"layer": "xla", "cause": "sync", "ops": ran, "where": place()}
-        graphs, counts = {"dynamo": 0, "xla": 1}, {"executions": {"xla": 1}}
+        run = {"layer": "xla", "cause": "sync", "count": ran, "where": place()}
+        graphs, counts = {"dynamo": 0, "xla": 1}, {"executions": {"xla": ran}}
         lists: Data = {"graph_list": [], "execution_list": [run]}
         return a_test(T, layers=["dynamo", "xla"], graphs=graphs, **counts, **lists)
 
-    workspace.report("main.json", a_report(lazy(6)))
-    workspace.report("branch.json", a_report(lazy(5)))
-    accepted(workspace, lazy(6))
+    workspace.report("main.json", a_report(lazy(5)))
+    workspace.report("branch.json", a_report(lazy(6)))
+    accepted(workspace, lazy(5))
+    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_runs = fail\n")
     by_baseline = workspace.run("check", "branch.json")
     by_run = workspace.run("check", "branch.json", "--against", "main.json")
     for said in (by_baseline, by_run):
         assert said.code == 1
-        assert "5 operations ran in xla graphs, the baseline has 6 (-1)" in said.out
+        assert "6 xla executions, the baseline allows 5 (+1)" in said.out
 
 
 def test_a_test_that_main_lacks_is_judged_by_its_baseline(workspace: Workspace) -> None:

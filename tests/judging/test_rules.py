@@ -27,8 +27,7 @@ def record(counts: Counts, code: str = "print(x)") -> Record:
         Graph("dynamo", f"{number}/0", cause, counts.ops if cause != "break" else 0, where=where)
         for number, cause in enumerate(causes[: counts.graphs])
     ]
-    ran = counts.ops * counts.executions // max(counts.graphs - counts.recompiles, 1)
-    runs = LineRuns("dynamo", "call", "", counts.executions, ran, HERE)
+    runs = LineRuns("dynamo", "call", "", counts.executions, HERE)
     return Record(
         layers=("dynamo",),
         graphs={"dynamo": counts.graphs},

@@ -23,8 +23,8 @@ HERE = Frame("model.py", "Stack.forward", 12, "torch_xla.sync()")
 VERSIONS = dict.fromkeys(COMPILERS, "2.9.1")
 
 
-def xla(executions: int, reads: int = 0, ops: int | None = None, where: Frame = HERE) -> Record:
-    runs = (LineRuns("xla", "sync", "", executions, ops, where),) if executions else ()
+def xla(executions: int, reads: int = 0, where: Frame = HERE) -> Record:
+    runs = (LineRuns("xla", "sync", "", executions, where),) if executions else ()
     read = (LineRuns("xla", "item", count=reads, where=HERE),) if reads else ()
     return Record(
         layers=("xla",),
@@ -44,9 +44,7 @@ def dynamo(times: int, ops: int = 12, graphs: int = 1) -> Record:
         graphs={"dynamo": graphs},
         graph_list=tuple(Graph("dynamo", name, "entry", ops=ops // graphs) for name in names),
         executions={"dynamo": times * graphs},
-        execution_list=tuple(
-            LineRuns("dynamo", "call", name, times, ops // graphs * times, HERE) for name in names
-        ),
+        execution_list=tuple(LineRuns("dynamo", "call", name, times, HERE) for name in names),
     )
 
 
@@ -104,20 +102,18 @@ def test_more_reads_are_over_and_fewer_are_improved() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "name"),
     [
-        (dynamo(4), dynamo(1), "lost"),
+        (dynamo(4), dynamo(1), "improved"),
         (dynamo(2, graphs=2), dynamo(2), "improved"),
         (dynamo(4), dynamo(4), "ok"),
         (xla(36), xla(3), "improved"),
-        (xla(36, ops=132), xla(3, ops=132), "improved"),
-        (xla(36, ops=132), xla(3, ops=120), "improved"),
-        (xla(36, ops=132), xla(3, ops=60), "lost"),
-        # The value that was read went with the read.
-        (xla(6, 3, ops=24), xla(3, ops=18), "improved"),
+        (xla(6, 3), xla(3), "improved"),
+        # Less is captured, which is no gain, however seldom it runs.
+        (dynamo(4, 100), dynamo(1, 50), "lost"),
         # As many graphs that capture less, within what captured operations may fall by.
         (dynamo(2, 100), dynamo(2, 95), "changed"),
     ],
 )
-def test_fewer_executions_are_better_where_as_much_runs(
+def test_fewer_executions_are_improved_unless_less_is_captured(
     before: Record, after: Record, name: str
 ) -> None:
     assert against(before, after).name == name

@@ -126,7 +126,7 @@ def verdicts(tests: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.once
-def test_code_that_leaves_the_compiler_is_lost_and_a_call_more_is_shown(suite: Suite) -> None:
+def test_fewer_calls_are_improved_and_a_call_more_is_shown(suite: Suite) -> None:
     tests, printed = judged(suite, DYNAMO)
     assert {name: test["executions"]["dynamo"] for name, test in tests.items()} == {
         "blocks": 4,
@@ -135,13 +135,12 @@ def test_code_that_leaves_the_compiler_is_lost_and_a_call_more_is_shown(suite: S
         "more": 5,
     }
     assert verdicts(tests) == {
-        "blocks": "lost",
-        "original": "lost",
-        "stance": "lost",
+        "blocks": "improved",
+        "original": "improved",
+        "stance": "improved",
         "more": "changed",
     }
     assert tests["more"]["failed_by"] is None
-    assert "4 executions of Block.forward" in printed
     assert "test_more   dynamo 1, dynamo executions 2 -> 5\n" in printed
     assert "+ 3 executions: a compiled function was called" in printed
 
@@ -161,7 +160,7 @@ def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: 
         "syncs_that_went": "improved",
         "items": "over",
         "item": "over",
-        "fewer_steps": "lost",
+        "fewer_steps": "improved",
     }
     new = {
         name: [
@@ -179,6 +178,5 @@ def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: 
     assert item["executions"]["xla"] == item["baseline"]["executions"]["xla"]
     sync = tests["sync"]
     assert sync["executions"]["xla"] - sync["baseline"]["executions"]["xla"] == 33
-    assert sync["baseline"]["work"] == {"xla": 12 * 2 + 3 * 12 * 3}
     assert "test_it.py:15 in Stack.forward" in printed
     assert "sync once a step" in printed

@@ -122,8 +122,6 @@ class Made(Struct, frozen=True, eq=False):
     part: int = 0
     parts: int = 1
     cached: str | None = None
-    whole_ops: int | None = None
-    """The operators of all parts together."""
     late: float | None = None
     """Seconds that the backend took for a graph made after its attempt had ended."""
 

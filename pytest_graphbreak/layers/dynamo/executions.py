@@ -123,9 +123,8 @@ class GraphRuns:
             where = NOWHERE
             if code in self._codes:
                 where = places.frame(*line_of(self._codes[code], instruction))
-            ops = None if graph is None or graph.whole_ops is None else graph.whole_ops * count
             name = graph.attempt.id if graph is not None else ""
-            yield LineRuns(LAYER, "call", name, times, ops, where)
+            yield LineRuns(LAYER, "call", name, times, where)
 
 
 def calls_since(after: Counted, before: Counted) -> Counted:

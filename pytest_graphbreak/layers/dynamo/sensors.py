@@ -310,10 +310,9 @@ class DynamoSensors:
         after_break = bool(getattr(reason, "graph_break", False))
         for part, shape in enumerate(shapes):
             after = after_break and part == len(shapes) - 1
-            ops = sum(shape[0] for shape in shapes)
             late = None if attempt.outcome == "running" else took / len(shapes)
             place = number + part
-            event = Made(attempt, place, *shape, after, part, len(shapes), cached, ops, late)
+            event = Made(attempt, place, *shape, after, part, len(shapes), cached, late)
             self.events.append(event)
             self._local.latest_graph = event
         attempt.graphs += len(shapes)

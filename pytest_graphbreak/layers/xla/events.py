@@ -195,7 +195,6 @@ class Recorder:
         self._queue.clear()
         self.graphs = self.meter.total()
         self._hits = native.cache_hits()
-        self.executions.begin()
         self.settle_counters()
 
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:

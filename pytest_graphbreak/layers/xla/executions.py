@@ -12,11 +12,6 @@ without a lock of torch_xla's and without the interpreter's. Other reads (``cpu(
 ``print``, an operation that runs on the host, all under ``inference_mode``) are counted and have no
 line: their kernels are entered with the interpreter's lock and would keep it while torch_xla waits
 for the device, which is a deadlock where another thread needs both.
-
-What ran is counted in operations. A compiled graph has those of its FX graph. Lazy tensors have
-those that torch_xla noted in the window, its counters ``xla::add`` and so on, without those that
-only move values; the lines that ran them share them by how often they ran. While the bridge lowers
-a graph it notes operations that do not run; they are left out.
 """
 
 from __future__ import annotations
@@ -30,10 +25,8 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.hooks import COUNTING, caller, never_compile_function
+from pytest_graphbreak.layers.hooks import COUNTING, never_compile_function
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
@@ -61,33 +54,26 @@ class Asked(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The numbers of the metrics so far, and the lines that asked.
-
-    ``ops`` are the operations of compiled graphs that ran, ``noted`` those of lazy tensors.
-    """
+    """The numbers of the metrics so far, and the lines that asked."""
 
     executions: int
     reads: int
-    noted: int
     ran: Counter[Asked]
     read: Counter[Asked]
-    ops: Counter[Asked]
 
     def since(self, before: Totals) -> Totals:
         return Totals(
             self.executions - before.executions,
             self.reads - before.reads,
-            self.noted - before.noted,
             self.ran - before.ran,
             self.read - before.read,
-            self.ops - before.ops,
         )
 
     def plus(self, more_runs: Totals) -> Totals:
         return Totals(*map(operator.add, self, more_runs))
 
 
-NOTHING: Final = Totals(0, 0, 0, Counter(), Counter(), Counter())
+NOTHING: Final = Totals(0, 0, Counter(), Counter())
 
 
 class _Doing(threading.local):
@@ -104,12 +90,6 @@ class DeviceRuns:
         """What the metrics had counted when the user's code cleared them."""
         self._ran: Counter[Asked] = Counter()
         self._read: Counter[Asked] = Counter()
-        self._ops: Counter[Asked] = Counter()
-        self._noted = 0
-        """The operations of lazy tensors up to the last look at their counters."""
-        self._at_look = 0
-        """The sum of these counters at that look."""
-        self._of_graph: dict[bytes, int] = {}
         self._codes: dict[int, CodeType] = {}
         self._is_users: dict[int, bool | None] = {}
         """Whether a frame of this code is the user's; None for torch's, which no stack has."""
@@ -127,34 +107,16 @@ class DeviceRuns:
             self._before_clear[0] += _sum(_RAN)
             self._before_clear[1] += _sum(_READ)
 
-    def before_clear_counters(self, args: tuple[Any, ...]) -> None:
-        """Look at the counters before they are cleared. The bridge does so for each node."""
-        if not self._local.lowers:
-            self._look()
-
-    def begin(self) -> None:
-        """Leave out the operations up to now: nobody was watching."""
-        self._look(count=False)
-
     def totals(self) -> Totals:
         """Return everything up to now. Only differences have a meaning."""
-        self._look()
         executions, reads = _sum(_RAN), _sum(_READ)
         with self._lock:
             return Totals(
                 self._before_clear[0] + executions,
                 self._before_clear[1] + reads,
-                self._noted,
-                *(Counter(counter) for counter in (self._ran, self._read, self._ops)),
+                Counter(self._ran),
+                Counter(self._read),
             )
-
-    def _look(self, count: bool = True) -> None:
-        """Read the counters of operations. They may have been cleared since the last time."""
-        with self._lock:
-            now = native.operations()
-            before, self._at_look = self._at_look, now
-            if count:
-                self._noted += now - before if now >= before else now
 
     # Functions of torch_xla that run graphs.
 
@@ -180,35 +142,18 @@ class DeviceRuns:
         return before[1] != after[1] and not self._local.lowers
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        asked, graph_hash = Asked("call", self._stack()), args[0]
-        ops = self._of_graph.get(graph_hash)
-        if ops is None:
-            ops = self._operations_of_caller(graph_hash)
+        asked = Asked("call", self._stack())
         with self._lock:
             self._ran[asked] += 1
-            self._ops[asked] += ops
-
-    def _operations_of_caller(self, graph_hash: bytes) -> int:
-        """Return the operations of the graph that ``optimized_mod`` of the bridge will run."""
-        frame = caller()
-        graph = frame.f_locals.get("xla_model") if frame is not None else None
-        if graph is None:
-            return 0
-        ops: int = sum(node.op.startswith("call_") for node in graph.graph.nodes)
-        self._of_graph[graph_hash] = ops
-        return ops
 
     def before_lower(self, args: tuple[Any, ...]) -> bool:
-        """Note that the bridge lowers a graph: operations noted meanwhile do not run."""
-        if not self._local.lowers:
-            self._look()
+        """Note that the bridge lowers a graph: what it syncs meanwhile is its own."""
         self._local.lowers += 1
         return True
 
     def after_lower(self, token: bool | None, result: Any) -> None:
         if token:
             self._local.lowers -= 1
-            self._look(count=False)
 
     def _stack(self) -> Stack:
         """Return the frames from the innermost that is not torch's to the user's, if any."""
@@ -260,7 +205,6 @@ class DeviceRuns:
 
     def detach(self) -> None:
         self._watched = False
-        self._of_graph.clear()
 
     def _kernel(self) -> Callable[[Any], Any]:
         """Return ``aten::item`` as ``item`` of ATen/native/Scalar.cpp has it, with our notes.
@@ -301,25 +245,16 @@ class DeviceRuns:
     # What runs and reads are in a record.
 
     def runs(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
-        """Yield the lines that ran graphs, with the operations that they ran."""
-        lines = [*self._lines(ran.ran, ran.executions, places)]
-        times = sum(line.count for _, line in lines if line.cause != "call")
-        noted = ran.noted
-        for asked, line in lines:
-            if line.cause == "call":
-                yield replace(line, ops=ran.ops.get(asked))
-                continue
-            share = noted * line.count // times
-            noted, times = noted - share, times - line.count
-            yield replace(line, ops=share)
+        """Yield the lines that ran graphs."""
+        return self._lines(ran.ran, ran.executions, places)
 
     def reads(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that read values."""
-        return (line for _, line in self._lines(ran.read, ran.reads, places))
+        return self._lines(ran.read, ran.reads, places)
 
     def _lines(
         self, counter: Mapping[Asked, int], total: int, places: Places
-    ) -> Iterator[tuple[Asked, LineRuns]]:
+    ) -> Iterator[LineRuns]:
         """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
         remaining = total
         for asked, noted in counter.items():
@@ -327,17 +262,14 @@ class DeviceRuns:
             remaining -= count
             if count > 0:
                 where = self._frame(asked.stack, places)
-                yield asked, LineRuns(LAYER, asked.cause, count=count, where=where)
+                yield LineRuns(LAYER, asked.cause, count=count, where=where)
         if remaining > 0:
-            yield _UNKNOWN, LineRuns(LAYER, _UNKNOWN.cause, count=remaining)
+            yield LineRuns(LAYER, count=remaining)
 
     def _frame(self, stack: Stack, places: Places) -> Frame:
         lines = [line_of(self._codes[code], at) for code, at in reversed(stack)]
         frames = users(lines, places)
         return frames[-1] if frames else NOWHERE
-
-
-_UNKNOWN: Final = Asked("other", ())
 
 
 def _sum(metrics: tuple[str, ...]) -> int:

@@ -172,7 +172,6 @@ class _Isolation:
                 if flush:
                     with _recorder.exclude():
                         native.flush()
-                        _recorder.executions.begin()
                 if not native.settle():
                     self.not_isolated.append(_AT_WORK.format("before"))
                     return False

@@ -29,7 +29,6 @@ BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
     "_clear_xla_metrics": "a count is kept over metrics that are cleared by it",
-    "_clear_xla_counters": "operations are counted before counters are cleared by it",
     "_xla_runtime_is_initialized": "it says whether there is a device",
     "_xla_get_spmd_config_is_locked": "it says whether a device was used",
     "_xla_get_devices": "lazy work is looked for on each of them",
@@ -40,7 +39,6 @@ NEEDED_FOR = {
     "_xla_get_num_cached_compilation_graph": "it says whether anything was compiled yet",
     "_get_executed_fallback_ops": "ops that run on the CPU are named by it",
     "_xla_counter_value": "ops that run on the CPU, resharding and loaded graphs are counted by it",
-    "_xla_counter_names": "operations of lazy tensors are counted by it",
     "_check_tensor_need_materialization": "inputs still pending are found by it",
 }
 
@@ -155,18 +153,6 @@ def fallbacks() -> dict[str, int]:
     value = function("_xla_counter_value")
     names = function("_get_executed_fallback_ops")()
     return {name: value(name) or 0 for name in names if name != "aten::_local_scalar_dense"}
-
-
-_MOVES: Final = ("xla::_copy", "xla::_to_", "xla::_local_scalar", "xla::empty")
-"""The operations that compute nothing: they move values, or read them."""
-
-
-def operations() -> int:
-    """Return how many operations were noted for lazy tensors, since counters were cleared."""
-    names = function("_xla_counter_names")()
-    return counters(
-        name for name in names if name.startswith("xla::") and not name.startswith(_MOVES)
-    )
 
 
 def reshard_count() -> int:

@@ -63,10 +63,9 @@ COMPILE = Sensor(
     "device graphs are tied to Dynamo's there",
 )
 MARK = Sensor("_XLAC", "_xla_step_marker", "the lines that sync are seen there")
-CLEAR = Sensor("_XLAC", "_clear_xla_counters", "operations are counted before they are cleared")
 SENSORS: Final = tuple(sensor for sensor in [*vars().values()] if isinstance(sensor, Sensor))
-RUNS: Final = (MARK, CACHED, CLEAR)
-"""The sensors that only runs and their operations need."""
+RUNS: Final = (MARK, CACHED)
+"""The sensors that only runs need."""
 
 
 def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, After | None]]:
@@ -92,7 +91,6 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
         BACKWARD: (bridge.before_backward, bridge.after_backward),
         COMPILE: (bridge.before_compile, bridge.after_compile),
         MARK: (executions.before_sync, after_mark),
-        CLEAR: (executions.before_clear_counters, None),
     }
 
 

@@ -112,4 +112,3 @@ def test_code_that_leaves_the_compiler_runs_less() -> None:
             with torch.compiler.set_stance("default" if step == 0 else "force_eager"):
                 compiled(torch.ones(3))
     assert seen.record.graphs["dynamo"] == seen.record.executions["dynamo"] == 1
-    assert seen.record.work["dynamo"] == 2
