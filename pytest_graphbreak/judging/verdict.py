@@ -1,6 +1,6 @@
 """Computes the verdict from record and budget, without files, pytest or torch.
 
-The verdicts and their order are those of README.md, "What the gate says"; the first that applies is
+The verdicts and their order are those of docs/explanation/counting.md; the first that applies is
 the verdict.
 """
 

@@ -1,1 +1,1 @@
-"""The layers, one module each, behind the ``Observer`` protocol of ``base``."""
+"""The layers, a folder each, behind the ``Observer`` protocol of ``base``."""
