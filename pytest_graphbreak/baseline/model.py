@@ -1,7 +1,6 @@
 """What a baseline knows of a test, and what it expects of one profile. Data only.
 
-The rules of profiles and overrides (docs/reference/baseline-file.md) are implemented in
-``Entry.expectation`` and nowhere else.
+What follows for a profile from an entry is worked out in ``expectation``.
 
 Entries are dataclasses and no Structs, which compare all of their fields: where an entry stands in
 its file is no part of what it says.
@@ -18,7 +17,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.baseline.rules import RULES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
@@ -84,10 +82,6 @@ class Override:
         for key in self.named & {"breaks", "eager"}:
             layers.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
         return frozenset(layers)
-
-    def overlay(self, base: Values) -> Values:
-        """Return the values of the profile, given the plain values."""
-        return Values(**{key: rule.overlay(key, base, self) for key, rule in RULES.items()})
 
 
 PLAIN: Final = Override()
@@ -209,25 +203,6 @@ class Entry:
         """The profiles that it was recorded on; empty for a mere remark."""
         base = () if self.values is None else (self.profile,)
         return frozenset((*base, *self.overrides))
-
-    def expectation(self, profile: str) -> Expected | None:
-        """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
-        override, is_plain = self.overrides.get(profile), profile == self.profile
-        if self.values is None and override is None:
-            return None
-        values = self.values or Values()
-        versions = override.versions if override else self.versions
-        own = override.layers if override else frozenset[str]()
-        return Expected(
-            values=override.overlay(values) if override else values,
-            profile=profile if override else self.profile,
-            versions=versions,
-            recorded=is_plain or override is not None,
-            own=own | values.layers if is_plain else own,
-            packages=self.packages,
-            plain_with=versions if self.values is None else self.versions,
-            override=override or PLAIN,
-        )
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
-from pytest_graphbreak.baseline.rules import RULES, WHOLE, Overriding
+from pytest_graphbreak.baseline.rules import RULES, WHOLE, Overriding, overlay
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED
@@ -74,11 +74,11 @@ def _update_override(
     old = before or Override(versions=file.versions)
     versions = _versions(old.versions, measured, file, layers, always=before is None)
     base = entry.values or Values()
-    after = merge_values(old.overlay(base), measured, layers)
+    after = merge_values(overlay(base, old), measured, layers)
     override = replace(old, versions=versions)
     override = _override(Overriding(override, base, entry.versions, after, layers))
     overrides = {**entry.overrides, measured.profile: override}
-    change = Overriding(override, base, entry.versions, override.overlay(base), layers)
+    change = Overriding(override, base, entry.versions, overlay(base, override), layers)
     if entry.values is not None and all(rule.is_same(key, change) for key, rule in RULES.items()):
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)

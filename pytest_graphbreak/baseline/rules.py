@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 
+from pytest_graphbreak.baseline.model import Expected, Measured, Override
 from pytest_graphbreak.baseline.places import (
     distinct_places,
     have_same_causes,
@@ -30,9 +31,6 @@ from pytest_graphbreak.model.budget import (
 )
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import BREAKING, LAYERS, made_by
-
-if TYPE_CHECKING:
-    from pytest_graphbreak.baseline.model import Expected, Measured, Override
 
 Layers = Collection[str]
 
@@ -365,3 +363,8 @@ RULES: Final[Mapping[str, Rule]] = {name: _RULES[key.rule] for name, key in KEYS
 """The rule of each key, in the order of a file."""
 WHOLE: Final = {name: rule for name, rule in RULES.items() if isinstance(rule, WholeRule)}
 """The keys that an override replaces as a whole, each with its rule."""
+
+
+def overlay(base: Values, override: Override) -> Values:
+    """Return the values of a profile, given the plain values and its override."""
+    return Values(**{key: rule.overlay(key, base, override) for key, rule in RULES.items()})

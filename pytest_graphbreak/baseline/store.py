@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected
 from pytest_graphbreak.baseline.read import load
 from pytest_graphbreak.model.budget import writable
@@ -139,7 +140,7 @@ class Baselines:
     def expectation(self, nodeid: str, profile: str) -> Expected | None:
         """Return what a test is judged by on a profile, or None if no baseline has it."""
         entry = self.entry(nodeid)
-        return None if entry is None else entry.expectation(profile)
+        return None if entry is None else expectation(entry, profile)
 
     def check(self, is_needed: Callable[[str], bool] = lambda file: True) -> None:
         """Read the baseline files of the test files that are needed.

@@ -16,6 +16,7 @@ from msgspec import Struct
 from pytest_graphbreak.baseline import files, form, plan, render
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange, Kind
 from pytest_graphbreak.baseline.editor import Editor
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Document,
@@ -199,7 +200,7 @@ class _File:
 
     def _take(self, key: Key, item: Measured) -> None:
         entry = self.after.entry(*key)
-        expected = entry.expectation(item.profile) if entry is not None else None
+        expected = expectation(entry, item.profile) if entry is not None else None
         if entry is not None and entry.ungated is not None:
             self._add_change("ungated", item, expected, expected)
             return
@@ -216,7 +217,10 @@ class _File:
             layers = frozenset(item.layers)
         after = self._write_entry(key, item, [layer for layer in LAYERS if layer in layers])
         self._add_change(
-            "added" if entry is None else "changed", item, expected, after.expectation(item.profile)
+            "added" if entry is None else "changed",
+            item,
+            expected,
+            expectation(after, item.profile),
         )
 
     def _conflicting_cases(self, key: Key) -> list[str | None]:

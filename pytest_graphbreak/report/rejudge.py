@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command
@@ -81,7 +82,7 @@ class Judge:
             budget, record = budget_of(earlier, record)
         else:
             source = entry
-            budget = None if entry is None else entry.expectation(seen.profile)
+            budget = None if entry is None else expectation(entry, seen.profile)
         case = Case(
             record,
             budget,

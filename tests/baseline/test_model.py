@@ -12,6 +12,7 @@ from pytest_graphbreak.baseline import (
     Override,
     Values,
 )
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.model.budget import place_key, writable
 
 pytestmark = pytest.mark.pure
@@ -26,7 +27,7 @@ def entry(values: Values | None = PLAIN, **overrides: Override) -> Entry:
 
 
 def expected(of: Entry, profile: str) -> Expected:
-    found = of.expectation(profile)
+    found = expectation(of, profile)
     assert found is not None
     return found
 
@@ -85,8 +86,8 @@ def test_a_profile_that_was_never_recorded() -> None:
 
 def test_overrides_only() -> None:
     of = entry(None, tt=Override(Values({"tt": 2}), {"torch": "2.11"}))
-    assert of.expectation("cpu") is None
-    assert of.expectation("cuda") is None
+    assert expectation(of, "cpu") is None
+    assert expectation(of, "cuda") is None
     found = expected(of, "tt")
     assert found.values == Values({"tt": 2})
     assert (found.recorded, found.places_with("breaks")) == (True, {"torch": "2.11"})

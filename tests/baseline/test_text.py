@@ -22,6 +22,7 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.baseline import plan as planning
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import writable
@@ -160,7 +161,7 @@ def test_an_update_changes_nothing_else(seed: int, mode: Any) -> None:
             assert found is not None
             if old_entry is not None:
                 others_stay(item, old_entry, found)
-            expected = found.expectation(item.profile)
+            expected = expectation(found, item.profile)
             if found.ungated is None:
                 differs = (
                     planning.differing_layers if mode == "update" else planning.unjudged_layers

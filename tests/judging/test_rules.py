@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
@@ -42,7 +43,7 @@ def record(counts: Counts, code: str = "print(x)") -> Record:
 @pytest.mark.parametrize("edit", EDITS, ids=[edit.words for edit in EDITS])
 def test_the_verdict_follows_from_the_counts(edit: Edit) -> None:
     baseline = values(record(edit.before))
-    expected = Entry("a.py", "test", None, "cpu", {"torch": "2.9"}, baseline).expectation("cpu")
+    expected = expectation(Entry("a.py", "test", None, "cpu", {"torch": "2.9"}, baseline), "cpu")
     now = record(edit.after, "print(y)" if edit.elsewhere else "print(x)")
     assert judge(now, expected, versions={"torch": "2.9.1"}).name == edit.verdict
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import Entry, Expected, Override
 from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
@@ -67,7 +68,7 @@ def base(
         eager=tuple(BaselinePlace("a.py::f", code) for code in eager),
     )
     entry = Entry("test_a.py", "test_a", None, "cpu", {"torch": torch}, values, overrides or {})
-    found = entry.expectation(profile)
+    found = expectation(entry, profile)
     assert found is not None
     return found
 
@@ -208,7 +209,7 @@ def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
 
 def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
     entry = Entry("a.py", "test", None, "cpu", {"torch": torch}, values(record), packages=packages)
-    found = entry.expectation("cpu")
+    found = expectation(entry, "cpu")
     assert found is not None
     return found
 
