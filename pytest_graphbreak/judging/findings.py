@@ -212,8 +212,9 @@ def _describe_graph(finding: Finding, graph: Graph, change: Difference) -> Findi
         count=change.growth,
     )
     if change.kind == "compiled":
-        key = f"no cache had it (key {graph.hash})" if graph.hash else "no cache had it"
-        words, notes = f"{graph.cause}   {graph.name}", tuple(filter(None, (key, reason)))
+        key = f"no cache had it (key {graph.hash})" if graph.hash else ""
+        words = f"{graph.cause}   {graph.name}"
+        notes = tuple(filter(None, (key, reason))) or ("no cache had it",)
         return replace(finding, name="compiled", reason=words, notes=notes, count=change.after)
     if finding.is_entry:
         if change.unsure:

@@ -24,13 +24,15 @@ _COMPREHENSION: Final = re.compile(r"<(?:list|set|dict)comp>|<genexpr>")
 
 def values(record: Record) -> Values:
     """Return the counts and places of a record, as a baseline entry holds them."""
+    # What a process that lives on has not told is not recorded.
+    executions = {layer: n for layer, n in record.executions.items() if n is not None}
     counts = complete(
         {
             "graphs": {layer: count for layer, count in record.graphs.items() if count},
             "recompiles": {layer: count for layer, count in record.recompiles.items() if count},
             "ops": {layer: count for layer, count in record.ops.items() if count},
             # Where runs were not counted, each graph is taken to run once.
-            "executions": record.executions,
+            "executions": executions,
         }
     )
     return Values(

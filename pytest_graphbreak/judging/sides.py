@@ -217,8 +217,11 @@ class Folding:
         return self._followers.get(id(graph_break))
 
     def parent_of_eager(self, eager: Eager) -> Break | None:
-        """Return the break that runs through the skipped frame."""
-        return None if LIMIT.search(eager.reason) else self.break_through(eager.where)
+        """Return the break that runs through the skipped frame, or through its caller."""
+        if LIMIT.search(eager.reason):
+            return None
+        called = self.break_through(eager.caller) if eager.caller.file else None
+        return self.break_through(eager.where) or called
 
     def parent_of_recompile(self, recompile: Recompile) -> Break | None:
         """Return the break that runs through the function; entries have a reason of their own."""

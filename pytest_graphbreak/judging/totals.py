@@ -80,8 +80,9 @@ def runs_and_reads(before: Expected, after: Record, judged: Sequence[str]) -> It
             ("execution", before.values.executions, after.executions),
             ("read", before.values.reads, after.reads),
         ):
-            if was.get(layer, 0) != now.get(layer, 0):
-                yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
+            number = now.get(layer, 0)
+            if number is not None and was.get(layer, 0) != number:
+                yield _total(kind, layer, was.get(layer, 0), number)
 
 
 def limits(cap: Cap, after: Record) -> Iterator[Difference]:
@@ -130,8 +131,29 @@ def _run_limits(cap: Cap, after: Record, layer: str) -> Iterator[Difference]:
         ("execution", after.executions, executions),
         ("read", after.reads, reads),
     ):
-        if limit is not None and counts.get(layer, 0) > limit:
-            yield _total(kind, layer, limit, counts[layer], cap.by)
+        number = counts.get(layer, 0)
+        if limit is not None and number is not None and number > limit:
+            yield _total(kind, layer, limit, number, cap.by)
+
+
+def unknown_runs(record: Record, cap: Cap | None, expected: Expected | None = None) -> str:
+    """Return why a limit on executions or reads cannot be judged; empty if all can.
+
+    ``expected`` is a baseline of which more runs than recorded would fail the test.
+    """
+    for layer in record.layers:
+        executions, reads = (None, None) if cap is None else cap.runs(layer)
+        recorded = expected is not None and expected.values.knows_runs(layer)
+        for words, counts, limit in (
+            ("executions", record.executions, executions),
+            ("reads", record.reads, reads),
+        ):
+            if counts.get(layer, 0) is None and (limit is not None or recorded):
+                return (
+                    f"the {layer} {words} of a process that lives on are not known: let the test "
+                    "end its process"
+                )
+    return ""
 
 
 def forbidden_eager(cap: Cap, after: Record) -> tuple[Eager, ...]:

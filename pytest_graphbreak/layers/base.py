@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
+from types import CodeType
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import LineRuns, Record
 
 
 class MissingName(Exception):
@@ -292,6 +293,22 @@ class Listener:
 
     def on_event(self) -> None:
         """Note that something was noted outside of such a compilation."""
+
+    def on_run(self, compiled: CountedFunction, key: Any) -> None:
+        """Note that a compiled function was called by a place and a thread: by its ``key``.
+
+        A step of a model waits for it, so it must be cheap.
+        """
+
+    apart: tuple[CodeType, ...] = (on_run.__code__,)
+    """What runs for it, which Dynamo must not compile."""
+
+
+class CountedFunction(Protocol):
+    """A compiled function whose runs are counted."""
+
+    def line(self, key: Any, places: Places) -> LineRuns:
+        """Return one run of it by a place and a thread."""
 
 
 NOBODY: Final = Listener()

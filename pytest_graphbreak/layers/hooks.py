@@ -52,14 +52,21 @@ class Patch:
         """
         self.owner = owner
         self.attribute = attribute
-        self.original = getattr(owner, attribute)
+        self.original: Any = vars(owner).get(attribute) if isinstance(owner, type) else None
+        kind = (
+            type(self.original) if isinstance(self.original, (classmethod, staticmethod)) else None
+        )
+        if kind is None:
+            self.original = getattr(owner, attribute)
         # A hook of another tool's that nobody has set is None.
         original: Hook = do_nothing if self.original is None else self.original
+        original = original if kind is None else self.original.__func__
         self._inherited = isinstance(owner, type) and attribute not in vars(owner)
         self._live = True
-        self.patched = functools.wraps(original)(self._wrapper(original, hook))
+        wrapper = functools.wraps(original)(self._wrapper(original, hook))
         if of_torch or _dynamo_is_imported():
-            never_compile_function(self.patched)
+            never_compile_function(wrapper)
+        self.patched: Any = wrapper if kind is None else kind(wrapper)
         setattr(owner, attribute, self.patched)
 
     def _wrapper(self, original: Hook, hook: Hook) -> Hook:

@@ -67,6 +67,11 @@ Counts = Annotated[
     Mapping[LayerName, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}})
 ]
 """Numbers by layer."""
+Runs = Annotated[
+    Mapping[LayerName, Count | None],
+    Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}}),
+]
+"""Numbers by layer; None where one is not known."""
 Functions = Mapping[Text, Count]
 """Numbers of operations by ``file::qualified.name``."""
 Settings = Annotated[

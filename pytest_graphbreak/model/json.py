@@ -190,14 +190,15 @@ def _record_json(record: Record) -> Plain:
     entry = record.to_dict()
     for name in LISTS.values():
         for item in entry[name]:
-            for key in ("where", "guard", "origin", "disabled", "raised"):
+            for key in ("where", "guard", "origin", "disabled", "raised", "caller"):
                 if key in item and not any(item[key].values()):
                     item[key] = {}
             for key in ("seconds", "owner"):
                 if item.get(key, key) is None:
                     del item[key]
-            if item.get("raised", item) == {}:
-                del item["raised"]
+            for key in ("raised", "caller"):
+                if item.get(key, item) == {}:
+                    del item[key]
     for item, graph in zip(entry["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]

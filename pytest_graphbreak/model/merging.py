@@ -52,7 +52,7 @@ def merge(records: Sequence[Record]) -> Record:
     def gather(name: str) -> Iterator[Any]:
         return (item for record in records for item in getattr(record, name))
 
-    def counts(name: str) -> dict[str, int]:
+    def counts(name: str) -> dict[str, Any]:
         return _sums(getattr(record, name) for record in records)
 
     layers = {*gather("layers")}
@@ -122,12 +122,16 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     return {layer: number for layer, number in counts.items() if number > 0}
 
 
-def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums by layer; zeros are kept, since they show that a layer was counted."""
-    total: dict[str, int] = {}
+def _sums(counts: Iterable[Mapping[str, int | None]]) -> dict[str, Any]:
+    """Return the sums by layer; zeros are kept, since they show that a layer was counted.
+
+    A sum is None if one of its numbers is not known.
+    """
+    total: dict[str, int | None] = {}
     for count in counts:
         for layer, number in count.items():
-            total[layer] = total.get(layer, 0) + number
+            before = total.get(layer, 0)
+            total[layer] = None if before is None or number is None else before + number
     return {layer: total[layer] for layer in LAYERS if layer in total}
 
 
@@ -172,9 +176,16 @@ def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, .
     return tuple(item for item in later if item.count > 0)
 
 
-def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    """Return the growth of counts; zeros are kept, since they show that a layer was counted."""
-    return {layer: max(0, count - before.get(layer, 0)) for layer, count in after.items()}
+def _grown(after: Mapping[str, int | None], before: Mapping[str, int | None]) -> dict[str, Any]:
+    """Return the growth of counts; zeros are kept, since they show that a layer was counted.
+
+    It is None where one of the two is not known.
+    """
+    growth: dict[str, int | None] = {}
+    for layer, count in after.items():
+        was = before.get(layer, 0)
+        growth[layer] = None if count is None or was is None else max(0, count - was)
+    return growth
 
 
 def of_process(record: Record, process: str) -> Record:

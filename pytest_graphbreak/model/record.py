@@ -21,6 +21,7 @@ from pytest_graphbreak.model.forms import (
     Data,
     Functions,
     LayerName,
+    Runs,
     Seconds,
     Settings,
     Text,
@@ -133,6 +134,9 @@ class Eager(_AtPlace, frozen=True):
     count: Times = 1
     process: Process = None
     during: During = None
+    caller: Annotated[
+        Where, OPTIONAL, says("The function that calls it, if that broke; left out if not.")
+    ] = NOWHERE
 
 
 class Recompile(_Attributed, frozen=True):
@@ -289,10 +293,18 @@ class Record(Data, frozen=True):
     ] = ()
     graph_list: Annotated[tuple[Graph, ...], says("Each graph with its one cause.")] = ()
     executions: Annotated[
-        Counts, says("Runs of compiled graphs, by layer; without a layer whose runs nobody counts.")
+        Runs,
+        says(
+            "Runs of compiled graphs, by layer; without a layer whose runs nobody counts, null "
+            "where a process that lives on has not told them."
+        ),
     ] = {}
     reads: Annotated[
-        Counts, says("Values that the host waited for, by layer; without a layer that has no such.")
+        Runs,
+        says(
+            "Values that the host waited for, by layer; without a layer that has no such, null "
+            "where a process that lives on has not told them."
+        ),
     ] = {}
     execution_list: Annotated[
         tuple[LineRuns, ...], says("Which lines ran compiled graphs, and how often.")
@@ -323,7 +335,7 @@ class Record(Data, frozen=True):
     def check(self) -> None:
         """Raise ``BadValue`` if something is counted on a layer that was not observed."""
         for key in ("graphs", "recompiles", "executions", "reads"):
-            counts: Mapping[str, int] = getattr(self, key)
+            counts: Mapping[str, int | None] = getattr(self, key)
             for layer, count in counts.items():
                 if count and layer not in self.layers:
                     words = "is counted, but `layers` says it was not observed"
@@ -355,7 +367,7 @@ class Record(Data, frozen=True):
             for layer in LAYERS
             if layer in graphs
             and self.graphs.get(layer) == len(graphs[layer])
-            and any(graph.ops is not None for graph in graphs[layer])
+            and all(graph.ops is not None or graph.is_repeat for graph in graphs[layer])
         }
 
     def is_explained(self, layer: str) -> bool:

@@ -17,6 +17,7 @@ from pytest_graphbreak.model.forms import (
     Fact,
     LayerName,
     Name,
+    Runs,
     Settings,
     Text,
     says,
@@ -151,8 +152,8 @@ class StepCounts(Data, frozen=True):
     """Counts of one step of a ``graph_budget.steps()`` block, by layer."""
 
     graphs: Counts = {}
-    executions: Counts = {}
-    reads: Counts = {}
+    executions: Runs = {}
+    reads: Runs = {}
 
 
 class TestReport(Data, frozen=True):

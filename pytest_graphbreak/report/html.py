@@ -210,7 +210,10 @@ def _result(number: int, test: TestReport, places: Rows, accept: str) -> Plain:
         "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
         "ran": list(_runs_and_reads(test)),
         "steps": [
-            [sum(numbers.values()) for numbers in (step.graphs, step.executions, step.reads)]
+            [
+                sum(filter(None, numbers.values()))
+                for numbers in (step.graphs, step.executions, step.reads)
+            ]
             for step in test.steps[:MOST_STEPS]
         ],
         "recompiles": sum(test.record.recompiles.values()),
@@ -236,7 +239,7 @@ def _runs_and_reads(test: TestReport) -> Iterator[Plain]:
         for layer, now in after.items():
             knows = baseline is not None and baseline.knows_runs(layer)
             was = getattr(baseline, word).get(layer, 0) if knows else None
-            if now or was:
+            if now is not None and (now or was):
                 yield {"name": f"{layer} {word}", **counts(was, now)}
 
 

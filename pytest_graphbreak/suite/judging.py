@@ -48,7 +48,7 @@ def judge(
         except BaselineError as error:  # a test outside of the rootdir cannot have a baseline
             if record.active:
                 record = replace(record, errors=(*record.errors, str(error)))
-    if not record.errors and (fault := _absent(record, expected, cap)):
+    if not record.errors and (fault := _unseen(record, expected, cap, settings)):
         record = replace(record, errors=(fault,))
     case = Case(
         record,
@@ -63,13 +63,15 @@ def judge(
     return judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
 
 
-def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
+def _unseen(record: Record, expected: Expected | None, cap: Cap | None, settings: Settings) -> str:
     """Return why the budget of the test cannot be observed here; empty if it can."""
+    from pytest_graphbreak.judging.totals import unknown_runs
     from pytest_graphbreak.watching import measure
 
     fault = measure.cap_impossible(cap, record.layers) if cap is not None else ""
     if not fault and expected is not None:
         fault = measure.baseline_impossible(expected.values.graphs, record.layers)
+    fault = fault or unknown_runs(record, cap, expected if settings.runs == "fail" else None)
     return f"{fault}, so it cannot be judged" if fault else ""
 
 

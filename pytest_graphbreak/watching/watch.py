@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.judging.totals import unknown_runs
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import added_since
@@ -177,7 +178,8 @@ def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     from pytest_graphbreak.report.footer import Case
     from pytest_graphbreak.report.judgement import judgement
 
-    if not record.errors and (fault := measure.cap_impossible(cap, record.layers)):
+    fault = measure.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
+    if not record.errors and fault:
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))
     return judgement(Case(record, cap=cap), typed=typed or this_command())
 
@@ -249,9 +251,11 @@ class Steps(AbstractContextManager["Steps"]):
             self._judge(between, Cap(every=0, by=_WARM), f"before step {number}")
         self._judge(step, Cap(every=0, by=_WARM), f"step {number}")
         if last is not None:
-            limits = Cap(executions=last.executions, reads=last.reads, by=_BEFORE)
+            if unknown := unknown_runs(step, Cap(executions=0, reads=0)):
+                step = replace(step, errors=(*step.errors, unknown))
+            limits = Cap(executions=_known(last.executions), reads=_known(last.reads), by=_BEFORE)
             self._judge(step, limits, f"step {number}")
-            _less(number, last.executions, step)
+            _less(number, _known(last.executions), step)
 
     def _judge(self, record: Record, cap: Cap, which: str) -> None:
         __tracebackhide__ = True
@@ -292,6 +296,10 @@ class _LoopStep(AbstractContextManager[None]):
             self._steps._end(self._before)
 
 
+def _known(counts: Mapping[str, int | None]) -> dict[str, int]:
+    return {layer: count for layer, count in counts.items() if count is not None}
+
+
 def _less(number: int, before: Mapping[str, int], step: Record) -> None:
     """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
     __tracebackhide__ = True
@@ -300,7 +308,7 @@ def _less(number: int, before: Mapping[str, int], step: Record) -> None:
     from pytest_graphbreak.report.judgement import Judgement
 
     for layer, count in before.items():
-        now = step.executions.get(layer, 0)
+        now = step.executions.get(layer, 0) or 0
         if now < count:
             ran = plural(now, f"{layer} execution")
             words = f"step {number}: {ran}, the step before had {count}"

@@ -180,3 +180,59 @@ def test_a_compilation_that_does_not_end_is_over_any_budget(suite: Suite) -> Non
             "it was still compiling when the test ended: the rest is not counted",
         ]
     )
+
+
+RUNS = (
+    SERVER.replace("compiled(torch.ones(size))", "for _ in range(5): compiled(torch.ones(size))")
+    + """
+@pytest.fixture(scope="session")
+def server():
+    server = Server("spawn")
+    server.ask(3)
+    yield server
+    server.process.kill()  # as engines end their workers
+
+def test_runs_are_told(server, graph_budget):
+    for _ in range(2):
+        with graph_budget(max_graphs=0, executions=5) as seen:
+            server.ask(3)
+        (line,) = seen.record.execution_list
+        assert (seen.record.executions["dynamo"], line.count, line.process) == (5, 5, "engine")
+        assert line.where.function == "serve"
+
+def test_one_more_is_red(server, graph_budget):
+    with graph_budget(executions=4):
+        server.ask(3)
+
+def test_steps_of_a_worker(server, graph_budget):
+    with graph_budget.steps(warm=1) as steps:
+        for requests in (1, 1, 2):
+            with steps.step():
+                for _ in range(requests):
+                    server.ask(3)
+
+def test_what_cannot_be_told_is_no_zero(server, graph_budget, monkeypatch):
+    import pytest_graphbreak.layers.children.runs as runs
+    monkeypatch.setattr(runs, "MOST", 0)  # as if the worker had more lines than are told
+    with graph_budget(max_graphs=0) as seen:
+        server.ask(3)
+    assert seen.record.executions == {"dynamo": None}
+    with graph_budget(executions=5):
+        server.ask(3)
+"""
+)
+
+
+@pytest.mark.once
+def test_runs_in_a_worker_that_lives_on(suite: Suite) -> None:
+    """It compiles nothing more, so nothing but its runs would be told."""
+    suite.write(RUNS)
+    result = suite.run()
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*BudgetExceeded: graph budget: 5 dynamo executions, the block allows 4 (+1)",
+            "*graph budget: step 3: 10 dynamo executions, the step before allows 5 (+5)",
+            "*could not see: the dynamo executions of a process that lives on are not known*",
+        ]
+    )

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_graphbreak.layers.base import observers
+from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
@@ -133,6 +133,7 @@ class _Family:
         watched = self._open > 0 or bool(self._kept) or self._child is not None
         self._open = 0
         self._kept = []
+        NOTIFIER.listener = NOBODY  # that of the process that was forked
         with contextlib.suppress(Exception):
             if watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
@@ -214,7 +215,8 @@ class Following:
         for child in spool.read(FAMILY.spool):
             if child.node not in self._over:
                 new = added_since(child.record, self._before.get(child.node))
-                if new.active or new.errors or _note(child):
+                ran = any(count != 0 for count in new.executions.values())
+                if new.active or ran or new.errors or _note(child):
                     reports.append((child, new))
         names = number_names((child.name for child, _ in reports), [new for _, new in reports])
         unfinished, records = [], []

@@ -1,7 +1,8 @@
 """Watches what a child process of a test compiles, and reports it to the test.
 
 The report is written at the end of each compilation, so that a child
-that is killed loses only what it was doing, and when the process ends in order.
+that is killed loses only what it was doing, and when the process ends in order. Runs of compiled
+graphs are told as they happen (``runs``).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_graphbreak.layers.base import NOTIFIER, Listener, Observer, Window
+from pytest_graphbreak.layers.base import NOTIFIER, CountedFunction, Listener, Observer, Window
+from pytest_graphbreak.layers.children.runs import Told
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
+from pytest_graphbreak.layers.dynamo.private import frame_hook
 from pytest_graphbreak.layers.hooks import Patch, do_nothing, note_hook
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
@@ -39,6 +42,9 @@ class Child(Listener):
         self._count = threading.Lock()
         self._repeat = False
         self._written: Record | None = None
+        self._places = places
+        self._told: Told | None = None
+        self._numbers: dict[tuple[int, Any], int] = {}
         self._silent = False
         self.about = About(self._node.path, about.root, about.owner, about.infra)
         """What the children of this process are told."""
@@ -75,6 +81,34 @@ class Child(Listener):
             finally:
                 self._lock.release()
 
+    def on_run(self, compiled: CountedFunction, key: Any) -> None:
+        number = self._numbers.get((id(compiled), key))
+        if number is None:
+            number = self._first_run(compiled, key)
+        if self._told is not None:
+            self._told.counts[number] += 1
+
+    def _first_run(self, compiled: CountedFunction, key: Any) -> int:
+        """Return the number of a place and a thread that call a compiled function first."""
+        hook = frame_hook(None)  # Dynamo must not find what this does: see ``RuntimePatch``
+        number = 0
+        with contextlib.suppress(Exception):
+            self._tell_runs()
+            if self._told is not None:
+                number = self._told.add(compiled.line(key, self._places))
+        self._numbers[id(compiled), key] = number
+        if self._written is None:
+            self.on_event()
+        frame_hook(hook)
+        return number
+
+    apart = (on_run.__code__, _first_run.__code__, frame_hook.__code__)
+
+    def _tell_runs(self) -> None:
+        """Begin to tell of runs. Raises ``OSError``."""
+        if self._told is None and is_alive(self._about.owner):
+            self._told = self._node.tell_runs()
+
     def end(self) -> None:
         """Write the last report, at each of the ways in which a process ends."""
         if os.getpid() != self._pid:
@@ -101,6 +135,7 @@ class Child(Listener):
             if record == self._written and not final:
                 return
             self._written = record
+            self._tell_runs()
             device = self._silent or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=device)
 

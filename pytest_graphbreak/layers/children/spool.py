@@ -7,6 +7,7 @@ holds:
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way: the name of the process
 ``unseen``     why the process could not be watched
+``runs``       how often compiled graphs ran, as it runs, and ``lines``: which (``runs``)
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pytest_graphbreak.layers.children.runs import Told, with_runs
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.layers import WAITED
 from pytest_graphbreak.model.record import Record
@@ -149,6 +151,11 @@ class Node:
         data = _Report(name, final, device, record).to_dict()
         put(Path(self.path, _RECORD), json.dumps(data).encode())
 
+    def tell_runs(self) -> Told:
+        """Return where runs are told from now on. Raises ``OSError``."""
+        _make(self.path)
+        return Told(self.path)
+
 
 def _make(path: str) -> None:
     """Make a directory and those above it, for the user only."""
@@ -191,7 +198,7 @@ def _read(spool: str) -> Iterator[ProcessRecord]:
         yield ProcessRecord(
             node=path,
             name=_text(node / _COMPILING) or report.name or "child",
-            record=report.record,
+            record=report.record if report.final else with_runs(report.record, path),
             compiling=compiling,
             alive=alive,
             is_incomplete=report.device and not report.final,

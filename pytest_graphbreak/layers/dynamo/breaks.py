@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import getattr_static, unwrap
 from traceback import walk_stack, walk_tb
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -43,13 +43,15 @@ from pytest_graphbreak.model.stacks import Line, first_line
 class BreakSensors(Struct, frozen=True):
     """The hooks that note breaks among the events.
 
-    ``_resolved`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed.
+    ``_resolved`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed;
+    ``_look_up`` returns the stack above a frame, and the attempt at its nearest function.
     """
 
     _events: list[Event]
     _local: Local
     _resolved: Mapping[Name, Any]
     _sensor_failed: Callable[[str, BaseException], None]
+    _look_up: Callable[[FrameType | None], tuple[tuple[Line, ...], Attempt | None]]
 
     def hooks(self) -> dict[Name, Hook]:
         """Return the hook of each private name by which a version of torch reports breaks."""
@@ -145,7 +147,8 @@ class BreakSensors(Struct, frozen=True):
         if failed is None or failed[0] != id(fault):
             if in_capture(caller()):
                 return
-            self._events.append(Refused(first_line(code), say(fault)))
+            parent = self._look_up(caller())[1]
+            self._events.append(Refused(first_line(code), say(fault), parent))
             return
         attempt = failed[1]
         attempt.suppressed = True

@@ -46,8 +46,8 @@ class Attempt(Struct, eq=False):
     met instead. ``outcome`` is one of ``running``, ``compiled``, ``skipped`` and ``failed``;
     ``skip`` is what Dynamo said when it skipped the frame, ``suppressed`` whether it kept an error
     to itself and went on in eager, ``is_torchs`` whether torch itself was compiling when it came to
-    the frame: unless it becomes a graph, it is not reported. The rest is the sensors' own
-    bookkeeping.
+    the frame: unless it becomes a graph, it is not reported; ``is_capture`` whether the function
+    was captured as a whole, or loaded, without a frame. The rest is the sensors' own bookkeeping.
     """
 
     id: str = "?"
@@ -64,6 +64,7 @@ class Attempt(Struct, eq=False):
     skip: str = ""
     suppressed: bool = False
     is_torchs: bool = False
+    is_capture: bool = False
     graphs: int = 0
     calls: int = 0
     counted: tuple[int, int] | None = None
@@ -126,6 +127,12 @@ class Made(Struct, frozen=True, eq=False):
     """Seconds that the backend took for a graph made after its attempt had ended."""
 
 
+class GivenUp(Struct, frozen=True, eq=False):
+    """A function that was loaded ahead of time and given up without a run: it is compiled anew."""
+
+    graph: Made
+
+
 class Broke(Struct, frozen=True, eq=False):
     """A graph break, with the text and the stack of its root exception, outermost first.
 
@@ -149,10 +156,14 @@ class Broke(Struct, frozen=True, eq=False):
 
 
 class Refused(Struct, frozen=True, eq=False):
-    """A function that Dynamo left to eager before it attempted it (a generator)."""
+    """A function that Dynamo left to eager before it attempted it (a generator).
+
+    ``parent`` is as that of ``Attempt``.
+    """
 
     code: Line
     message: str
+    parent: Attempt | None = None
 
 
 class Stopped(Struct, frozen=True, eq=False):
@@ -183,7 +194,7 @@ class NotObserved(Struct, frozen=True, eq=False):
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | Stance | Missed | NotObserved
+Event = Started | Ended | Made | GivenUp | Broke | Refused | Stopped | Stance | Missed | NotObserved
 
 
 class Local(threading.local):

@@ -7,12 +7,16 @@ So each run is counted with the graph that ran, in all threads, and a frame with
 (Guards report only that some code was found: ``set_guard_complete_hook`` of torch 2.7 and later is
 called for frames without a graph, too, and has one place, which guard collectives take.)
 
+A function that was compiled ahead of time, or loaded, has globals of its own with such a name.
+
 What was compiled before the sensors went in is found by the hooks with which Dynamo takes these
-names away again (``CleanupManager``).
+names away again (``CleanupManager``); of functions compiled ahead of time, those are known that an
+earlier window saw.
 
 Sources: ``OutputGraph.install_global_unsafe`` of torch/_dynamo/output_graph.py, ``CleanupManager``
-of torch/_dynamo/utils.py. Compared with the calls of what the backend returned on torch 2.6.0 (45
-cases of ``cases/dynamo.py``), 2.9.1 (138) and 2.13.0 (115); docs/explanation/proof.md says how.
+of torch/_dynamo/utils.py, torch/_dynamo/aot_compile.py. Compared with the calls of what the backend
+returned on torch 2.6.0 (45 cases of ``cases/dynamo.py``), 2.9.1 (138) and 2.13.0 (115);
+docs/explanation/proof.md says how.
 """
 
 from __future__ import annotations
@@ -22,7 +26,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
+
+from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import Made
 from pytest_graphbreak.layers.hooks import COUNTING, count_calls, never_compile
@@ -39,19 +47,36 @@ Counted = dict[tuple[int, Key], int]
 """The number of calls of each compiled function (by number) from each place."""
 
 
+_AHEAD_OF_TIME: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
+"""The functions compiled ahead of time in this process, each with the name of its graph."""
+
+
 class _Compiled:
     """A function that a backend returned, with its calls by place."""
 
-    def __init__(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
+    def __init__(
+        self, scope: dict[str, Any], name: str, graph: Made | None, codes: Mapping[int, CodeType]
+    ) -> None:
         self.graph = graph
+        self._codes = codes
         self.calls: dict[Key, int] = {}
         self._scope = scope
         self._name = name
         self._original = scope[name]
         self._counting: Any = None
 
-    def attach(self, called: Callable[[dict[Key, int]], None]) -> None:
-        self._counting = count_calls(self._original, called, self.calls)
+    def line(self, key: Key, places: Places) -> LineRuns:
+        """Return one run that this place asked for."""
+        code, instruction, _ = key
+        graph, where = self.graph, NOWHERE
+        if code in self._codes:
+            where = places.frame(*line_of(self._codes[code], instruction))
+        if graph is None:
+            return LineRuns(LAYER, "call", "", 1, where)
+        return LineRuns(LAYER, "call", graph.attempt.id, graph.parts, where)
+
+    def attach(self, called: Callable[[_Compiled], None]) -> None:
+        self._counting = count_calls(self._original, called, self)
         self._scope[self._name] = self._counting
 
     def detach(self) -> None:
@@ -75,19 +100,31 @@ class GraphRuns:
         for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
             for hook in hooks:
                 self.add(hook.scope, hook.name, None)
+        for function, name in [*_AHEAD_OF_TIME.items()]:
+            self.add(function.__globals__, name, None)
 
     def add(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
         """Handle something that Dynamo put into the globals of a function that it compiled."""
         if name.startswith(_NAME) and name in scope:
-            compiled = _Compiled(scope, name, graph)
+            for code in NOTIFIER.listener.apart:
+                never_compile(code)
+            compiled = _Compiled(scope, name, graph, self._codes)
             compiled.attach(self._count_call)
             self._compiled.append(compiled)
+
+    def add_ahead_of_time(self, function: Any, name: str, graph: Made | None) -> None:
+        """Handle the function that runs the graph of one that was compiled ahead of time."""
+        _AHEAD_OF_TIME[function] = name
+        self.add(function.__globals__, name, graph)
+
+    def has_run(self, graph: Made) -> bool:
+        return any(compiled.calls for compiled in self._compiled if compiled.graph is graph)
 
     def detach(self) -> None:
         for compiled in self._compiled:
             compiled.detach()
 
-    def _count_call(self, calls: dict[Key, int]) -> None:
+    def _count_call(self, compiled: _Compiled) -> None:
         """Count a call of a compiled function. No other thread writes the same key."""
         # Frames: this one, that of count_calls, the code that Dynamo made, its caller.
         frame: FrameType | None = sys._getframe(3)
@@ -99,7 +136,9 @@ class GraphRuns:
             frame = frame.f_back
         thread = threading.get_ident()
         key = (0, 0, thread) if frame is None else (id(frame.f_code), frame.f_lasti, thread)
+        calls = compiled.calls
         calls[key] = calls.get(key, 0) + 1
+        NOTIFIER.listener.on_run(compiled, key)
 
     def _classify(self, code: CodeType) -> bool:
         """Return whether code is torch's, and keep it, so that its id stays its own."""
@@ -117,14 +156,9 @@ class GraphRuns:
 
     def runs(self, counted: Mapping[tuple[int, Key], int], places: Places) -> Iterator[LineRuns]:
         """Yield what these calls ran, with the lines that called."""
-        for (number, (code, instruction, _)), count in counted.items():
-            graph = self._compiled[number].graph
-            times = count * (graph.parts if graph is not None else 1)
-            where = NOWHERE
-            if code in self._codes:
-                where = places.frame(*line_of(self._codes[code], instruction))
-            name = graph.attempt.id if graph is not None else ""
-            yield LineRuns(LAYER, "call", name, times, where)
+        for (number, key), count in counted.items():
+            line = self._compiled[number].line(key, places)
+            yield replace(line, count=line.count * count)
 
 
 def calls_since(after: Counted, before: Counted) -> Counted:

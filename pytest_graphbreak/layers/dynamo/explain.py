@@ -7,8 +7,6 @@ is a slice of the events; it is read when it closes, or when somebody looks.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,8 +15,8 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Broke,
-    Calls,
     Event,
+    GivenUp,
     Made,
     Missed,
     NotObserved,
@@ -26,6 +24,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Started,
     Stopped,
 )
+from pytest_graphbreak.layers.dynamo.operations import functions
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places, is_resume
@@ -40,41 +39,6 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.stacks import Line
-
-# The functions that the operations of an FX graph come from, by the stacks that Dynamo gave them.
-
-MOST_FUNCTIONS: Final = 40
-"""The most functions of one graph that are reported: those with the most operations."""
-
-_STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d{1,9}), in ([^\n]*)')
-_PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
-"""The wrapper of a decorator, which only passes on what it was called with."""
-
-
-def functions(calls: Calls, places: Places) -> dict[str, int]:
-    """Return how many operations each function holds, with those of the functions that it calls.
-
-    The keys are ``file::qualified.name``, the most operations first; only the user's functions, and
-    not the wrapper of a decorator.
-    """
-    counts: Counter[str] = Counter()
-    names: dict[tuple[str, str, str], str] = {}
-    for stack, number in calls:
-        lines: list[tuple[str, str, str]] = _STACK_FRAME.findall(stack)
-        for line in lines:
-            if line not in names:
-                names[line] = _function_name(*line, places)
-        for name in {names[line] for line in lines} - {""}:
-            counts[name] += number
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
-
-
-def _function_name(file: str, line: str, name: str, places: Places) -> str:
-    """Return the function of a frame; empty if it is not to be reported."""
-    if not places.is_user(file):
-        return ""
-    frame = places.frame(file, int(line), name.strip())
-    return "" if _PASSES_ALL_ON.search(frame.code) else f"{frame.file}::{frame.function}"
 
 
 def seconds(event: Made) -> float | None:
@@ -122,13 +86,21 @@ class EventReader:
             inputs=event.inputs,
             outputs=event.outputs,
             sources=self._sources(event, cause),
-            where=self.place(event.attempt),
+            where=(where := self.place(event.attempt)),
             reason=why,
+            stack=self._asked(event.attempt, where),
             functions=functions(event.calls, self._places),
             cached=event.cached,
             seconds=seconds(event),
             owner=event.attempt.owner or None,
         )
+
+    def _asked(self, attempt: Attempt, where: Frame) -> tuple[Frame, ...]:
+        """Return the stack that had a function captured or loaded as a whole, with the function."""
+        if not attempt.is_capture:
+            return ()
+        stack = self._stack(attempt.above)
+        return stack if stack and stack[-1] == where else (*stack, where)
 
     def graph_name(self, event: Made) -> str:
         return self._name(event.attempt, event.number)
@@ -196,7 +168,10 @@ class EventReader:
     def eager(self, event: Event) -> Eager | None:
         """Return the code that an event says was left to eager, if it says so."""
         if isinstance(event, Refused) and self._places.is_written(event.code.file):
-            return Eager(LAYER, messages.reason(event.message).text, self._function(event.code))
+            why = messages.reason(event.message).text
+            return Eager(
+                LAYER, why, self._function(event.code), caller=self._that_broke(event.parent)
+            )
         if isinstance(event, Stopped):
             stack = self._stack((*event.above, *event.traced))
             why = messages.export_stop(event.kind, event.message)
@@ -208,7 +183,12 @@ class EventReader:
     def left_to_eager(self, attempt: Attempt, why: str) -> Eager:
         """Return the function that an attempt left to eager."""
         spent, owner = round_seconds(attempt.seconds), attempt.owner or None
-        return Eager(LAYER, why, self.place(attempt), seconds=spent, owner=owner)
+        caller = self._that_broke(attempt.parent)
+        return Eager(LAYER, why, self.place(attempt), caller=caller, seconds=spent, owner=owner)
+
+    def _that_broke(self, parent: Attempt | None) -> Frame:
+        """Return the function that left the compiler: so Dynamo came to those that it calls."""
+        return self.place(parent) if parent is not None and parent.why_broke else NOWHERE
 
     def place(self, attempt: Attempt) -> Frame:
         """Return the function; for the rest of one, where it goes on; for a library, the call."""
@@ -268,8 +248,13 @@ class _Window(EventReader):
     """One pass over the events of a window."""
 
     def __init__(self, events: Sequence[Event], places: Places) -> None:
-        self._events = events
-        self._attempts = [event.attempt for event in events if isinstance(event, Started)]
+        given_up = {id(event.graph.attempt) for event in events if isinstance(event, GivenUp)}
+        self._events = [
+            event
+            for event in events
+            if not (isinstance(event, (Started, Made)) and id(event.attempt) in given_up)
+        ]
+        self._attempts = [event.attempt for event in self._events if isinstance(event, Started)]
         super().__init__(places, _names(self._attempts))
 
     def record(self, errors: Sequence[str]) -> Record:

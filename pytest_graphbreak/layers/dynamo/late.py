@@ -1,7 +1,7 @@
 """Sensors of modules that torch may import only while a window is open.
 
-There are three: DDP, which cuts a graph into gradient buckets, exports that are stopped, and
-``torch.compiler.set_stance``.
+There are four: DDP, which cuts a graph into gradient buckets, exports that are stopped, functions
+that are compiled ahead of time or loaded, and ``torch.compiler.set_stance``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.ahead import begin
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
     Event,
@@ -30,10 +31,14 @@ from pytest_graphbreak.model.stacks import Line, of_traceback
 _EXPORTS: Final = "exports that are stopped"
 _BUCKETS: Final = "the buckets of DDP"
 _STANCES: Final = "torch.compiler.set_stance"
+_AHEAD: Final = "functions compiled ahead of time"
 
 
 class LateSensors:
     """Notes among ``events`` what the functions do; ``above`` gives the stack that called one.
+
+    ``note_loaded`` is called with each function that is compiled ahead of time, and whether it was
+    loaded.
 
     Where a sensor itself fails, ``sensor_failed`` is called with what it is for.
     """
@@ -43,19 +48,23 @@ class LateSensors:
         events: list[Event],
         local: Local,
         above: Callable[[], tuple[Line, ...]],
+        note_loaded: Callable[[Any, bool], None],
         sensor_failed: Callable[[str, BaseException], None],
     ) -> None:
         self._events = events
         self._local = local
         self._above = above
+        self._note_loaded = note_loaded
         self._sensor_failed = sensor_failed
         self._depth = threading.local()
 
     def hooks(self) -> tuple[LatePatch, ...]:
-        exports, buckets, stances = (
-            partial(self._sensor_failed, what) for what in (_EXPORTS, _BUCKETS, _STANCES)
+        exports, buckets, stances, ahead = (
+            partial(self._sensor_failed, what) for what in (_EXPORTS, _BUCKETS, _STANCES, _AHEAD)
         )
         return (
+            LatePatch(*names.AOT_LOAD, note_hook(_begin_to_load, ahead), ahead),
+            LatePatch(*names.AOT_FUNCTION, self._ahead_of_time, ahead),
             LatePatch(*names.EXPORT, self._export, exports),
             LatePatch(*names.BUCKETS, self._compile_bucket, buckets),
             # Without the function stances are named without a place.
@@ -82,6 +91,24 @@ class LateSensors:
             self._sensor_failed(_BUCKETS, fault)
         result = original(*args, **kwargs)
         self._local.buckets.append(shape)
+        return result
+
+    # A function compiled ahead of time has its guards from the compilation; one that is loaded has
+    # none yet (torch/_dynamo/aot_compile.py, 2.9 to 2.15).
+
+    def _ahead_of_time(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
+        __tracebackhide__ = True
+        loaded = False
+        try:
+            loaded = args[0]._artifacts.guard_manager is None
+        except Exception as fault:
+            self._sensor_failed(_AHEAD, fault)
+        result = original(*args, **kwargs)
+        try:
+            self._note_loaded(args[0], loaded)
+        except Exception as fault:
+            self._sensor_failed(_AHEAD, fault)
         return result
 
     # An export cannot break, so it raises.
@@ -118,6 +145,11 @@ class LateSensors:
         """Handle ``_set_stance(stance)``, which was called."""
         if (stance := current_stance()) != _DEFAULT:
             self._events.append(Stance(stance, self._above()))
+
+
+def _begin_to_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Handle ``AOTCompiledFunction.deserialize(data, ...)``, which is about to be called."""
+    begin()
 
 
 def _root_cause(fault: BaseException) -> BaseException:

@@ -92,6 +92,9 @@ LateName = tuple[str, str]
 BUCKETS: LateName = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
 EXPORT: LateName = ("torch.export._trace", "_export")
 SET_STANCE: LateName = ("torch._dynamo.decorators", "_set_stance")
+# What ``aot_compile`` returns, and ``torch.compiler.load_compiled_function`` loads (2.9 to 2.15).
+AOT_FUNCTION: LateName = ("torch._dynamo.aot_compile", "AOTCompiledFunction.__post_init__")
+AOT_LOAD: LateName = ("torch._dynamo.aot_compile", "AOTCompiledFunction.deserialize")
 
 # Of inductor and its CUDA graphs, read in torch 2.6 to 2.13, and run on 2.9 and 2.13.
 
@@ -99,6 +102,11 @@ INDUCTOR_INIT: LateName = ("torch._inductor.output_code", "CompiledFxGraph.__ini
 INDUCTOR_POST_COMPILE: LateName = ("torch._inductor.output_code", "CompiledFxGraph.post_compile")
 # These only explain: without them graphs are counted all the same.
 INDUCTOR_HASH: LateName = ("torch._inductor.codecache", "compiled_fx_graph_hash")
+INDUCTOR_KEY: LateName = ("torch._inductor.codecache", "FxGraphCache.prepare_key")
+AUTOGRAD_KEY: LateName = (
+    "torch._functorch._aot_autograd.autograd_cache",
+    "autograd_cache_key",
+)
 INDUCTOR_SKIP: LateName = (
     "torch._inductor.cudagraph_trees",
     "log_cudagraph_skip_and_bump_counter",

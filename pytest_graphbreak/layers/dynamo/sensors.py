@@ -26,6 +26,7 @@ from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
+from pytest_graphbreak.layers.dynamo.captures import Captures
 from pytest_graphbreak.layers.dynamo.counters import Ledger
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
@@ -82,13 +83,17 @@ class DynamoSensors:
         self._local = Local()
         self._ledger = Ledger()
         self._resolved: dict[Name, Any] = {}
-        self._breaks = BreakSensors(self.events, self._local, self._resolved, self._sensor_failed)
-        late = LateSensors(self.events, self._local, self._above, self._sensor_failed)
-        self._late = late.hooks()
+        self._breaks = BreakSensors(
+            self.events, self._local, self._resolved, self._sensor_failed, self._look_up
+        )
         self.executions = GraphRuns() if runs else None
+        self._captures = Captures(self.events, self._local, self._look_up, lambda: self.executions)
+        late = LateSensors(
+            self.events, self._local, self._above, self._captures.note, self._sensor_failed
+        )
+        self._late = late.hooks()
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
-        self._captures = 0
         self._latest: dict[Line, Attempt] = {}
         self._modules: dict[str, Modules] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
@@ -294,10 +299,7 @@ class DynamoSensors:
         attempt = self._local.current() or self._owner(output)
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
-            attempt = Attempt(f"capture/{self._captures}", outcome="compiled")
-            attempt.above = self._above()
-            self._captures += 1
-            self.events.extend([Started(attempt), Ended(attempt)])
+            attempt = self._captures.capture(getattr(output, "root_tx", None))
         if attempt.is_torchs:
             attempt.is_torchs = False
             self.events.append(Started(attempt))

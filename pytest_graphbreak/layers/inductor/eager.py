@@ -57,16 +57,57 @@ def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
     """Yield the operators of a graph, each with the line in the comment before it."""
     line: Line | None = None
     for text in operations.splitlines():
-        place, _, code = text.partition("# File: ")[2].partition(", code: ")
-        if place:
-            place, _, function = place.rpartition(" in ")
-            file, _, number = place.rpartition(":")
-            line = Line(file, int(number), function, code)
+        if place := _place(text):
+            line = place
         elif _NO_LINE in text:
             line = None
         elif line is not None and (node := _NODE.search(text)):
             # inductor calls scatter_add by the operator that can do more
             yield node[1].rstrip("_").replace("aten.scatter_add", "aten.scatter_reduce"), line
+
+
+# A part of a function that was compiled ahead of time, lowered by itself: what it is compiled for,
+# and where it begins. Both are from the text that is stored with the graph.
+
+_FIRST_INPUT: Final = re.compile(r'def forward\(self, (\w+): "(\w+\[([^\]"]*)\])')
+_SYMBOL: Final = re.compile(r"[a-z]+\d+")
+
+
+class Part(Struct, frozen=True):
+    """The first input of a part (``f32[8, 64]``; ``f32[s72, 64], any s72``), and the line that
+    reads it first. They are empty and None where torch does not say it."""
+
+    sizes: str = ""
+    line: Line | None = None
+
+
+def part(operations: str) -> Part:
+    """Return what is known of a part from its operations."""
+    head = _FIRST_INPUT.search(operations)
+    if head is None:
+        return Part()
+    name, shape, sizes = head.groups()
+    symbols = list(dict.fromkeys(_SYMBOL.findall(sizes)))
+    use = re.compile(rf"\b{name}\b")
+    line: Line | None = None
+    for text in operations[head.end() :].splitlines()[1:]:
+        if place := _place(text):
+            line = place
+        elif use.search(text):
+            break
+    else:
+        line = None
+    return Part(f"{shape}, any {', '.join(symbols)}" if symbols else shape, line)
+
+
+def _place(text: str) -> Line | None:
+    """Return the place that a comment of torch names: ``# File: a.py:3 in f, code: x + 1``."""
+    place, _, code = text.partition("# File: ")[2].partition(", code: ")
+    if not place:
+        return None
+    place, _, function = place.rpartition(" in ")
+    file, _, number = place.rpartition(":")
+    return Line(file, int(number), function, code)
 
 
 # Why inductor records no CUDA graph where one was asked for, in a user's words.

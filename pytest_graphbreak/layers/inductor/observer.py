@@ -25,6 +25,8 @@ from pytest_graphbreak.text.output import plural
 
 LAYER: Final = "inductor"
 DYNAMO: Final = "dynamo"
+CAPTURE: Final = "capture/"
+"""The names of Dynamo's graphs of functions that were captured or loaded as a whole."""
 
 
 class InductorObserver(HookedObserver):
@@ -45,6 +47,7 @@ class InductorObserver(HookedObserver):
     def explain(self, events: Sequence[Any], places: Places) -> Record:
         graphs: list[Graph] = []
         rounds: Counter[tuple[str, str]] = Counter()
+        events = [event for event in events if not _is_given_up(event)]
         for event in events:
             if isinstance(event, InductorGraph):
                 rounds[event.frame, event.kind] += 1
@@ -65,8 +68,12 @@ class InductorObserver(HookedObserver):
             for graph in record.graph_list
             if graph.layer == DYNAMO
         }
+        ahead = (graph for graph in record.graph_list if _is_ahead(graph))
+        parts = Counter((graph.process, graph.sources, graph.cause) for graph in ahead)
         graphs = tuple(
-            _of_dynamo(graph, above) if graph.layer == LAYER else graph
+            _of_dynamo(graph, above, parts[graph.process, graph.sources, graph.cause] > 1)
+            if graph.layer == LAYER
+            else graph
             for graph in record.graph_list
         )
         skipped = merge(
@@ -82,17 +89,22 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
     kernels, calls = plural(event.kernels, "kernel"), plural(event.calls, "call")
     contents = f"{kernels}, {calls} of libraries or fallbacks" if event.calls else ""
     skipped = skip_words(event.skip) if event.skip else ""
+    begins = event.part.line
     stack = stacks.users(event.stack, places)
+    sizes = f"for {event.part.sizes}" if event.part.sizes else ""
+    source = event.frame if number == 1 or event.function else f"{event.frame}#{number}"
+    if begins is not None and places.is_user(begins.file):
+        stack = (*stack, places.frame(*begins))
     return Graph(
         LAYER,
         name if number == 1 else f"{name}#{number}",
-        "recompile" if _is_again(event.frame) else event.kind,
+        "recompile" if _is_again(event.compile_id) else event.kind,
         ops=event.kernels,
         inputs=event.inputs,
         hash=event.key or None,
-        sources=(event.frame if number == 1 else f"{event.frame}#{number}",) if event.frame else (),
+        sources=(source,) if event.frame else (),
         where=stack[-1] if stack else NOWHERE,
-        reason="; ".join(filter(None, (contents, event.missed, skipped))),
+        reason="; ".join(filter(None, (sizes, contents, event.missed, skipped))),
         cached="loaded" if event.loaded else "compiled",
         stack=(places.frame(*line),) if line is not None else (),
     )
@@ -103,8 +115,21 @@ def _is_again(frame: str) -> bool:
     return frame.partition("/")[2].partition("_")[0].isdigit() and not frame.endswith("/0")
 
 
-def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph]) -> Graph:
-    """Return a graph with what the Dynamo graph that it came from knows."""
+def _is_given_up(event: InductorGraph | Skipped) -> bool:
+    """Return whether a graph was loaded with a function that was then given up."""
+    return isinstance(event, InductorGraph) and bool(event.function and event.function.given_up)
+
+
+def _is_ahead(graph: Graph) -> bool:
+    """Return whether a graph belongs to a function that was compiled ahead of time."""
+    return graph.layer == LAYER and any(source.startswith(CAPTURE) for source in graph.sources)
+
+
+def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph], is_part: bool) -> Graph:
+    """Return a graph with what the Dynamo graph that it came from knows.
+
+    One of several of a function that was compiled ahead of time has a place of its own.
+    """
     if not graph.sources:
         return graph
     source = graph.sources[0]
@@ -118,7 +143,7 @@ def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph]) -> Grap
         graph,
         cause="recompile" if origin.cause == "recompile" else kind or graph.cause,
         sources=(origin.name,),
-        where=origin.where,
+        where=graph.where if is_part else origin.where,
         owner=origin.owner,
     )
 

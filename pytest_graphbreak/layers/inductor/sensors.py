@@ -11,6 +11,7 @@ Sources: torch/_inductor/output_code.py, codecache.py and cudagraph_trees.py, re
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import threading
 import weakref
@@ -19,12 +20,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.dynamo import ahead, private
+from pytest_graphbreak.layers.dynamo.ahead import Function
 from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
-from pytest_graphbreak.layers.inductor.eager import Fallback, fallbacks
+from pytest_graphbreak.layers.inductor.eager import Fallback, Part, fallbacks, part
 from pytest_graphbreak.model.stacks import Line
 
+MOST_REASON: Final = 300
 MOST_KEYS: Final = 64
 """The number of cache keys whose parts are remembered, to say what of a new key differs."""
 
@@ -32,14 +35,17 @@ MOST_KEYS: Final = 64
 class InductorGraph(Struct, frozen=True):
     """A graph that inductor compiled, or loaded (``loaded``).
 
-    ``frame`` is the compile id of the Dynamo graph, ``0/1``, empty without one. ``kernels`` are
+    ``compile_id`` is that of the Dynamo graph, ``0/1``, empty without one; ``function`` then is
+    what was compiled ahead of time. ``kernels`` are
     those that inductor generated, ``calls`` those of libraries and fallbacks. ``key`` is that of
     the FX graph cache, empty where it was not asked; ``missed`` says why the graph was compiled.
     ``skip`` is why no CUDA graph will be recorded although one was asked for, empty otherwise.
-    ``fallbacks`` are those of the ``calls`` that inductor has no code for.
+    ``fallbacks`` are those of the ``calls`` that inductor has no code for. ``part`` is known of
+    what was compiled ahead of time.
     """
 
-    frame: str
+    compile_id: str
+    function: Function | None
     kind: str
     kernels: int
     calls: int
@@ -50,6 +56,12 @@ class InductorGraph(Struct, frozen=True):
     skip: str
     stack: tuple[Line, ...]
     fallbacks: tuple[Fallback, ...] = ()
+    part: Part = Part()
+
+    @property
+    def frame(self) -> str:
+        """The name of the graph of Dynamo, empty without one."""
+        return self.compile_id or (self.function.name if self.function is not None else "")
 
 
 class Skipped(Struct, frozen=True):
@@ -59,11 +71,13 @@ class Skipped(Struct, frozen=True):
     stack: tuple[Line, ...]
 
 
-class _LastKey(threading.local):
+class _Lookup(threading.local):
     """The key that this thread computed last, with what of it differs from the one before."""
 
     key = ""
     moved = ""
+    passed_over: str | None = None
+    """Why inductor did not ask its cache for the graph that it compiles; None where it did."""
 
 
 class InductorSensors:
@@ -72,22 +86,29 @@ class InductorSensors:
     def __init__(self, note: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
         self._note = note
         self._failed = failed
-        self._local = _LastKey()
+        self._local = _Lookup()
         self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self._noted: dict[int, weakref.ref[Any]] = {}
         self._parts: dict[str, dict[str, str]] = {}
+        self._bypassed: dict[str | int, str] = {}
+        """By frame, or without one by thread, why AOTAutograd bypassed its cache; empty where it
+        asked it."""
 
     def hooks(self) -> tuple[Attachable, ...]:
         return (
             LatePatch(*private.INDUCTOR_INIT, self._init, self._failed),
             LatePatch(*private.INDUCTOR_POST_COMPILE, self._post_compile, self._failed),
             LatePatch(*private.INDUCTOR_HASH, self._hash, do_without),
+            LatePatch(*private.INDUCTOR_KEY, self._key, do_without),
+            LatePatch(*private.AUTOGRAD_KEY, self._autograd_key, do_without),
             LatePatch(*private.INDUCTOR_SKIP, self._skip, do_without),
         )
 
     def forget(self) -> None:
         """Forget the keys that earlier code computed."""
         self._parts.clear()
+        self._bypassed.clear()
+        ahead.forget()
 
     def _init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
@@ -128,35 +149,48 @@ class InductorSensors:
         asked = asked or (built is not None and compiled and built[1])
         key = str(getattr(graph, "_fx_graph_cache_key", None) or "")
         skip = _why_skipped(graph) if asked and not options.get("cudagraphs") else ""
-        missed = self._missed(key) if compiled else ""
+        compile_id = _compile_id()
+        bypassed = self._bypassed.get(compile_id or threading.get_ident())
+        missed = self._missed(key, bypassed) if compiled or bypassed else ""
+        self._local.passed_over = None
         calls = int(graph.counter_deltas.get("extern_calls", 0))
         # A fallback is among the calls (codegen_extern_call of _inductor/scheduler.py).
-        texts = (str(getattr(graph, name, "") or "") for name in private.INDUCTOR_TEXTS if calls)
+        code, operations = (str(getattr(graph, name, "") or "") for name in private.INDUCTOR_TEXTS)
         self._note(
             InductorGraph(
-                _compile_id(),
+                compile_id,
+                None if compile_id else ahead.latest(),
                 _kind(graph),
                 int(graph.metrics_deltas.generated_kernel_count),
                 calls,
                 len(inputs or ()),
-                key,
-                not compiled,
+                "" if bypassed and not compiled else key,
+                not (compiled or bypassed),
                 missed,
                 skip,
                 stack_here(),
-                fallbacks(*texts) if calls else (),
+                fallbacks(code, operations) if calls else (),
+                Part() if compile_id else part(operations),
             )
         )
 
-    def _missed(self, key: str) -> str:
-        """Return why a graph had to be compiled, as far as torch says it."""
+    def _missed(self, key: str, bypassed: str | None) -> str:
+        """Return why a graph had to be compiled, as far as torch says it.
+
+        ``bypassed`` is why AOTAutograd bypassed its cache; empty where it asked it, None where it
+        has none.
+        """
         config = sys.modules.get("torch._inductor.config")
         if getattr(config, "force_disable_caches", False):
             return "caches are off (torch._inductor.config.force_disable_caches)"
         if not (getattr(config, "fx_graph_cache", True) or key):
             return "the cache is off (torch._inductor.config.fx_graph_cache)"
+        if bypassed:
+            return f"AOTAutograd bypassed its cache, so it is traced at every start: {bypassed}"
+        if self._local.passed_over:
+            return f"inductor bypassed its cache: {self._local.passed_over}"
         if not key:
-            return "inductor passed its cache over (TORCH_LOGS=+inductor says why)"
+            return "" if bypassed is None else "AOTAutograd's cache did not have it"
         moved = self._local.moved if self._local.key == key else ""
         return f"its key is not in the cache: {moved}" if moved else ""
 
@@ -174,6 +208,28 @@ class InductorSensors:
                 self._parts[str(key)] = parts
         except Exception as fault:
             self._failed(fault)
+        return result
+
+    def _key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``FxGraphCache.prepare_key(...)``: a key, or why there is none."""
+        result = original(*args, **kwargs)
+        try:
+            key, info = result
+            reason = None if key else _one_line(str(info.get("cache_bypass_reason")))
+            self._local.passed_over = reason
+        except Exception as fault:
+            self._failed(fault)
+        return result
+
+    def _autograd_key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``autograd_cache_key(...)``, which raises where the cache is bypassed."""
+        frame = _compile_id() or threading.get_ident()
+        try:
+            result = original(*args, **kwargs)
+        except Exception as fault:
+            self._bypassed[frame] = _one_line(str(fault)) or type(fault).__name__
+            raise
+        self._bypassed[frame] = ""
         return result
 
     def _moved(self, key: str, parts: dict[str, str]) -> str:
@@ -197,6 +253,11 @@ class InductorSensors:
 
 def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:
     return sorted(name for name in {*parts, *earlier} if parts.get(name) != earlier.get(name))
+
+
+def _one_line(text: str) -> str:
+    """Return a reason of torch without what changes from run to run."""
+    return re.sub(r"0x[0-9a-f]+", "0x...", " ".join(text.split()))[:MOST_REASON]
 
 
 def _kind(graph: Any) -> str:

@@ -109,6 +109,8 @@ def cache_counters(**values: int) -> dict[str, Any]:
         ({"autograd_cache_miss": 1, "fxgraph_cache_hit": 1}, "loaded"),
         ({"autograd_cache_miss": 1, "fxgraph_cache_miss": 1}, "compiled"),
         ({"autograd_cache_bypass": 1, "fxgraph_cache_bypass": 1}, "compiled"),
+        # AOTAutograd traces it again at every start: autocast in forward, a custom Function.
+        ({"autograd_cache_bypass": 1, "fxgraph_cache_hit": 2}, "compiled"),
         # The forward pass is found and the backward pass is not.
         ({"autograd_cache_miss": 1, "fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}, "compiled"),
         ({"autograd_cache_miss": 1}, None),

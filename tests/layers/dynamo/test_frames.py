@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak.layers.dynamo.frames import current_value, modules  # noqa: E402
+from tests.conftest import Suite  # noqa: E402
 
 
 class Hostile:
@@ -51,3 +52,42 @@ def test_no_code_of_the_user_runs(make: Any) -> None:
 )
 def test_what_is_long_or_not_there_is_not_shown(guard: str, n: Any) -> None:
     assert current_value(guard, {"n": n}) == ""
+
+
+@pytest.mark.once
+def test_a_generator_falls_with_the_break_of_who_calls_it(suite: Suite) -> None:
+    """Dynamo comes to a generator only where its caller left the compiler: no cause of its own."""
+    suite.write(
+        """
+        import pytest
+        import torch
+
+        class Block(torch.nn.Module):
+            def forward(self, x):
+                print(x.mean().item())
+                return x.relu()
+
+        class Chain(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = torch.nn.ModuleList([Block()])
+
+            def each(self):
+                for block in self.blocks:
+                    yield block
+
+            def forward(self, x):
+                for block in self.each():
+                    x = block(x)
+                return x
+
+        @pytest.mark.max_graphs(0)
+        def test_it():
+            torch.compile(Chain(), backend="eager")(torch.ones(3))
+        """
+    )
+    run = suite.run()
+    run.assert_outcomes(failed=1)
+    causes = [line for line in run.outlines if line.startswith("  + ")]
+    assert len(causes) == 1, causes
+    run.stdout.fnmatch_lines(["*and because of it:", "*in Chain.each runs without the compiler"])

@@ -127,6 +127,49 @@ def test_a_suite_is_capped_where_it_names_inductor(
     )
 
 
+BYPASSED = """
+import pytest
+import torch
+import torch._functorch.config as config
+from torch._dynamo.utils import counters
+
+def model(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return (x @ x).sum()
+
+@pytest.mark.max_graphs(compiled=0)
+def test_bypass():
+    counters.clear()
+    torch.compile(model)(torch.ones(8, 8))
+    assert counters["aot_autograd"]["autograd_cache_bypass"] == 1
+    assert counters["inductor"]["fxgraph_cache_hit"] == WARM
+
+@pytest.mark.max_graphs(compiled=0)
+def test_bundled():
+    counters.clear()
+    with config.patch(bundled_autograd_cache=True), torch.no_grad():
+        torch.compile(lambda x: (x @ x).relu().sum())(torch.ones(8, 8))
+    assert counters["aot_autograd"]["autograd_cache_miss"] == 1 - WARM
+"""
+
+
+@pytest.mark.once
+def test_a_graph_that_is_traced_at_every_start_is_compiled(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch's counters say: a bypass of AOTAutograd's cache, and a miss of the bundled one."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    suite.write(BYPASSED.replace("WARM", "0"))
+    cold = suite.run()
+    cold.assert_outcomes(failed=2)
+    cold.stdout.fnmatch_lines(["*AOTAutograd's cache did not have it"])
+    suite.write(BYPASSED.replace("WARM", "1"))
+    warm = suite.run()
+    warm.assert_outcomes(passed=1, failed=1)
+    warm.stdout.fnmatch_lines(["*AOTAutograd bypassed its cache*_enter_autocast at 0x...*"])
+    assert "no cache had it" not in warm.stdout.str()
+
+
 # Plants, on records of the same form.
 
 WHERE = Frame("model.py", "Model.forward", 12, "def forward(self, x):")
