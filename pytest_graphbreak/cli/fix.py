@@ -18,7 +18,7 @@ from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.build import Diff
 from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.outcome import SearchResult
-from pytest_graphbreak.repair.prove import BETTER, Proof
+from pytest_graphbreak.repair.prove import PROVED, Proof
 from pytest_graphbreak.repair.report import nothing, report
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
@@ -149,7 +149,7 @@ def _write_fixed(target: Target, search: Search, bench: Bench, progress: Progres
     except KeyboardInterrupt as stop:
         outcome.stopped, outcome.interrupt = "interrupted", stop
         return None
-    if proof.verdict != BETTER:
+    if proof.verdict != PROVED:
         fixed.path.unlink(missing_ok=True)
     return proof
 
@@ -160,8 +160,7 @@ def _proof(target: Target, fixed: Target, search: Search, bench: Bench) -> Proof
     if outcome.first.inductor:
         original = Original(bench, target, values_only=True)
     unbroken = outcome.first.fullgraph and not outcome.last.record.breaks
-    dropped = any(patch.drops for patch in outcome.patches)
-    return prove.proof_of(original, fixed, dropped=dropped, alone=True, allow_breaks=not unbroken)
+    return prove.proof_of(original, fixed, alone=True, allow_breaks=not unbroken)
 
 
 def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
@@ -173,7 +172,7 @@ def _result(target: Target, outcome: SearchResult, proof: Proof | None) -> int:
         say_all(nothing(outcome))
         return FIXED
     say_all(report(outcome, proof))
-    if proof is not None and proof.verdict != BETTER:
+    if proof is not None and proof.verdict != PROVED:
         complain(f"graphbreak fix: the patched file is not written: {proof.verdict}: {proof.why}")
         return NOTHING
     if outcome.source is None:

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import re
 import shlex
 import signal
 import sys
@@ -22,7 +21,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.target import Target, parse
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import LOG_OF_TORCH, Bench, bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
@@ -101,8 +100,6 @@ def put_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
 
 _MOST_FRAMES: Final = 4
 _MOST_LINES: Final = 6
-_LOG_OF_TORCH: Final = re.compile(r"[DIWEC]\d{4} [\d:.]+ \d+ ")
-"""How a line of torch's log begins: a traceback of torch says nothing of the user's lines."""
 
 
 def does_not_run(
@@ -116,7 +113,7 @@ def does_not_run(
     words = [
         line for frame in stack[-_MOST_FRAMES:] for line in _frame_lines(Frame.from_dict(frame))
     ]
-    printed = [line for line in out.strip().splitlines() if not _LOG_OF_TORCH.match(line)]
+    printed = [line for line in out.strip().splitlines() if not LOG_OF_TORCH.match(line)]
     if printed and words:
         words.append("the end of what it printed:")
     words += printed[-_MOST_LINES:]

@@ -10,14 +10,11 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import Progress, add_output, say_all
 from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench, put_json
-from pytest_graphbreak.repair.prove import BETTER, DIFFERS, EQUAL, UNJUDGED, Proof, prove
+from pytest_graphbreak.repair.prove import PROVED, Proof, ProofError, prove
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.output import TextLine, UserError
 from pytest_graphbreak.text.terminal import columns, table
-
-PROVED, WORSE, UNUSABLE = 0, 1, 2
-_CODES = {BETTER: PROVED, EQUAL: WORSE, DIFFERS: WORSE, UNJUDGED: UNUSABLE}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,21 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prove the patch.
-
-    Returns 0 if it is better and equal, 1 if it is not, 2 if that cannot be judged.
-    """
+    """Prove the patch. Returns 0 if it is proved, else 1; 2 if nothing can be compared."""
     check_torch()
     original, patched = _targets(args)
     replaced = None
     if args.run:
         replaced = (str(original.path.resolve()), str(patched.path.resolve()))
         original = patched = parse(args.run, args.args)
-    with on_bench(args.timeout) as bench, Progress() as progress:
-        proof = prove(bench, original, patched, replaced=replaced, step=progress.step)
+    try:
+        with on_bench(args.timeout) as bench, Progress() as progress:
+            proof = prove(bench, original, patched, replaced=replaced, step=progress.step)
+    except ProofError as error:
+        hint = "a module that a program imports is proved with --run PROGRAM"
+        raise UserError(str(error), () if args.run else [hint]) from None
     say_all(_lines(proof))
     put_json(args, {"original": args.original, "patched": args.patched, **proof.to_dict()})
-    return _CODES[proof.verdict]
+    return 0 if proof.verdict == PROVED else 1
 
 
 def _targets(args: argparse.Namespace) -> tuple[Target, Target]:
@@ -62,13 +60,13 @@ def _targets(args: argparse.Namespace) -> tuple[Target, Target]:
 
 
 def _lines(proof: Proof) -> Iterator[TextLine]:
-    """Yield the counts before and after, what was compared, and the verdict with its reason."""
+    """Yield the counts before and after, and the verdict with its reason and what it rests on."""
     rows = [("", "before", "after"), *proof.rows()]
     yield from (TextLine(row, whole=True) for row in table(rows, columns(sys.stdout)))
-    if proof.verdict in (BETTER, EQUAL):
-        yield TextLine(f"equal: {proof.equal()}")
-        if proof.comparison.kinds:
-            yield TextLine(f"drawn: {', '.join(proof.comparison.kinds)}")
-    yield TextLine(f"{proof.verdict}: {proof.why}" if proof.why else proof.verdict)
-    if proof.verdict == UNJUDGED and not proof.before.error and not proof.before.record.active:
-        yield TextLine("a module that a program imports is proved with --run PROGRAM")
+    if proof.comparison.drawn:
+        yield TextLine(f"drawn: {', '.join(proof.comparison.drawn)}")
+    if proof.verdict == PROVED:
+        yield TextLine(f"{PROVED}: {proof.compared()}")
+    else:
+        yield TextLine(f"compared: {proof.compared()}")
+        yield TextLine(f"{proof.verdict}: {proof.why}")

@@ -9,38 +9,76 @@ outer one.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import io
 import time
+import traceback
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 from msgspec import Struct
 from msgspec.structs import replace
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
-from pytest_graphbreak.repair import objects, sizes
-from pytest_graphbreak.repair.compare import ENDLESS, Flat, flatten
-from pytest_graphbreak.repair.copies import leaves_of, snapshot, store
-from pytest_graphbreak.repair.inputs import DrawnInputs
+from pytest_graphbreak.model.places import places
+from pytest_graphbreak.repair import sizes
+from pytest_graphbreak.repair.compare import Flat, TensorLeaf, flatten, is_equal, named, settle
+from pytest_graphbreak.repair.copies import copy_of, is_lazy, store
+from pytest_graphbreak.repair.failure import describe
+from pytest_graphbreak.repair.inputs import DrawnInputs, Way
 from pytest_graphbreak.repair.limit import TooLongError, time_limit
+from pytest_graphbreak.repair.objects import Put, Reached, next_random
 from pytest_graphbreak.repair.optimizers import restore
 from pytest_graphbreak.repair.printed import Lines
 from pytest_graphbreak.repair.steady import log_lines, seed, steady_random
-from pytest_graphbreak.text.output import error_words
 
-MOST_CALLS: Final = 64
-"""The number of calls of one run whose outputs are kept."""
+MOST_BYTES: Final = 2**30
+"""The size of the results of calls that are kept."""
+MOST_REPEATED: Final = 64
+"""The number of calls that are made again to see whether the program is steady."""
 MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
 LIMIT: Final = 10.0
 """The time in seconds that a call with other inputs may take, or three of the program's slowest."""
 COMPILING: Final = 90.0
 """The same where inductor generates code for other inputs, which takes most of the time."""
-_IMPROVE: Final = " (Could this error message be improved?"
-"""How the plea begins that ``torch._check`` adds to its errors."""
+
+
+class Raised(Struct, frozen=True):
+    """What a call raised: ``explicit`` is whether a ``raise`` or ``assert`` of the program did."""
+
+    kind: str
+    words: str = ""
+    explicit: bool = False
+
+
+class CallResult(Struct, frozen=True):
+    """What a call gave: its result and its arguments afterwards, or what it raised.
+
+    ``name`` is the callable's. ``changed`` are the values of objects that are not as before, of a
+    call with drawn inputs.
+    """
+
+    name: str
+    output: Flat = []
+    rest: Flat = []
+    """The arguments afterwards; of a drawn call also gradients and random numbers."""
+    lines: Lines = Lines()
+    aliases: frozenset[tuple[str, str]] = frozenset()
+    """Which tensors of the result share memory with an argument or a weight."""
+    raised: Raised | None = None
+    changed: Mapping[str, Flat] = {}
+
+    @property
+    def values(self) -> Flat:
+        return [*self.output, *self.rest]
+
+
+ENDLESS: Final = Raised("does not end")
 
 
 class CompiledCall(Struct):
@@ -55,6 +93,9 @@ class CompiledCall(Struct):
     inference: bool = False
     slowest: float = 0.0
     """The longest time in seconds of a call of the program's own."""
+    reached: Reached | None = None
+    put_back: Put | None = None
+    """Gives all that it reaches the values from before its first call."""
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -65,10 +106,21 @@ class CompiledCall(Struct):
 class Capture:
     """Everything that one run passed into compiled code and got out of it.
 
-    ``codegen`` is whether inductor generates code for what it compiles.
+    ``codegen`` is whether inductor generates code for what it compiles, ``results`` whether what
+    calls give is kept, and the state that they begin with. With ``perturbed`` the program gets
+    other results than those of its calls, to see whether it shows them. ``on_first`` is called
+    before the first call.
     """
 
-    def __init__(self, *, allow_breaks: bool = True, codegen: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        allow_breaks: bool = True,
+        codegen: bool = True,
+        results: bool = False,
+        perturbed: bool = False,
+        on_first: Callable[[], None] = lambda: None,
+    ) -> None:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
@@ -76,7 +128,14 @@ class Capture:
         """Whether inductor compiles something."""
         self._allow_breaks = allow_breaks
         self._codegen = codegen
-        self._calls: list[tuple[Any, ...]] = []
+        self._results = results
+        self._perturbed = perturbed
+        self._on_first = on_first
+        self._calls: list[CallResult] = []
+        self._bytes = 0
+        self._left_out = 0
+        self._repeated: list[tuple[CompiledCall, bool, Any]] = []
+        self._namer = places(Path.cwd())
         self._shapes: dict[str, list[sizes.Shapes]] = {}
         self._numbers: dict[str, dict[str, set[float]]] = {}
         self._depth = 0
@@ -165,24 +224,58 @@ class Capture:
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         if not entry.called:
-            entry.called = True
-            entry.grad = torch.is_grad_enabled()
-            entry.inference = torch.is_inference_mode_enabled()
-            entry.args, entry.kwargs = store(args), store(kwargs)
-        began = time.perf_counter()
-        with self._inside():
-            result = inner(*args, **kwargs)
-        entry.slowest = max(entry.slowest, time.perf_counter() - began)
-        if len(self._calls) < MOST_CALLS:
-            self._calls.append(tuple(snapshot(item) for item in (result, args, kwargs)))
+            self._first(entry, args, kwargs)
+        if self._results and len(self._repeated) < MOST_REPEATED:
+            inputs = store((args, kwargs))
+            self._repeated.append((entry, torch.is_grad_enabled(), inputs))
         name = sizes.name_of(entry.original)
+        self._note_sizes(name, entry, args, kwargs)
+        began = time.perf_counter()
+        try:
+            with self._inside():
+                result = inner(*args, **kwargs)
+        except Exception as error:
+            self._keep(CallResult(name, raised=self._raised(error)))
+            raise
+        entry.slowest = max(entry.slowest, time.perf_counter() - began)
+        if self._results:
+            self._keep(_result(name, entry, result, args, kwargs))
+        return tree_map(_perturb, result) if self._perturbed else result
+
+    def _first(self, entry: CompiledCall, args: Any, kwargs: dict[str, Any]) -> None:
+        if not self._called():
+            self._on_first()
+        entry.called = True
+        entry.grad = torch.is_grad_enabled()
+        entry.inference = torch.is_inference_mode_enabled()
+        entry.args, entry.kwargs = store(args), store(kwargs)
+        if self._results:
+            entry.reached = Reached({}, [entry.original, args, kwargs])
+            entry.put_back = entry.reached.keep()
+
+    def _keep(self, call: CallResult) -> None:
+        """Keep a call as long as there is room."""
+        leaves = [leaf.value for _, leaf in call.values if isinstance(leaf, TensorLeaf)]
+        self._bytes += sum(leaf.numel() * leaf.element_size() for leaf in leaves)
+        if self._bytes < MOST_BYTES:
+            self._calls.append(call)
+        else:
+            self._left_out += 1
+
+    def _note_sizes(self, name: str, entry: CompiledCall, args: Any, kwargs: Any) -> None:
         shapes = self._shapes.setdefault(name, [])
         if len(shapes) < sizes.MOST:
             shapes.append(sizes.note(entry.original, args, kwargs))
         seen = self._numbers.setdefault(name, {})
         for key, value in sizes.numbers(entry.original, args, kwargs):
             seen.setdefault(key, set()).add(value)
-        return result
+
+    def repeat(self) -> None:
+        """Make the calls of the program once more, with the state as it is."""
+        for entry, grad, inputs in self._repeated:
+            args, kwargs = copy_of(inputs)
+            with self._inside(), torch.set_grad_enabled(grad), silence():
+                entry.compiled(*args, **kwargs)
 
     def varies(self) -> list[dict[str, Any]]:
         """Return the sizes that vary from call to call, as plain data."""
@@ -201,28 +294,23 @@ class Capture:
         functions = (getattr(entry.original, "forward", entry.original) for entry in self.entries)
         return sorted({str(getattr(function, "__qualname__", "")) for function in functions})
 
-    def results(
-        self, space: dict[str, Any], original: dict[str, Any] | None, **options: Any
-    ) -> dict[str, Any]:
-        """Return what the run gave (``compare.Results``).
+    def calls(self) -> list[CallResult]:
+        """Return what each call of the program gave."""
+        return [
+            replace(call, output=settle(call.output), rest=settle(call.rest))
+            for call in self._calls
+        ]
 
-        ``space`` are the global variables of the program, ``original`` are the names that
-        hold what the original calls (``_names``), ``options`` those of ``_draw``.
-        """
-        calls = [_named_leaves(*call) for call in self._calls]
-        ended = {"calls": calls, "state": self._state(), "objects": self._objects(space)}
-        names = self._names(space)
-        outer = self._outer_calls(space, original) if original is not None else None
-        drawn: dict[str, Flat | str] = {}
-        for number, entry in enumerate(outer or self._called()):
-            self._draw(number, entry, drawn, **options)
-        return {**ended, "drawn": drawn, "moved": outer is not None, "names": names}
+    @property
+    def left_out(self) -> int:
+        """The number of calls whose results were too large to keep."""
+        return self._left_out
 
     def _called(self) -> list[CompiledCall]:
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
 
-    def _names(self, space: dict[str, Any]) -> dict[str, Any]:
-        """Return the variables that hold what is called, each with its inputs, for ``original``."""
+    def names(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the variables that hold what is called, each with its inputs."""
         names: dict[str, Any] = {}
         for number, entry in enumerate(self._called()):
             holders = (entry.compiled, getattr(entry.original, "__self__", entry.compiled))
@@ -231,12 +319,13 @@ class Capture:
                     names[name] = (number, entry.args, entry.kwargs)
         return names
 
-    def _outer_calls(
-        self, space: dict[str, Any], original: dict[str, Any]
+    def outer_calls(
+        self, space: Mapping[str, Any], original: Mapping[str, Any]
     ) -> list[CompiledCall] | None:
         """Return the calls of functions that a patch put around what it compiles, if it did.
 
-        They have the names of what the original compiles: the inputs are those of the original.
+        They have the names of what the original compiles (``names``): the inputs are those of the
+        original.
         """
         compiled = [entry.compiled for entry in self.entries]
         calls: dict[int, CompiledCall] = {}
@@ -250,81 +339,73 @@ class Capture:
         moved = any(call.compiled not in compiled for call in calls.values())
         return [calls[number] for number in sorted(calls)] if moved else None
 
-    def _objects(self, space: dict[str, Any]) -> dict[str, Flat]:
-        """Return what the program holds, in its variables and the objects that it compiles."""
-        names = dict(space)
-        for entry in self._called():
-            names |= objects.attributes_of(entry.original, sizes.name_of(entry.original))
-        return objects.values(names)
-
-    def _state(self) -> Flat:
-        """Return the gradients, buffers and trained parameters at the end of the run."""
-        state: Flat = []
-        for number, entry in enumerate(self.entries):
-            module = entry.module
-            if module is None:
-                leaves = tree_flatten((entry.args, entry.kwargs))[0]
-                grads = [leaf.grad for leaf in leaves if _has_grad(leaf)]
-                state += flatten(grads, f"gradient of input {number}") if grads else []
-                continue
-            for name, parameter in module.named_parameters():
-                if parameter.grad is not None:
-                    state += flatten(parameter.grad, f"gradient of {name}")
-                    state += flatten(parameter, name)
-            for name, buffer in module.named_buffers():
-                state += flatten(buffer, name)
-        return state
-
-    def _draw(
+    def draw(
         self,
-        number: int,
-        entry: CompiledCall,
-        drawn: dict[str, Flat | str],
+        outer: list[CompiledCall] | None,
         *,
         eager: bool,
         values_only: bool,
         left_out: Collection[str],
-    ) -> None:
-        """Call with drawn inputs, and add what each gives: a text is what was raised.
+    ) -> dict[str, CallResult]:
+        """Call with drawn inputs, each time from the state before the first call.
 
         With ``eager`` nothing is compiled; with ``values_only`` all have the sizes of the program's
         own; those in ``left_out`` are not called.
         """
-        name = sizes.name_of(entry.original)
-        dims = sizes.varying(self._shapes.get(name, []))
-        inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, dims)
-        grad = entry.grad and not entry.inference
-        numbers = objects.numbers(entry.module)
-        for kind in inputs.kinds(values_only=values_only, grad=grad):
-            key = f"{number}: {kind}" if number else kind
-            if key not in left_out:
-                # With a seed for each, a number that was baked into a graph shows.
-                seed(len(drawn) + 1)
-                objects.put_back(numbers)
-                drawn[key] = self._result(entry, functools.partial(inputs.draw, kind), eager)
+        drawn: dict[str, CallResult] = {}
+        for number, entry in enumerate(outer or self._called()):
+            name = sizes.name_of(entry.original)
+            dims = sizes.varying(self._shapes.get(name, []))
+            inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, dims)
+            modules = bool(entry.reached and entry.reached.modules)
+            for way in inputs.ways(values_only=values_only, grad=entry.grad, modules=modules):
+                key = f"{way.name}, call {number + 1}" if number else way.name
+                if key not in left_out:
+                    # With a seed for each, a number that was baked into a graph shows.
+                    seed(len(drawn) + 1)
+                    drawn[key] = self._drawn(entry, inputs, way, eager)
+            if entry.put_back is not None:
+                entry.put_back()
+        return drawn
 
-    def _result(
-        self, entry: CompiledCall, draw: Callable[[], tuple[Any, Any]], eager: bool
-    ) -> Flat | str:
+    def _drawn(self, entry: CompiledCall, inputs: DrawnInputs, way: Way, eager: bool) -> CallResult:
         """Return what a call gives, prints, changes in place, and its gradients."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         most = COMPILING if self.inductor and self._codegen and not eager else LIMIT
         if eager:
             restore()
-        out = io.StringIO()
+        name, reached = sizes.name_of(entry.original), entry.reached or Reached({})
+        if entry.put_back is not None:
+            entry.put_back()
+        for module in reached.modules if way.flipped else ():
+            module.train(not module.training)
+        before = reached.values()
         try:
             limit = time_limit(max(most, 3 * entry.slowest))
-            with self._inside(), stance, mode(entry), limit:
-                args, kwargs = draw()
-                with contextlib.redirect_stdout(out), log_lines() as lines:
+            with self._inside(), stance, mode(entry, way.grad), limit, _roomy():
+                args, kwargs = inputs.draw(way)
+                with silence() as lines:
                     result = entry.compiled(*args, **kwargs)
-                gradients = _gradients(entry, result, args, kwargs)
-            values = [*_named_leaves(result, args, kwargs), *flatten(gradients, "gradients")]
-            return [*values, ("lines", Lines((*out.getvalue().splitlines(), *lines)))]
+                gradients = _gradients(reached.modules, result, args, kwargs)
+            call = _result(name, entry, result, args, kwargs)
         except TooLongError:
-            return ENDLESS
+            return CallResult(name, raised=ENDLESS)
         except Exception as error:
-            return f"raises {error_words(error).partition(_IMPROVE)[0]}"
+            return CallResult(name, raised=self._raised(error))
+        other = named({"gradients": gradients, "the next random number of ": next_random()})
+        rest = [*settle(call.rest), *other]
+        changed = _changed(before, Reached({}, [entry.original, args, kwargs]).values())
+        output = settle(call.output)
+        return replace(call, output=output, rest=rest, lines=Lines(lines), changed=changed)
+
+    def _raised(self, error: Exception) -> Raised:
+        """Return an error as data: that of an operator, where Dynamo wraps it in its own."""
+        words: str = describe(error)["error"]
+        kind = words.partition(":")[0] if ":" in words else type(error).__name__
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        code, at = frame.f_code, _last_instruction(error)
+        explicit = dis.opname[code.co_code[at]] == "RAISE_VARARGS"
+        return Raised(kind, words, explicit and self._namer.is_written(code.co_filename))
 
 
 def _plain_option(option: Any) -> Any:
@@ -341,40 +422,83 @@ def _skip(function: Callable[..., Any]) -> None:
         skip(function.__code__)
 
 
-def _named_leaves(result: Any, args: Any, kwargs: Any) -> Flat:
+def _result(name: str, entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> CallResult:
     """Return the result and the arguments of a call, as they are when it has returned."""
-    parts = {"output": result, "arguments": args, "keywords": kwargs}
-    return [leaf for name, part in parts.items() for leaf in flatten(leaves_of(part), name)]
+    given = dict(_storages({"argument": (args, kwargs)}))
+    for module in entry.reached.modules if entry.reached is not None else ():
+        given |= dict(_storages({"weight": [*module.parameters(), *module.buffers()]}))
+    aliases = {(path, given[key]) for key, path in _storages({"output": result}) if key in given}
+    rest = named({"arguments": args, "keywords": kwargs})
+    return CallResult(name, flatten(result, "output"), rest, frozenset(aliases))
 
 
-def _has_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_leaf and value.grad is not None
+def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    for name, part in parts.items():
+        for number, leaf in enumerate(tree_flatten(part)[0]):
+            is_dense = isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided
+            if is_dense and leaf.numel() and not is_lazy(leaf):
+                yield leaf.untyped_storage().data_ptr(), f"{name} {number}"
+
+
+def _changed(before: Mapping[str, Flat], after: Mapping[str, Flat]) -> dict[str, Flat]:
+    return {
+        name: settle(flat)
+        for name, flat in after.items()
+        if name not in before or not is_equal(before[name], flat)
+    }
+
+
+def _perturb(leaf: Any) -> Any:
+    """Return another value than a call gave."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf * 1.5 + 0.25 if leaf.is_floating_point() else leaf
+    return leaf * 1.5 + 0.25 if type(leaf) is float else leaf
+
+
+def _last_instruction(error: BaseException) -> int:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_lasti if trace is not None else 0
 
 
 @contextlib.contextmanager
-def mode(entry: CompiledCall) -> Iterator[None]:
-    with torch.inference_mode(entry.inference), torch.set_grad_enabled(entry.grad):
+def silence() -> Iterator[list[str]]:
+    """Yield the lines that are printed and logged in the block, which are not shown."""
+    lines: list[str] = []
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), log_lines() as logged:
+        yield lines
+    lines += [*out.getvalue().splitlines(), *err.getvalue().splitlines(), *logged]
+
+
+@contextlib.contextmanager
+def _roomy() -> Iterator[None]:
+    """Let Dynamo compile as often as there are drawn inputs, without falling back to eager."""
+    with torch._dynamo.config.patch(recompile_limit=256, accumulated_recompile_limit=1024):
         yield
 
 
-def _gradients(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> Any:
+@contextlib.contextmanager
+def mode(entry: CompiledCall, grad: bool | None = None) -> Iterator[None]:
+    """Call as the program did, or with or without gradients (``grad``)."""
+    enabled = entry.grad if grad is None else grad
+    with torch.inference_mode(entry.inference and not grad), torch.set_grad_enabled(enabled):
+        yield
+
+
+def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: Any) -> Any:
     """Return gradients of a weighted sum of the outputs, for the inputs and the parameters."""
     outputs = [
         leaf
         for leaf in tree_flatten(result)[0]
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
     ]
-    if not outputs:
-        return None
-    leaves = [
-        leaf
-        for leaf in tree_flatten((args, kwargs))[0]
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
-    if entry.module is not None:
-        leaves += [leaf for leaf in entry.module.parameters() if leaf.requires_grad]
-    if not leaves:
-        return None
+    leaves = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+    leaves += [parameter for module in modules for parameter in module.parameters()]
+    leaves = [leaf for leaf in leaves if leaf.requires_grad]
+    if not outputs or not leaves:
+        return [None] * len(leaves)
     total = sum(
         (out * torch.arange(out.numel(), device=out.device).cos().reshape(out.shape).to(out)).sum()
         for out in outputs

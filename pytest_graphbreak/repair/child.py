@@ -14,7 +14,7 @@ from typing import Any, Final
 
 Answer = dict[str, Any]
 
-_ORDERS: Final = ("measure", "compare", "cut", "timing", "exporting")
+_ORDERS: Final = ("measure", "border", "cut", "timing", "exporting")
 """The modules that carry out an order: ``work(order, go)``, where ``go`` runs the target."""
 
 

@@ -1,57 +1,118 @@
-"""Compares the results of two runs: values as flat lists, by structure, dtype and value."""
+"""Compares what two runs gave: values as flat lists of their leaves, each with its path."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
+from torch.utils._pytree import tree_flatten
 
 from pytest_graphbreak.repair import printed
-from pytest_graphbreak.repair.inputs import GRADIENTS
+from pytest_graphbreak.repair.comparison import Difference
+from pytest_graphbreak.repair.copies import is_lazy, snapshot
 
 Flat = list[tuple[str, Any]]
-"""Each leaf of a value by its path: tensors on the CPU, numbers, texts, names of types."""
-Results = Mapping[str, Any]
-"""What a run gave: ``calls``, ``state``, ``objects`` and ``drawn`` (``capture.Capture``)."""
+"""Each leaf of a value by its path: ``TensorLeaf``, numbers, texts, names of types."""
 
-ENDLESS: Final = "does not end"
-DRAWN: Final = "with other inputs"
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+Unlike = tuple[str, str, str]
+"""Where in a value two differ, and both as texts."""
+
+_PLAIN: Final = (bool, int, float, complex, str, bytes)
 _DEPTH: Final = 8
+_OPAQUE: Final = (torch.nn.Module, type, types.FunctionType, types.MethodType, types.ModuleType)
+"""Objects that are no part of a value; what modules hold is compared as state."""
+_FEW: Final = 64
+"""More numbers of one kind in a list are one leaf."""
+_SHOWN: Final = 60
+NOTHING: Final = "nothing"
 
 
-def flatten(value: Any, path: str = "", depth: int = 0) -> Flat:
-    """Return the leaves of a value. Tensors are copied, so later changes do not matter."""
+class TensorLeaf(Struct, frozen=True):
+    """A tensor: a dense copy on the CPU, and what its user sees of it besides."""
+
+    value: torch.Tensor
+    requires_grad: bool = False
+    contiguous: bool = True
+    device: str = "cpu"
+
+    def settled(self) -> TensorLeaf:
+        """Return the leaf with its value on the CPU, which makes a graph on a lazy device."""
+        return self if self.value.device.type == "cpu" else replace(self, value=dense(self.value))
+
+
+def flatten(
+    value: Any, path: str = "", *, opened: bool = True, within: tuple[int, ...] = ()
+) -> Flat:
+    """Return the leaves of a value. Tensors are copied, so later changes do not matter.
+
+    With ``opened`` the attributes of objects are leaves as well.
+    """
     if isinstance(value, torch.Tensor):
-        return [(path, dense(value))]
-    if isinstance(value, _PLAIN):
-        return [(path, value)]
+        return [(path, _tensor_leaf(value))]
+    if value is None:
+        return [(path, None)]
+    for kind in _PLAIN:
+        if isinstance(value, kind):
+            plain: Callable[[Any], Any] = kind
+            return [(path, plain(value))]  # a class of the program cannot be loaded elsewhere
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         number = getattr(value.dtype, "kind", "") in "biufc"
-        return [(path, torch.as_tensor(value).clone() if number else str(value))]
-    parts = _parts(value, path) if depth <= _DEPTH else None
-    kind = f"<{type(value).__name__}>"
+        return [(path, TensorLeaf(torch.as_tensor(value).clone()) if number else str(value))]
+    kind_name = f"<{type(value).__name__}>"
+    ended = len(within) > _DEPTH or id(value) in within
+    parts = None if ended else _parts(value, path, opened)
     if parts is None:
-        return [(path, kind)]
-    leaves: Flat = [(f"{path}()", kind)]
-    for name, item in parts:
-        leaves += flatten(item, name, depth + 1)
+        return [(path, kind_name)]
+    if isinstance(value, list) and len(value) > _FEW and {*map(type, value)} in ({int}, {float}):
+        numbers = torch.tensor(value, dtype=torch.float64)
+        return [(f"{path}()", kind_name), (path, TensorLeaf(numbers))]
+    leaves: Flat = [(f"{path}()", kind_name)]
+    for name, part in parts:
+        leaves += flatten(part, name, opened=opened, within=(*within, id(value)))
     return leaves
 
 
-def _parts(value: Any, path: str) -> list[tuple[str, Any]] | None:
-    """Return the parts of a container by their paths, or None for another object."""
+def _parts(value: Any, path: str, opened: bool) -> list[tuple[str, Any]] | None:
+    """Return the parts of a container or an object by their paths, or None for a leaf."""
     if isinstance(value, Mapping):
-        return [(f"{path}[{key!r}]", item) for key, item in value.items()]
-    if isinstance(value, list | tuple):
-        return [(f"{path}[{number}]", item) for number, item in enumerate(value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f"{path}[{key!r}]", part) for key, part in value.items()]
+    if isinstance(value, list | tuple | deque):
+        return [(f"{path}[{number}]", part) for number, part in enumerate(value)]
+    if isinstance(value, set | frozenset):
+        return [
+            (f"{path}{{{number}}}", text) for number, text in enumerate(sorted(map(str, value)))
+        ]
+    if not opened or isinstance(value, _OPAQUE):
+        return None
+    if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         return [(f"{path}.{name}", getattr(value, name, None)) for name in names]
-    return None
+    leaves = tree_flatten(value)[0]
+    if not (len(leaves) == 1 and leaves[0] is value):  # as of a tensordict
+        return [(f"{path}<{number}>", leaf) for number, leaf in enumerate(leaves)]
+    return [(f"{path}.{name}", part) for name, part in attributes(value).items()] or None
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object has of its own, in its dict and its slots."""
+    slots = [name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ())]
+    filled = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return {**filled, **getattr(value, "__dict__", {})}
+
+
+def _tensor_leaf(tensor: torch.Tensor) -> Any:
+    if tensor.device.type == "meta" or tensor.is_nested:
+        return f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>"
+    contiguous = tensor.layout == torch.strided and tensor.is_contiguous()
+    value = snapshot(tensor) if is_lazy(tensor) else dense(tensor)
+    return TensorLeaf(value, tensor.requires_grad, contiguous, tensor.device.type)
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -64,129 +125,172 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return value.cpu().clone().contiguous()
 
 
-def difference(before: Flat, after: Flat) -> str | None:
-    """Return what differs, in a few words, or None if the values agree."""
-    if [path for path, _ in before] != [path for path, _ in after]:
-        return "the result has another structure"
-    for (path, old), (_, new) in zip(before, after, strict=True):
-        if words := _differs(old, new):
-            return f"{path or 'the result'}: {words}"
-    return None
+def settle(flat: Flat) -> Flat:
+    """Return leaves whose tensors are on the CPU."""
+    return [(path, leaf.settled() if isinstance(leaf, TensorLeaf) else leaf) for path, leaf in flat]
 
 
-def _differs(old: Any, new: Any) -> str | None:
-    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-        return _tensors(old, new)
-    if type(old) is not type(new):
-        return f"{type(old).__name__} became {type(new).__name__}"
-    if isinstance(old, printed.Lines):
-        return printed.difference(old, new)
-    if isinstance(old, float):
-        same = math.isclose(old, new, rel_tol=1e-5, abs_tol=1e-6) or (old != old and new != new)
-        return None if same else f"{old!r} became {new!r}"
-    return None if old == new else f"{str(old)[:40]!r} became {str(new)[:40]!r}"
+class Comparer(Struct, frozen=True):
+    """Compares values. Each element has its own tolerance, that of ``torch.testing`` for its dtype.
 
+    ``factor`` widens it, for code that inductor generates: it orders additions otherwise. With
+    ``drawn`` a result may require gradients that the original did not compute in this branch.
+    """
 
-def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
-    if old.shape != new.shape:
-        return f"shape {list(old.shape)} became {list(new.shape)}"
-    if old.dtype != new.dtype:
-        return f"{old.dtype} became {new.dtype}"
-    if not old.numel() or not (old.is_floating_point() or old.is_complex()):
-        return None if torch.equal(old, new) else "values differ"
-    # The tolerances of torch.testing are for values around one: the absolute one has to grow
-    # with the largest value of the tensor, since rounding does.
-    wide = old.to(torch.complex128 if old.is_complex() else torch.float64)
-    largest = torch.where(torch.isfinite(wide.abs()), wide.abs(), 0).max().item()
-    relative, absolute = torch.testing._comparison.default_tolerances(old)
-    bound = absolute * max(1.0, float(largest))
-    if torch.allclose(new.to(wide.dtype), wide, rtol=relative, atol=bound, equal_nan=True):
+    factor: float = 1.0
+    drawn: bool = False
+
+    def difference(self, before: Flat, after: Flat, name: str = "") -> Difference | None:
+        """Return the first leaf that differs, or None if the values agree."""
+        old_paths, new_paths = ([path for path, _ in flat] for flat in (before, after))
+        if old_paths != new_paths:
+            olds, news = [*old_paths, NOTHING], [*new_paths, NOTHING]
+            pairs = enumerate(zip(olds, news, strict=False))
+            at = next(place for place, (old, new) in pairs if old != new)
+            before_it, after_it = dict(before), dict(after)
+            values = _shown(before_it, olds[at]), _shown(after_it, news[at])
+            return Difference(f"{name} has another structure".strip(), *values)
+        for (path, old), (_, new) in zip(before, after, strict=True):
+            if (unlike := self._unlike(old, new)) is not None:
+                place, shown, other = unlike
+                return Difference(f"{name}{path}{place}".strip() or "the result", shown, other)
         return None
-    apart = (new.to(wide.dtype) - wide).abs()
-    finite = apart[torch.isfinite(apart)]
-    if bool((torch.isnan(new) != torch.isnan(old)).any()):
-        return "values are NaN in one, not in the other"
-    return (
-        f"values differ by up to {finite.max().item():.3g}" if finite.numel() else "values differ"
-    )
 
+    def _unlike(self, old: Any, new: Any) -> Unlike | None:
+        """Return where in a leaf the first difference is, and both values."""
+        if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
+            return self._tensors(old, new)
+        if isinstance(old, printed.Lines) and isinstance(new, printed.Lines):
+            return printed.difference(old, new)
+        if {type(old), type(new)} == {TensorLeaf, type(None)}:
+            # A gradient of a branch that was not taken is None, where both are computed zero.
+            leaf = old if new is None else new
+            return None if not leaf.value.any() else ("", _text(old), _text(new))
+        if type(old) is not type(new):
+            return "", f"{_text(old)} ({_kind(old)})", f"{_text(new)} ({_kind(new)})"
+        if isinstance(old, float):
+            near = math.isclose(old, new, rel_tol=1e-5 * self.factor, abs_tol=1e-6)
+            return None if near or (old != old and new != new) else ("", repr(old), repr(new))
+        return None if old == new else ("", _text(old), _text(new))
 
-def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
-    """Compare files of results: ``wanted``, each of which is right, with ``other``."""
-    originals = [torch.load(file, weights_only=False) for file in order["wanted"]]
-    patched = torch.load(order["other"], weights_only=False)
-    words, counts = results(originals, patched, objects=order["objects"])
-    return {"compared": {"words": words or "", **counts}}
-
-
-def results(
-    originals: Sequence[Results], patched: Results, *, objects: bool
-) -> tuple[str | None, dict[str, Any]]:
-    """Return how a run differs from all of ``wanted``, and how many inputs were compared.
-
-    ``objects`` is whether what the program holds at its end is compared as well. Where a patch put
-    a function around what it compiles, that one is compared, with inputs of the original, in place
-    of the calls. For inputs that the original raises for, only that the other raises. Gradients
-    that the program does not ask for may be refused, but not be others.
-    """
-    counts: dict[str, Any] = {"inputs": 0, "raised": 0, "kinds": [], "refused": []}
-    calls = [item["calls"] for item in originals if not patched["moved"]] or [[]]
-    patched_calls = patched["calls"] if not patched["moved"] else []
-    if len(calls[0]) != len(patched_calls):
-        return f"{len(calls[0])} calls became {len(patched_calls)}", counts
-    for number, new in enumerate(patched_calls):
-        counts["inputs"] += 1
-        if words := _every([item[number] for item in calls if item[number:]], new):
-            return f"call {number + 1}: {words}", counts
-    if words := _every([item["state"] for item in originals], patched["state"]):
-        return words, counts
-    if objects and (words := _objects([item["objects"] for item in originals], patched["objects"])):
-        return words, counts
-    for kind, new in patched["drawn"].items():
-        olds = [item["drawn"][kind] for item in originals if kind in item["drawn"]]
-        if olds and (words := _difference_on_drawn(olds, new, kind, counts)):
-            return f"{DRAWN} ({kind}): {words}", counts
-    return None, counts
-
-
-def _difference_on_drawn(
-    olds: Sequence[Flat | str], new: Flat | str, kind: str, counts: dict[str, Any]
-) -> str | None:
-    """Return how a call with drawn inputs differs; a text is what was raised."""
-    raised = [old for old in olds if isinstance(old, str)]
-    if isinstance(new, str):
-        if raised:
-            counts["raised"] += 1
+    def _tensors(self, old: TensorLeaf, new: TensorLeaf) -> Unlike | None:
+        if old.value.shape != new.value.shape:
+            return ", its shape", str(list(old.value.shape)), str(list(new.value.shape))
+        if old.value.dtype != new.value.dtype:
+            return ", its dtype", str(old.value.dtype), str(new.value.dtype)
+        if old.device != new.device:
+            return ", its device", old.device, new.device
+        if old.requires_grad != new.requires_grad and (old.requires_grad or not self.drawn):
+            return ", requires_grad", str(old.requires_grad), str(new.requires_grad)
+        if old.contiguous and not new.contiguous:
+            return ", contiguous", "True", "False"
+        apart = ~self._close(old.value, new.value)
+        if not apart.any():
             return None
-        if kind.endswith(GRADIENTS):
-            counts["refused"].append(kind)
-            return None
-        return f"it {new} where the original does not"
-    values = [old for old in olds if not isinstance(old, str)]
-    if not values:
-        return f"it does not raise where the original {raised[0][:80]}"
-    counts["inputs"] += 1
-    counts["kinds"].append(kind)
-    return _every(values, new)
+        index = tuple(apart.nonzero()[0].tolist())
+        at = f", element {list(index)}" if index else ""
+        return at, repr(old.value[index].item()), repr(new.value[index].item())
+
+    def _close(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        if not (old.is_floating_point() or old.is_complex()):
+            return old == new
+        wide = torch.complex128 if old.is_complex() else torch.float64
+        relative, absolute = torch.testing._comparison.default_tolerances(old)
+        return torch.isclose(
+            new.to(wide),
+            old.to(wide),
+            rtol=relative * self.factor,
+            atol=absolute * self.factor,
+            equal_nan=True,
+        )
+
+    def has_numbers(self, flat: Flat) -> bool:
+        return any(_as_tensor(leaf) is not None for _, leaf in flat)
+
+    def same_numbers(self, before: Flat, after: Flat) -> bool:
+        """Return whether all numbers of a value are in another in this order, in whatever form.
+
+        An int may be a tensor, a list a tensor of its entries, or the first rows of a longer one.
+        """
+        rest = iter([candidate for _, leaf in after for candidate in _candidates(leaf)])
+        wanted = [_as_tensor(leaf) for _, leaf in before]
+        return all(any(self._same(old, new) for new in rest) for old in wanted if old is not None)
+
+    def _same(self, old: torch.Tensor, new: torch.Tensor) -> bool:
+        if old.shape != new.shape and old.numel() != 1:
+            return False
+        if old.numel() != new.numel():
+            return False
+        new = new.reshape(old.shape)
+        if old.is_floating_point() != new.is_floating_point() and old.dtype != torch.bool:
+            return False
+        wide = old.to(new.dtype) if old.dtype == torch.float64 else old
+        return bool(self._close(wide, new.to(wide.dtype)).all())
 
 
-def _every(olds: Sequence[Flat], new: Flat) -> str | None:
-    """Return how a value differs from the first of several, or None if it is one of them."""
-    words = [difference(old, new) for old in olds]
-    return None if None in words else words[0]
+def _candidates(leaf: Any) -> Iterator[torch.Tensor]:
+    """Yield a tensor and its rows, a list that a tensor holds."""
+    tensor = _as_tensor(leaf)
+    if tensor is None:
+        return
+    yield tensor
+    if tensor.dim():
+        yield from tensor.unbind(0)
 
 
-def _objects(olds: Sequence[Mapping[str, Flat]], new: Mapping[str, Flat]) -> str | None:
-    """Return which object, by its name in both runs, has another value at the end.
+def _as_tensor(leaf: Any) -> torch.Tensor | None:
+    if isinstance(leaf, TensorLeaf):
+        return leaf.value
+    if isinstance(leaf, float):
+        return torch.tensor(leaf, dtype=torch.float64)
+    return torch.tensor(leaf) if isinstance(leaf, bool | int) and abs(leaf) < 2**63 else None
 
-    One that differs from run to run of the original is left out, such as a time.
-    """
-    for name, value in new.items():
-        originals = [old[name] for old in olds if name in old]
-        if not originals or any(difference(originals[0], again) for again in originals[1:]):
-            continue
-        if words := difference(originals[0], value):
-            return (
-                f"at the end {name}{words}" if words[0] in ".[(" else f"at the end {name}: {words}"
-            )
-    return None
+
+def text(flat: Flat) -> str:
+    """Return a value in a few words."""
+    return ", ".join(_text(leaf) for path, leaf in flat[:4] if not path.endswith("()")) or "empty"
+
+
+def is_equal(old: Flat, new: Flat) -> bool:
+    """Return whether two values are the same, without a tolerance."""
+    if [path for path, _ in old] != [path for path, _ in new]:
+        return False
+    return all(_equals(a, b) for (_, a), (_, b) in zip(old, new, strict=True))
+
+
+def _equals(old: Any, new: Any) -> bool:
+    if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
+        return bool(torch.equal(old.value, new.value))
+    return type(old) is type(new) and bool(old == new)
+
+
+def _shown(values: Mapping[str, Any], path: str) -> str:
+    return f"{path} = {_text(values[path])}" if path in values else NOTHING
+
+
+def _kind(leaf: Any) -> str:
+    return "Tensor" if isinstance(leaf, TensorLeaf) else type(leaf).__name__
+
+
+def _text(leaf: Any) -> str:
+    """Return a leaf in a few words."""
+    if isinstance(leaf, TensorLeaf):
+        small = leaf.value.numel() <= 8
+        return str(leaf.value.tolist()) if small else f"a tensor of {list(leaf.value.shape)}"
+    text = leaf if isinstance(leaf, str) and leaf.startswith("<") else repr(leaf)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def structure(flat: Flat) -> list[tuple[str, str]]:
+    """Return what the border of a call is: each path, and whether a tensor or a number is there."""
+    return [(path, _form(leaf)) for path, leaf in flat]
+
+
+def _form(leaf: Any) -> str:
+    if isinstance(leaf, TensorLeaf):
+        return "tensor"
+    return "number" if isinstance(leaf, bool | int | float) else ""
+
+
+def named(parts: Mapping[str, Any]) -> Flat:
+    return [leaf for name, part in parts.items() for leaf in flatten(part, name)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from typing import Any, Final
+from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 
-def _lazy(tensor: torch.Tensor) -> bool:
+def is_lazy(tensor: torch.Tensor) -> bool:
     """Return whether looking at the tensor would make graphs of its own."""
     return tensor.device.type not in ("cpu", "cuda")
 
@@ -40,7 +39,7 @@ def _copy(leaf: Any) -> Any:
 def store(value: Any) -> Any:
     """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
     return tree_map(
-        lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),
+        lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or is_lazy(leaf) else _same(leaf),
         value,
     )
 
@@ -50,34 +49,6 @@ def _same(leaf: torch.Tensor) -> torch.Tensor:
     return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
 
 
-def snapshot(value: Any) -> Any:
-    """Return the value as it is now, or the value itself if it cannot be copied.
-
-    A lazy tensor that is not computed yet stays as it is.
-    """
-
-    def note(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if _lazy(leaf):
-            return leaf.detach().cpu() if _is_computed(leaf) else leaf
-        return leaf.detach().clone()
-
-    try:
-        return tree_map(note, value)
-    except Exception:
-        return value
-
-
-def leaves_of(value: Any) -> Any:
-    """Return the leaves of a value that pytree can open, such as the outputs of transformers.
-
-    With the structure in words: that of a tensordict names functions, by their addresses as well.
-    """
-    leaves, spec = tree_flatten(value)
-    if len(leaves) == 1 and leaves[0] is value:
-        return value
-    return [_ADDRESS.sub("", str(spec))[:2000], *leaves]
-
-
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+def snapshot(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a lazy tensor as it is now, or itself if it is not computed yet."""
+    return tensor.detach().cpu() if _is_computed(tensor) else tensor

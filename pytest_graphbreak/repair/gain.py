@@ -69,12 +69,26 @@ def no_worse(before: Record, after: Record) -> bool:
 
 
 def no_gain(before: Record, after: Record) -> str:
-    """Return why a run that is as it was before is no gain."""
+    """Return by which rule a run is no gain over another."""
     if not graphs(after):
         return "nothing is compiled with it either"
-    if graphs(after) > graphs(before):
-        return f"the graphs got more ({graphs(before)} -> {graphs(after)})"
-    return "the graphs did not get fewer"
+    counts = ((graphs(before), graphs(after)), (eager(before), eager(after)))
+    (old, new), left = counts
+    if left[1] > left[0]:
+        return f"more functions leave the compiler ({left[0]} -> {left[1]})"
+    if new > old:
+        return f"the graphs got more ({old} -> {new})"
+    if dearer := [x for x in _upper(before) if after.graphs.get(x, 0) > before.graphs.get(x, 0)]:
+        layer = dearer[0]
+        return f"{layer} makes more graphs ({before.graphs.get(layer, 0)} -> {after.graphs[layer]})"
+    if new == old and len(places(after)) >= len(places(before)):
+        return f"neither graphs nor breaks got fewer ({old} -> {new}, {_breaks(before, after)})"
+    ops = f"{_ops(before)} -> {_ops(after)}"
+    return f"the graphs are fewer because operations are no longer compiled ({ops} of them)"
+
+
+def _breaks(before: Record, after: Record) -> str:
+    return f"{len(places(before))} -> {len(places(after))}"
 
 
 def has_recompiles(record: Record) -> bool:

@@ -1,32 +1,50 @@
 """Draws inputs that a program did not use itself, as its users may vary them.
 
-Nothing is known of what the program takes: an input for which the uncompiled program raises is none
-of its inputs, and a patched program may raise for it as well.
+Nothing is known of what the program takes: an input for which torch raises in the uncompiled
+program is none of its inputs. One that a line of the program refuses itself has to be refused.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
 from msgspec import Struct
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.copies import copy_of
 
 OWN: Final = "the first inputs again"
-VALUES: Final = (OWN, "negated", "random", "zero", "large", "NaN", "padded")
-"""Inputs of the same sizes, for the branches that the program did not take."""
-_BATCHES: Final = ("a batch of one", "a batch twice as large")
-_LENGTHS: Final = ("a shorter length", "a longer length")
-GRADIENTS: Final = ("inputs that require gradients", "negated, with gradients")
-"""Where the inputs of the program require none: a patched program may refuse these."""
+FLOATS: Final = ("negated", "random", "zero", "small", "large", "largest", "NaN", "inf", "-inf")
+"""Floats of the same sizes, for the branches that the program did not take."""
+INTEGERS: Final = ("others", "padded", "-1", "-100")
+"""Integers and masks of the same sizes, among them those that losses ignore."""
+_NUMBERS: Final = "other numbers"
+_FLAGS: Final = "other flags"
+_EMPTY: Final = "an empty batch"
+_ONE: Final = "a batch of one"
+_TWICE: Final = "a batch twice as large"
+_SHORTER: Final = "a shorter length"
+_LONGER: Final = "a longer length"
+_REQUIRING: Final = "inputs that require gradients"
 _DOUBLE: Final = "inputs of float64"
 
 Named = tuple[str, torch.Tensor]
+
+
+class Way(Struct, frozen=True):
+    """A way to call once more: with which inputs, with gradients or not, in train or eval mode.
+
+    ``values`` is the kind of the inputs; ``grad`` is None where it is as in the program.
+    """
+
+    name: str
+    values: str
+    grad: bool | None = None
+    flipped: bool = False
 
 
 class DrawnInputs(Struct, frozen=True):
@@ -37,35 +55,65 @@ class DrawnInputs(Struct, frozen=True):
     kwargs: dict[str, Any]
     dims: dict[str, dict[int, int]]
 
-    def kinds(self, *, values_only: bool, grad: bool) -> tuple[str, ...]:
-        """Return what may be drawn; without ``values_only`` also what compiles again."""
-        tensors = self._tensors()
-        floats = [leaf for _, leaf in tensors if leaf.is_floating_point()]
-        if not tensors or values_only:
-            return VALUES if tensors else (OWN,)
-        batches = _BATCHES if _batch(tensors) else ()
-        lengths = _LENGTHS if self._lengths(tensors) else ()
-        double = (_DOUBLE,) if any(leaf.dtype == torch.float32 for leaf in floats) else ()
-        gradients = GRADIENTS if floats and grad else ()
-        return (*VALUES, *batches, *lengths, *gradients, *double)
+    def ways(self, *, values_only: bool, grad: bool, modules: bool) -> Iterator[Way]:
+        """Yield the ways to call; without ``values_only`` also what compiles again.
 
-    def draw(self, kind: str) -> tuple[Any, Any]:
-        """Return other arguments of a kind, which share nothing with the first."""
+        ``grad`` is whether the program computes gradients, ``modules`` whether there are modules.
+        """
+        yield from (Way(kind, kind) for kind in self._values())
+        if values_only:
+            return
+        tensors = self._tensors()
+        yield from (Way(kind, kind) for kind in self._sizes(tensors))
+        if any(leaf.dtype == torch.float32 for _, leaf in tensors):
+            yield Way(_DOUBLE, _DOUBLE)
+        yield Way("without gradients" if grad else "with gradients", OWN, grad=not grad)
+        if modules:
+            yield Way("train and eval mode exchanged", OWN, flipped=True)
+        if any(leaf.is_floating_point() for _, leaf in tensors):
+            yield Way(_REQUIRING, _REQUIRING, grad=True)
+            yield Way(f"{_REQUIRING}, negated", f"{_REQUIRING}, negated", grad=True)
+
+    def _values(self) -> Iterator[str]:
+        """Yield the kinds of other values in inputs of the same sizes."""
+        yield OWN
+        dtypes = [leaf.dtype for _, leaf in self._tensors()]
+        if any(dtype.is_floating_point for dtype in dtypes):
+            yield from FLOATS
+        if any(not dtype.is_floating_point for dtype in dtypes):
+            yield from INTEGERS
+        kinds = {type(leaf) for leaf in tree_leaves((self.args, self.kwargs))}
+        if {int, float} & kinds:
+            yield _NUMBERS
+        if bool in kinds:
+            yield _FLAGS
+
+    def _sizes(self, tensors: Sequence[Named]) -> Iterator[str]:
+        if _batch(tensors):
+            yield from (_EMPTY, _ONE, _TWICE)
+        if self._lengths(tensors):
+            yield from (_SHORTER, _LONGER)
+
+    def draw(self, way: Way) -> tuple[Any, Any]:
+        """Return other arguments, which share nothing with the first."""
+        kind = way.values
         if kind == OWN:
             copies: tuple[Any, Any] = copy_of((self.args, self.kwargs))
             return copies
         change = self._changes(kind)
-        others = {
-            id(leaf): _copy_like(change(name, leaf), leaf, kind) for name, leaf in self._tensors()
-        }
-        floats = [item for item in others.values() if item.is_floating_point()]
+        others = {id(leaf): _copy_like(change(name, leaf), leaf) for name, leaf in self._tensors()}
 
         def replacement(leaf: Any) -> Any:
+            if kind == _NUMBERS and type(leaf) in (int, float):
+                return leaf + 1 if type(leaf) is int else leaf * 2 + 0.5
+            if kind == _FLAGS and type(leaf) is bool:
+                return not leaf
             return others.get(id(leaf), leaf)
 
         changed: tuple[Any, Any] = tree_map(replacement, (self.args, self.kwargs))
-        for item in floats if kind in GRADIENTS else ():
-            item.requires_grad_()
+        for leaf in others.values() if kind.startswith(_REQUIRING) else ():
+            if leaf.is_floating_point():
+                leaf.requires_grad_()
         return changed
 
     def _tensors(self) -> list[Named]:
@@ -75,16 +123,16 @@ class DrawnInputs(Struct, frozen=True):
         """Return what makes a tensor of a kind out of one with a name."""
         tensors = self._tensors()
         if kind in _BATCHES:
-            batch, resize = _batch(tensors), _first if kind == _BATCHES[0] else _twice
+            batch, resize = _batch(tensors), _BATCHES[kind]
             return lambda _, leaf: _rebatch(leaf, batch, resize)
-        if kind in _LENGTHS:
-            dims, step = self._lengths(tensors), _shorter if kind == _LENGTHS[0] else _twice
+        if kind in (_SHORTER, _LONGER):
+            dims, step = self._lengths(tensors), _shorter if kind == _SHORTER else _twice
             return lambda name, leaf: _resize(leaf, dims.get(name, ()), step)
         if kind == _DOUBLE:
             return lambda _, leaf: leaf.double() if leaf.dtype == torch.float32 else leaf
-        if kind in GRADIENTS:
-            return lambda _, leaf: leaf if kind == GRADIENTS[0] else _vary(leaf, "negated")
-        return lambda _, leaf: _vary(leaf, kind)
+        if kind in (_NUMBERS, _FLAGS, _REQUIRING):
+            return lambda _, leaf: leaf
+        return lambda _, leaf: _vary(leaf, kind.removeprefix(f"{_REQUIRING}, "))
 
     def _lengths(self, tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
         """Return the dimensions that vary in the program, else those of the most common length.
@@ -134,6 +182,10 @@ def _first(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     return leaf.narrow(dim, 0, size)
 
 
+def _none(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
+    return leaf.narrow(dim, 0, 0)
+
+
 def _twice(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     return torch.cat([leaf, leaf], dim)
 
@@ -142,7 +194,10 @@ def _shorter(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     return leaf.narrow(dim, 0, max(leaf.shape[dim] - size, 1))
 
 
-def _copy_like(drawn: torch.Tensor, leaf: torch.Tensor, kind: str) -> torch.Tensor:
+_BATCHES: Final = {_EMPTY: _none, _ONE: _first, _TWICE: _twice}
+
+
+def _copy_like(drawn: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
     """Return a copy, with the strides of the original where it has its size: guards check them."""
     like = leaf if drawn.shape == leaf.shape else drawn
     same = torch.empty_like(like.detach(), dtype=drawn.dtype).copy_(drawn.detach())
@@ -150,31 +205,41 @@ def _copy_like(drawn: torch.Tensor, leaf: torch.Tensor, kind: str) -> torch.Tens
 
 
 def _vary(leaf: torch.Tensor, kind: str) -> torch.Tensor:
-    """Return other values. Integers stay in range: they may be indices."""
+    """Return other values of a kind; a tensor that it does not concern stays as it is."""
     value = leaf.detach()
     if leaf.is_floating_point():
-        return _floats(value, kind)
-    if leaf.is_complex() or not leaf.dim():
+        return _floats(value, kind) if kind in FLOATS else value
+    if kind not in INTEGERS or leaf.is_complex():
         return value
-    if kind == "padded":
-        return _pad(value)
     if leaf.dtype == torch.bool:
-        return value if kind == "random" else ~value
-    return value.flip(-1) if kind == "zero" else value.roll(1, -1)
+        return _pad(value) if kind == "padded" else ~value if kind == "others" else value
+    if kind == "others":  # in range: they may be indices
+        return value.roll(1, -1) if leaf.dim() else value
+    if kind == "padded":
+        return _pad(value) if leaf.dim() else value
+    return _some(value, int(kind)) if leaf.dtype.is_signed else value
 
 
 def _floats(value: torch.Tensor, kind: str) -> torch.Tensor:
-    """Return negated values, drawn ones, zeros, large ones, or some that are NaN."""
+    """Return negated values, drawn ones, zeros, large and small ones, or some that are special."""
     if kind == "negated":
         return -value
-    if kind == "large":
-        return value * 1000
+    if kind in ("small", "large"):
+        return value * (1000 if kind == "large" else 0.001)
     if kind == "zero":
         return torch.zeros_like(value)
     drawn = torch.randn(value.shape, dtype=torch.float32).to(value.device, value.dtype)
-    if kind == "NaN" and drawn.numel():
-        drawn.view(-1)[:: max(2, drawn.numel() // 3)] = float("nan")
-    return drawn
+    if kind == "random":
+        return drawn
+    largest = torch.finfo(value.dtype).max
+    return _some(drawn, largest if kind == "largest" else float(kind))
+
+
+def _some(value: torch.Tensor, number: float) -> torch.Tensor:
+    """Return a copy in which every third element is a number."""
+    value = value.clone(memory_format=torch.contiguous_format)
+    value.view(-1)[:: max(1, min(3, value.numel() - 1))] = number
+    return value
 
 
 def _pad(value: torch.Tensor) -> torch.Tensor:

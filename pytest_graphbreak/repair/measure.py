@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from pytest_graphbreak import observe
+from pytest_graphbreak import advice, observe
 from pytest_graphbreak.model.places import places
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import steady
-from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import ENDLESS
+from pytest_graphbreak.repair.border import Results
+from pytest_graphbreak.repair.capture import ENDLESS, Capture
+from pytest_graphbreak.repair.compare import Flat, is_equal, settle
 from pytest_graphbreak.repair.failure import store_error
+from pytest_graphbreak.repair.objects import Reached, surroundings
+from pytest_graphbreak.repair.written import WrittenFiles
 
 Answer = dict[str, Any]
 
-_INPUTS = ".inputs"
+ROUNDS: Final = 4
+"""How often the calls of a program are made again, to see whether it is steady."""
+_INPUTS: Final = ".inputs"
 """The end of the name of the file with the inputs of what is called by a name."""
 
 
 def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     """Run the target, and save its results in ``order["results"]`` if it is not empty."""
-    capture = Capture(allow_breaks=order["allow_breaks"], codegen=order["codegen"])
+    program = _Program(order)
     answer: Answer = {}
     if order["results"]:
         _same_random()
@@ -37,27 +45,160 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     @contextmanager
     def window() -> Iterator[None]:
         steady.seed()
-        start, seen = _output_size(), None
+        start, seen = _sizes_of_output(), None
         ended: Answer = {"error": None}
+        program.begin()
         try:
-            with observe() as seen, steady.log_lines() as lines:
+            with observe() as seen, steady.log_lines() as lines, steady.plain_warnings():
                 with store_error(ended):
                     yield
                 steady.wait(pending=False)
         finally:
             if seen is not None:
                 answer["record"] = seen.record.to_dict()
-        answer.update(said=[start, _output_size()], logged=lines, **ended, **_calls(capture))
-        if ended["error"] is None and order["results"]:
-            answer.update(_results(order, capture))
+        said = [*zip(start, _sizes_of_output(), strict=True)]
+        answer.update(said=said, logged=lines, **ended, **_calls(program.capture))
+        if order["results"]:
+            answer.update(program.results())
 
     steady.seed()  # also for what the import of a test's module makes
     # This includes a test's fixtures and the import of its module, which may call torch.compile.
-    with capture.install():
+    with program.capture.install():
         answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
     return answer
+
+
+class _Program:
+    """The program of an order while it runs: what it compiles, holds and writes."""
+
+    def __init__(self, order: Answer) -> None:
+        self._order = order
+        self.capture = Capture(
+            allow_breaks=order["allow_breaks"],
+            codegen=order["codegen"],
+            results=bool(order["results"]),
+            perturbed=order["perturbed"],
+            on_first=self._note_first,
+        )
+        self._files = WrittenFiles()
+        self._source = Path(order["path"]).read_text("utf-8", "replace")
+        self._first: dict[str, Flat] = {}
+        self._environment = dict(os.environ)
+
+    def begin(self) -> None:
+        self._environment = dict(os.environ)
+        if self._order["results"]:
+            self._files.start()
+
+    def _space(self) -> dict[str, Any]:
+        """Return the variables of the program, without those that Dynamo puts there."""
+        own = os.path.realpath(self._order["path"])
+        modules = [sys.modules["__main__"], *list(sys.modules.values())]
+        module = next(
+            (
+                x
+                for x in modules
+                if os.path.realpath(getattr(x, "__file__", None) or "") == own and len(vars(x)) > 8
+            ),
+            modules[0],
+        )
+        names = vars(module).items()
+        return {name: x for name, x in names if name[:2] != "__" and name in self._source}
+
+    def _reached(self) -> Reached:
+        compiled = [part for x in self.capture.entries for part in (x.original, x.args, x.kwargs)]
+        return Reached(self._space(), compiled)
+
+    def _note_first(self) -> None:
+        if self._order["results"]:
+            self._first = self._reached().values(weights=False)
+
+    def results(self) -> Answer:
+        """Save what the run gave, make its calls again, and call with drawn inputs."""
+        order, capture, space = self._order, self.capture, self._space()
+        reached = self._reached()
+        state = {name: settle(flat) for name, flat in reached.values().items()}
+        files = self._files.end()
+        results = Results(
+            calls=capture.calls(),
+            state=state | surroundings(self._environment) | files,
+            passing=self._passing(state, space),
+            left_out=self._left_out(reached),
+        )
+        if capture.options.get("backend", "") is None:
+            # What a backend of the program's own notes, no other run holds.
+            results.state = {name: flat for name, flat in state.items() if name not in space}
+        rounds: Answer = {}
+        if order["perturbed"]:
+            results.calls = []  # the question is what the program shows of them
+        else:
+            rounds = self._rounds()
+            self._draw(results, space)
+        torch.save(results, order["results"])
+        endless = [kind for kind, call in results.drawn.items() if call.raised == ENDLESS]
+        return {"endless": endless, "rounds": rounds}
+
+    def _left_out(self, reached: Reached) -> list[str]:
+        """Return what was not kept, in words."""
+        words = [f"the file {name}, which is large" for name in sorted(self._files.left_out)]
+        if self.capture.left_out:
+            words.append(f"the last {self.capture.left_out} calls, whose results are large")
+        return words if reached.complete else [*words, "objects beyond the first 20,000"]
+
+    def _passing(self, state: dict[str, Flat], space: dict[str, Any]) -> list[str]:
+        """Return names that a patch may do without: what no call changes, and no function uses."""
+        used = {
+            name
+            for part in _codes(compile(self._source, "", "exec", dont_inherit=True))
+            for name in part.co_names
+        }
+        first = self._first
+        same = [name for name, flat in state.items() if is_equal(flat, first.get(name, []))]
+        return [*same, *(name for name in space if name in state and name not in used)]
+
+    def _rounds(self) -> Answer:
+        """Make the calls of the program again, and return what each round compiled and ran."""
+        rounds: Answer = {"graphs": [], "runs": [], "limit": 0, "eager": 0, "raised": ""}
+        for _ in range(ROUNDS):
+            ended: Answer = {"error": None}
+            with observe() as seen, store_error(ended):
+                self.capture.repeat()
+                steady.wait(pending=False)
+            record: Record = seen.record
+            rounds["graphs"].append(record.graphs.get("dynamo", 0))
+            rounds["runs"].append(record.executions.get("dynamo", 0))
+            left = [item for item in record.eager if item.layer == "dynamo"]
+            rounds["limit"] += sum(advice.name(item) == "limit" for item in left)
+            rounds["eager"] += len(left)
+            if ended["error"] is not None:
+                return rounds | {"raised": ended["error"]}
+        return rounds
+
+    def _draw(self, results: Results, space: dict[str, Any]) -> None:
+        """Call with drawn inputs: what a patch put around what the original calls, if it did."""
+        order, capture = self._order, self.capture
+        inputs, original = f"{order['results']}{_INPUTS}", order["original"]
+        # In a file of their own: what compares results may not know their device.
+        names = torch.load(f"{original}{_INPUTS}", weights_only=False) if original else {}
+        outer = capture.outer_calls(space, names)
+        results.moved = outer is not None
+        options = {name: order[name] for name in ("eager", "values_only", "left_out")}
+        results.drawn = capture.draw(outer, **options)
+        try:
+            torch.save(capture.names(space), inputs)
+        except Exception:  # inputs that cannot be saved, such as a local function
+            torch.save({}, inputs)
+
+
+def _codes(code: types.CodeType, depth: int = 0) -> Iterator[types.CodeType]:
+    """Yield the code of all functions of a program."""
+    if depth and code.co_flags & 2:  # CO_NEWLOCALS: no class
+        yield code
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _codes(part, depth + 1)
 
 
 def _calls(capture: Capture) -> Answer:
@@ -73,32 +214,12 @@ def _calls(capture: Capture) -> Answer:
     }
 
 
-def _results(order: Answer, capture: Capture) -> Answer:
-    """Save what the run gave. What a backend of the program's own notes, no other run holds."""
-    program = vars(sys.modules["__main__"]) if not order["test"] else {}
-    source = Path(order["path"]).read_text("utf-8", "replace")
-    # Dynamo puts global variables of its own there, which the source does not name.
-    space = {name: value for name, value in program.items() if name in source}
-    original = order["original"] and torch.load(f"{order['original']}{_INPUTS}", weights_only=False)
-    options = {name: order[name] for name in ("eager", "values_only", "left_out")}
-    results = capture.results(space, original or None, **options)
-    if capture.options.get("backend", "") is None:
-        results["objects"] = {}
-    # In a file of their own: what compares results may not know their device.
-    names, inputs = results.pop("names"), f"{order['results']}{_INPUTS}"
-    torch.save(results, order["results"])
-    try:
-        torch.save(names, inputs)
-    except Exception:  # inputs that cannot be saved, such as a local function
-        torch.save({}, inputs)
-    endless = [kind for kind, value in results["drawn"].items() if value == ENDLESS]
-    return {"trained": bool(results["state"]), "endless": endless}
-
-
-def _output_size() -> int:
-    """Return the size of standard output so far, which is a file."""
-    sys.stdout.flush()
-    return os.fstat(1).st_size
+def _sizes_of_output() -> list[int]:
+    """Return the sizes of standard output and of the errors so far, which are files."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError):  # one that the program closed
+            stream.flush()
+    return [os.fstat(number).st_size for number in (1, 2)]
 
 
 def _device() -> str:

@@ -1,75 +1,292 @@
-"""What a program holds when it ends: lists of losses, counters, attributes of its modules.
+"""What a program holds: its variables, the attributes of its objects, and its modules.
 
-A patch that moves a line may lose it, and no result tells. Only what a run of the original has as
-well is compared, under the same name: variables that a patch adds do not matter.
+All is found from the variables of the program and from what it compiles: also modules that a
+function closes over, that a list holds, or that a method has. Objects are named by their class,
+since a patch may give them to other variables.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+import functools
+import os
+import random
+import sys
+import types
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from pytest_graphbreak.repair.compare import Flat, flatten
+from pytest_graphbreak.model.places import places
+from pytest_graphbreak.repair.compare import Flat, attributes, flatten
+from pytest_graphbreak.repair.copies import is_lazy
 
-_KINDS: Final = (bool, int, float, str, torch.Tensor, list, dict, tuple, deque, set)
-_NUMBERS: Final = (bool, int, float, str)
-_MOST: Final = 2_000
-"""The number of values that are noted of one object."""
-
-
-def attributes_of(original: Any, name: str) -> dict[str, Any]:
-    """Return the attributes of a compiled module, or the variables that a function closes over."""
-    owner = getattr(original, "__self__", original)
-    if isinstance(owner, torch.nn.Module):
-        return {
-            f"{name}.{path and path + '.'}{key}": value
-            for path, module in owner.named_modules()
-            for key, value in vars(module).items()
-        }
-    names = dict(getattr(owner, "__dict__", {})) if owner is not original else {}
-    code, cells = getattr(original, "__code__", None), getattr(original, "__closure__", None)
-    for variable, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
-        with suppress(ValueError):  # a variable that is not set
-            names[variable] = cell.cell_contents
-    return names
+_DATA: Final = (bool, int, float, complex, str, bytes, torch.Tensor)
+_SEQUENCES: Final = (list, tuple, deque, set, frozenset)
+_OF_MODULES: Final = {*vars(torch.nn.Module())} - {"training"}
+"""The attributes that each module has, of torch's own."""
+_MOST: Final = 20_000
+"""The number of objects that are looked at."""
+_OF_TOOLS: Final = ("TORCH", "TRITON", "KINETO", "PYTEST", "GRAPHBREAK", "XLA", "PJRT")
+"""How variables of the environment begin that compilers and test runners set."""
+Put = Callable[[], None]
 
 
-def numbers(module: torch.nn.Module | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the attributes of each part of a module, and those of them that are numbers or text.
+class Reached:
+    """All that is reached from variables and from objects that have no name."""
 
-    ``put_back`` sets them again: a call that raises has counted itself where nothing is compiled,
-    and not where Dynamo refused it.
+    def __init__(self, variables: Mapping[str, Any], others: Iterable[Any] = ()) -> None:
+        self.owners: dict[str, Any] = {}
+        """Modules and objects of the program's classes, by class and number."""
+        self.complete = True
+        self._values: dict[str, Any] = {}
+        self._cells: list[types.CellType] = []
+        self._globals: list[tuple[dict[str, Any], str]] = []
+        self._containers: list[Any] = []
+        self._alive: dict[int, Any] = {}
+        self._of_class: Counter[str] = Counter()
+        self._places = places(Path.cwd())
+        # Functions come last: a patch may put one around what is named after something else.
+        functions: deque[Any] = deque()
+        queue = deque([*variables.items(), *(("", value) for value in others)])
+        while queue or functions:
+            name, value = queue.popleft() if queue else ("", functions.popleft())
+            if isinstance(value, types.FunctionType) and name:
+                functions.append(value)
+            elif len(self._alive) < _MOST:
+                queue.extend(self._visit(name, value))
+            else:
+                self.complete = False
+
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        return [owner for owner in self.owners.values() if isinstance(owner, torch.nn.Module)]
+
+    def values(self, *, weights: bool = True) -> dict[str, Flat]:
+        """Return all values by name: with ``weights`` also parameters, buffers, and gradients."""
+        names = dict(self._values)
+        for name, owner in self.owners.items():
+            names |= _values_of(name, owner, weights)
+        flat: dict[str, Flat] = {}
+        for name, value in names.items():
+            with suppress(Exception):  # of a tensor without values, or a class of the program
+                flat[name] = flatten(value, opened=False)
+        return flat
+
+    def keep(self) -> Put:
+        """Note all values, and return what sets them again."""
+        spaces = [vars(part) for part in self._parts() if hasattr(part, "__dict__")]
+        modules = [part for part in self._parts() if isinstance(part, torch.nn.Module)]
+        spaces += [space for part in modules for space in (part._buffers, part._parameters)]
+        kept = [(space, dict(space)) for space in spaces]
+        cells = [(cell, cell.cell_contents) for cell in self._cells]
+        variables = [(space, name, space[name]) for space, name in self._globals if name in space]
+        containers = [(value, value.copy()) for value in self._containers]
+        held = [*(value for _, space in kept for value in space.values()), *self._values.values()]
+        tensors = {id(value): value for value in held if _is_eager(value)}.values()
+        data = [(tensor, tensor.detach().clone(), tensor.grad) for tensor in tensors]
+
+        def put_back() -> None:
+            for space, before in kept:
+                if [*map(id, space.values())] != [*map(id, before.values())]:
+                    space.clear()
+                    space.update(before)
+            for space, name, value in variables:
+                space[name] = value
+            for cell, content in cells:
+                cell.cell_contents = content
+            for value, before in containers:
+                _refill(value, before)
+            for tensor, copy, grad in data:
+                with suppress(Exception), torch.no_grad():  # of an inference tensor
+                    tensor.copy_(copy)
+                    tensor.grad = grad
+
+        return put_back
+
+    def _parts(self) -> list[Any]:
+        parts: list[Any] = []
+        for owner in self.owners.values():
+            parts += owner.modules() if isinstance(owner, torch.nn.Module) else [owner]
+        return parts
+
+    def _visit(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Note a value, and return what it leads to, each with its name."""
+        value = getattr(value, "_orig_mod", value) if _is_optimized(value) else value
+        if name and (isinstance(value, _DATA) or value is None):
+            self._values.setdefault(name, value)
+        if isinstance(value, (*_DATA, type(None))) or id(value) in self._alive:
+            return []
+        self._alive[id(value)] = value
+        if isinstance(value, (Mapping, *_SEQUENCES)):
+            return self._container(name, value)
+        if isinstance(value, types.MethodType):
+            return [("", value.__self__), ("", value.__func__)]
+        if isinstance(value, functools.partial):
+            return [("", part) for part in (value.func, *value.args, *value.keywords.values())]
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.ModuleType):
+            return (
+                self._space(value) if name and self._is_own(getattr(value, "__file__", "")) else []
+            )
+        if isinstance(value, type):
+            names = dict(vars(value)) if self._is_of_program(value) else {}
+            stem = f"class {value.__name__}"
+            return [(f"{stem}.{key}", x) for key, x in names.items() if key[:2] != "__"]
+        if (
+            isinstance(value, torch.nn.Module)
+            or self._is_of_program(type(value))
+            or _has_state(value)
+        ):
+            return self._owner(value)
+        return []
+
+    def _container(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        if name:
+            self._values.setdefault(name, value)
+        if isinstance(value, list | dict | set | deque):
+            self._containers.append(value)
+        return [("", part) for part in (value.values() if isinstance(value, Mapping) else value)]
+
+    def _function(self, function: types.FunctionType) -> list[tuple[str, Any]]:
+        """Return what a function closes over, and the variables of its module that it uses."""
+        code, wrapped = function.__code__, getattr(function, "__wrapped__", None)
+        names: list[tuple[str, Any]] = [("", wrapped)]
+        if not self._places.is_written(code.co_filename):
+            return names
+        for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+            with suppress(ValueError):  # a variable that is not set
+                names.append((variable, cell.cell_contents))
+                self._cells.append(cell)
+        names += [("", part) for part in function.__defaults__ or ()]
+        if self._is_own(code.co_filename):
+            space = function.__globals__
+            names += [(name, space[name]) for name in _used(code) if name in space]
+            self._globals += [(space, name) for name in _used(code) if _is_number(space.get(name))]
+        return names
+
+    def _space(self, module: types.ModuleType) -> list[tuple[str, Any]]:
+        names = {key: value for key, value in vars(module).items() if key[:2] != "__"}
+        return [(f"{module.__name__}.{key}", value) for key, value in names.items()]
+
+    def _owner(self, value: Any) -> list[tuple[str, Any]]:
+        kind = type(value).__name__
+        self._of_class[kind] += 1
+        count = self._of_class[kind]
+        name = kind if count == 1 else f"{kind} {count}"
+        self.owners[name] = value
+        if isinstance(value, torch.nn.Module):
+            parts = [*value.modules()]
+            self._alive |= {id(part): part for part in parts}
+            return [
+                ("", held)
+                for part in parts
+                for key, held in vars(part).items()
+                if key not in _OF_MODULES
+            ]
+        return [("", part) for part in attributes(value).values()]
+
+    def _is_of_program(self, kind: type) -> bool:
+        module = sys.modules.get(kind.__module__)
+        file = getattr(module, "__file__", None) or ""
+        return kind.__module__ == "__main__" or self._places.is_written(file)
+
+    def _is_own(self, file: str | None) -> bool:
+        """Return whether a file is the user's, and not that of an installed package."""
+        return (
+            bool(file) and "site-packages" not in str(file) and self._places.is_written(str(file))
+        )
+
+
+def _values_of(name: str, owner: Any, weights: bool) -> dict[str, Any]:
+    """Return the values of a module or an object, by name."""
+    if not isinstance(owner, torch.nn.Module):
+        state = owner.state_dict() if _has_state(owner) else None
+        if state is not None:
+            return {f"{name}.state": state}
+        return {f"{name}.{key}": value for key, value in _data(attributes(owner)).items()}
+    values: dict[str, Any] = {}
+    for path, part in owner.named_modules():
+        stem = f"{name}.{path}." if path else f"{name}."
+        own = {key: value for key, value in vars(part).items() if key not in _OF_MODULES}
+        values |= {f"{stem}{key}": value for key, value in _data(own).items()}
+        if weights:
+            values |= {f"{stem}{key}": value for key, value in part._buffers.items()}
+            values |= {f"{stem}{key}": value for key, value in part._parameters.items()}
+    if weights:
+        for key, parameter in owner.named_parameters():
+            values[f"gradient of {name}.{key}"] = parameter.grad
+    return values
+
+
+def _data(names: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = (*_DATA, type(None), Mapping, *_SEQUENCES)
+    return {name: value for name, value in names.items() if isinstance(value, kinds)}
+
+
+def _has_state(value: Any) -> bool:
+    """Return whether an object of torch's has a state of its own: optimizers, schedulers."""
+    kind = type(value)
+    return kind.__module__.startswith("torch.") and hasattr(kind, "state_dict")
+
+
+def _is_optimized(value: Any) -> bool:
+    return type(value).__name__ == "OptimizedModule"
+
+
+def _is_eager(value: Any) -> bool:
+    """Return whether a value is a tensor that can be copied without a graph."""
+    return isinstance(value, torch.Tensor) and not is_lazy(value)
+
+
+def _refill(value: Any, before: Any) -> None:
+    """Give a container what it had."""
+    value.clear()
+    (value.update if isinstance(value, dict | set) else value.extend)(before)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str)
+
+
+def _used(code: types.CodeType) -> list[str]:
+    """Return the names that a function uses, also in the functions that it defines."""
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return [*code.co_names, *(name for part in inner for name in _used(part))]
+
+
+def surroundings(environment: Mapping[str, str]) -> dict[str, Flat]:
+    """Return what a program shares with all others: random numbers that come next, settings.
+
+    ``environment`` is how the variables of the environment were when it began.
     """
-    parts = [vars(part) for part in module.modules()] if module is not None else []
-    return [
-        (attributes, {key: value for key, value in attributes.items() if type(value) in _NUMBERS})
-        for attributes in parts
-    ]
+    values: dict[str, Any] = {
+        "the default dtype": str(torch.get_default_dtype()),
+        "grad mode": torch.is_grad_enabled(),
+    }
+    for name, number in next_random().items():
+        values[f"the next random number of {name}"] = number
+    for name in sorted({*environment, *os.environ}):
+        old, new = environment.get(name), os.environ.get(name)
+        if old != new and not name.startswith(_OF_TOOLS):
+            values[f"${name}"] = new
+    return {name: flatten(value) for name, value in values.items()}
 
 
-def put_back(numbers: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Set the attributes that ``numbers`` has returned."""
-    for attributes, before in numbers:
-        attributes.update(before)
-
-
-def values(names: Mapping[str, Any]) -> dict[str, Flat]:
-    """Return the plain values and containers among objects, but for private ones."""
-    flat: dict[str, Flat] = {}
-    for name, value in names.items():
-        if name.rpartition(".")[2].startswith("_") or not isinstance(value, _KINDS):
-            continue
-        with suppress(Exception):  # of a tensor without values, or a class of the program
-            value = sorted(map(str, value)) if isinstance(value, set) else value
-            value = list(value) if isinstance(value, deque) else value
-            if _size(value) < _MOST:
-                flat[name] = flatten(value)
-    return flat
-
-
-def _size(value: Any) -> int:
-    return len(value) if isinstance(value, list | tuple | dict) else 0
+def next_random() -> dict[str, float]:
+    """Return the random number that each generator would give next: more or fewer were drawn."""
+    python = random.getstate()
+    numbers = {"Python": random.random()}
+    random.setstate(python)
+    with torch.random.fork_rng(devices=[]):
+        numbers["torch"] = torch.rand((), dtype=torch.float64, device="cpu").item()
+    if "numpy" in sys.modules:
+        library = sys.modules["numpy"].random
+        state = library.get_state()
+        numbers["numpy"] = float(library.random())
+        library.set_state(state)
+    return numbers

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_graphbreak.repair import printed
+from pytest_graphbreak.repair.comparison import Comparison, Difference
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
-DRAWN = "with other inputs"
-"""How a difference begins that the program's own calls do not show (``compare.DRAWN``)."""
-
-
-class Comparison(Struct, frozen=True):
-    """How a run differs from the original; ``words`` is empty if it does not.
-
-    ``inputs`` is the number of those for which results were compared, ``kinds`` are those of
-    them that were drawn, ``raised`` is the number of inputs for which both raise. ``unsteady`` says
-    how the original differs from itself: then nothing follows from a difference.
-    """
-
-    words: str = ""
-    inputs: int = 0
-    kinds: Sequence[str] = ()
-    raised: int = 0
-    refused: Sequence[str] = ()
-    """Inputs that require gradients, as those of the program do not, for which it raises."""
-    unsteady: str = ""
+_INDUCTOR: Final = 10.0
+"""How much wider tolerances are for code that inductor generates: it orders additions otherwise."""
 
 
 class Original:
@@ -48,38 +30,39 @@ class Original:
         self._bench = bench
         self._target = target
         self._again: Trial | None = None
+        self._shows: bool | None = None
 
     def patched(self, target: Target, *, alone: bool = False, **options: Any) -> Trial:
         """Run a patched program as the original was run."""
         options |= self._options
         return self._bench.measure(target, original=self.first, alone=alone, **options)
 
-    def comparison(self, trial: Trial, *, dropped: bool = False) -> Comparison:
-        """Compare a patched run; with ``dropped`` it may write and hold less than the original."""
-        if trial.error is not None:
-            return Comparison(f"it fails{trial.at}: {trial.error[:300]}")
-        compared = self._compare([self.first], trial, dropped)
-        if not compared.words:
-            return compared
-        if self._again is None:
-            self._again = self.patched(self._target)
-        if self._again.error is not None:
-            return compared
-        compared = self._compare([self.first, self._again], trial, dropped)
-        if not compared.words or compared.words.startswith(DRAWN):
-            return compared
-        words = self._compare([self.first], self._again, dropped=True).words
-        steady = not words or words.startswith(DRAWN)
-        return compared if steady else Comparison(compared.words, unsteady=words)
+    def comparison(self, trial: Trial) -> Comparison:
+        """Compare a patched run."""
+        if not trial.has_results:
+            words = f"{trial.error}{trial.at}"
+            return Comparison(Difference("what it raises", "nothing", words[:300], "the program"))
+        compared = self._compare([self.first], trial)
+        if compared.difference is not None:
+            if self._again is None:
+                self._again = self.patched(self._target)
+            if self._again.has_results:
+                compared = self._compare([self.first, self._again], trial)
+        if compared.difference is None and compared.alone and not self._shows_results():
+            words = f"others ({compared.changed}), and nothing that the program shows tells"
+            difference = Difference("the results of its calls", "compared", words, "the program")
+            return replace(compared, difference=difference)
+        return compared
 
-    def _compare(self, originals: list[Trial], trial: Trial, dropped: bool) -> Comparison:
-        answer = self._bench.compared(self._target, originals, trial, objects=not dropped)
-        words = answer.pop("words") or self._line_difference(originals, trial, dropped)
-        return Comparison(words or "", **answer)
+    def _shows_results(self) -> bool:
+        """Return whether the border of the program tells when its calls give other results."""
+        if self._shows is None:
+            perturbed = self._bench.measure(self._target, perturbed=True, **self._options)
+            told = not perturbed.has_results
+            self._shows = told or self._compare([self.first], perturbed).difference is not None
+        return self._shows
 
-    def _line_difference(self, originals: list[Trial], trial: Trial, dropped: bool) -> str | None:
-        """Return which line differs; a backend of the program's own may count the graphs."""
-        numbers = trial.answer.get("options", {}).get("backend", "") is not None
-        unsteady = printed.unsteady(originals[0].lines, originals[-1].lines)
-        before, after = (printed.without(run.lines, unsteady) for run in (originals[0], trial))
-        return printed.difference(before, after, dropped=dropped, numbers=numbers)
+    def _compare(self, originals: list[Trial], trial: Trial) -> Comparison:
+        codegen = self._options["codegen"] and self.first.inductor
+        factor = _INDUCTOR if codegen else 1.0
+        return self._bench.compared(self._target, originals, trial, factor)

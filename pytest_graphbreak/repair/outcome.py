@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.repair.comparison import Comparison
 from pytest_graphbreak.repair.gain import graphs
-from pytest_graphbreak.repair.original import Comparison
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.trial import Trial
 

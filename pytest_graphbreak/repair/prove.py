@@ -9,18 +9,25 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair.gain import better, cleaner, eager, no_gain
-from pytest_graphbreak.repair.original import Comparison, Original
+from pytest_graphbreak.repair.comparison import Comparison
+from pytest_graphbreak.repair.gain import better, cleaner, eager, no_gain, places
+from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.output import UserError, plural
 
-BETTER: Final = "better and equal"
-EQUAL: Final = "equal, but not better"
+PROVED: Final = "proved"
 DIFFERS: Final = "differs"
-UNJUDGED: Final = "cannot be judged"
+NOT_BETTER: Final = "not better"
+_NEVER: Final = ("files of native code and other processes", "devices other than {device}")
+"""What is not compared in any program."""
+
+
+class ProofError(UserError):
+    """Raised for an original that nothing can be compared with."""
 
 
 class Proof(Struct, frozen=True):
@@ -32,43 +39,62 @@ class Proof(Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        return self._judgement[0]
+        if self.comparison.difference is not None:
+            return DIFFERS
+        return NOT_BETTER if self._rule() else PROVED
 
     @property
     def why(self) -> str:
-        """What differs, or why the patch is no gain, or why it cannot be judged; else empty."""
-        return self._judgement[1]
+        """The first difference, or the rule by which the patch is not better; else empty."""
+        return self.comparison.words or self._rule()
 
-    @property
-    def _judgement(self) -> tuple[str, str]:
+    def _rule(self) -> str:
+        """Return why the patch is not better, or "".
+
+        Where the calls have the same results, and all of them are compiled, no code was taken out
+        of the compiler: fewer operations are not as many missing ones.
+        """
         before, after = self.before.record, self.after.record
-        if self.before.error is not None:
-            return UNJUDGED, f"the original does not run: {self.before.error}"
-        if unsteady := self.comparison.unsteady:
-            return UNJUDGED, f"the original differs from run to run: {unsteady}"
-        if not before.active:
-            return UNJUDGED, "the original compiles nothing"
-        if self.comparison.words:
-            return DIFFERS, self.comparison.words
-        gains = better(before, after, may_leave=True) or cleaner(before, after, may_leave=True)
-        return (BETTER, "") if gains else (EQUAL, no_gain(before, after))
+        whole = not (self.comparison.changed or places(after) or eager(after))
+        gains = (gain(before, after, may_leave=not whole) for gain in (better, cleaner))
+        return self._unsteady() if any(gains) else no_gain(before, after)
 
-    def equal(self) -> str:
-        """Return what was compared, in words."""
+    def _unsteady(self) -> str:
+        """Return how the patched program goes on when its calls are made again, or ""."""
+        rounds, original = self.after.rounds, self.before.rounds
+        if not rounds or not rounds["graphs"]:
+            return ""
+        four = "if the program runs four times as long"
+        if rounds["limit"]:
+            return f"{plural(rounds['limit'], 'function')} at the recompile limit {four}"
+        if rounds["eager"] > original.get("eager", 0):
+            return f"code leaves the compiler {four}"
+        if rounds["graphs"][-1]:
+            return f"still {plural(rounds['graphs'][-1], 'new graph')} at the end {four}"
+        return ""
+
+    def compared(self) -> str:
+        """Return what was compared and what was not, in words."""
         comparison = self.comparison
-        drawn = len(comparison.kinds)
-        calls = plural(comparison.inputs - drawn, "call")
-        parts = [f"{calls} of the program"]
-        if drawn:
-            parts.append(f"{plural(drawn, 'call')} with drawn inputs")
-        if comparison.raised:
-            parts.append(f"{comparison.raised} more raised in both")
+        parts = ["1 program"]
+        if comparison.drawn or not comparison.changed:
+            parts.append(plural(len(comparison.drawn), "drawn call"))
+        return f"{', '.join(parts)}; not compared: {', '.join(self.not_compared())}"
+
+    def not_compared(self) -> list[str]:
+        """Return what was not compared, in words."""
+        comparison = self.comparison
+        words = [*comparison.left_out]
+        if comparison.changed:
+            what = "the results of calls" if comparison.alone else "calls one by one"
+            words.append(f"{what} ({comparison.changed}; the program decides)")
         if endless := len(self.before.endless):
-            parts.append(f"{endless} did not end without the compiler")
-        if comparison.refused:
-            parts.append("but gradients of the inputs are refused")
-        trained = " and trained weights" if self.before.trained else ""
-        return f"outputs, gradients{trained}, changes in place and lines: {', '.join(parts)}"
+            words.append(f"{plural(endless, 'drawn call')} that do not end")
+        raised = self.after.rounds.get("raised")
+        if raised and not comparison.difference:
+            words.append(f"a longer run ({raised[:80]})")
+        device = self.before.answer.get("device") or "cpu"
+        return [*words, *(text.format(device=device.lower()) for text in _NEVER)]
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """Yield the counts of both, each with its name."""
@@ -90,10 +116,10 @@ class Proof(Struct, frozen=True):
             "why": self.why or None,
             "before": _counts(self.before),
             "after": _counts(self.after),
-            "compared": comparison.inputs,
-            "drawn": list(comparison.kinds),
-            "raised": comparison.raised,
-            "refused": list(comparison.refused),
+            "calls": comparison.calls,
+            "drawn": list(comparison.drawn),
+            "refused": comparison.refused,
+            "not_compared": self.not_compared(),
         }
 
 
@@ -109,37 +135,39 @@ def prove(
 
     If inductor compiles them, drawn inputs of other sizes are compared without its code generation,
     which takes most of the time; all else as it is. ``replaced`` is a module that the program
-    imports, and its patched file: then both targets are that program.
+    imports, and its patched file: then both targets are that program. Raises ``ProofError``.
     """
     step(0, 4, f"{original.shown} without code generation")
     first = Original(bench, original, codegen=False)
     proof = proof_of(first, patched, replaced=replaced)
-    if proof.verdict not in (BETTER, EQUAL) or not first.first.inductor:
+    if proof.verdict == DIFFERS or not first.first.inductor:
         return proof
     step(2, 4, f"{original.shown} as it is")
     complete = proof_of(Original(bench, original, values_only=True), patched, replaced=replaced)
-    return complete if complete.comparison.words else _union(complete, proof)
+    if complete.verdict == DIFFERS:
+        return complete
+    drawn = [*dict.fromkeys((*complete.comparison.drawn, *proof.comparison.drawn))]
+    comparison = replace(proof.comparison, drawn=drawn)
+    return replace(complete, comparison=comparison)
 
 
-def proof_of(
-    original: Original, patched: Target, *, dropped: bool = False, **options: Any
-) -> Proof:
-    """Prove a patched program against an original that has run (``Original.patched``)."""
+def proof_of(original: Original, patched: Target, **options: Any) -> Proof:
+    """Prove a patched program against an original that has run (``Original.patched``).
+
+    Raises ``ProofError``.
+    """
     before = original.first
-    if before.error is not None or not before.record.active:
-        return Proof(before, before, Comparison())
+    if not before.record.active:
+        if before.error is not None:
+            raise ProofError(f"the original does not run: {before.error}")
+        raise ProofError("the original compiles nothing")
+    if not before.has_results:
+        raise ProofError(f"the original does not run to its end: {before.error}")
     after = original.patched(patched, **options)
-    return Proof(before, after, original.comparison(after, dropped=dropped))
-
-
-def _union(complete: Proof, sizes: Proof) -> Proof:
-    """Return a proof with the inputs that the other compared, too."""
-    at_values, at_sizes = complete.comparison, sizes.comparison
-    kinds = [*at_values.kinds, *(kind for kind in at_sizes.kinds if kind not in at_values.kinds)]
-    calls = at_values.inputs - len(at_values.kinds)
-    raised = max(at_values.raised, at_sizes.raised)
-    joined = Comparison("", calls + len(kinds), kinds, raised, at_sizes.refused)
-    return Proof(complete.before, complete.after, joined)
+    comparison = original.comparison(after)
+    if comparison.unsteady:
+        raise ProofError(f"the original differs from run to run: {comparison.unsteady}")
+    return Proof(before, after, comparison)
 
 
 def _counts(trial: Trial) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def report(outcome: SearchResult, proof: Proof | None) -> Iterator[TextLine]:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
     yield TextLine(f"graphs {outcome.before} -> {outcome.after}")
     if proof is not None and not proof.comparison.words:
-        yield TextLine(f"equal: {proof.equal()}")
+        yield TextLine(f"proved: {proof.compared()}")
 
 
 def _notes(title: str, texts: list[str]) -> Iterator[TextLine]:

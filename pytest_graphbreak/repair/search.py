@@ -18,6 +18,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Diff, build, difference
+from pytest_graphbreak.repair.comparison import Comparison
 from pytest_graphbreak.repair.gain import (
     better,
     cleaner,
@@ -29,7 +30,7 @@ from pytest_graphbreak.repair.gain import (
     places,
 )
 from pytest_graphbreak.repair.naming import Names
-from pytest_graphbreak.repair.original import Comparison, Original
+from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.outcome import Problem, RejectedPatch, SearchResult
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import read
@@ -282,8 +283,7 @@ class Search:
             with self._bench.beside(self._target, source) as copy:
                 self._names.copies.add(copy.path.name)
                 trial = self.original.patched(copy)
-            dropped = any(patch.drops for patch in patches)
-            compared = self.original.comparison(trial, dropped=dropped)
+            compared = self.original.comparison(trial)
             self._ran[source] = compared.words or (trial, compared)
         return self._ran[source]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -73,7 +74,7 @@ def log_lines() -> Iterator[list[str]]:
 
     def note(self: logging.Logger, record: logging.LogRecord) -> None:
         if not record.name.startswith("torch"):
-            lines.append(f"{record.name}: {record.getMessage()}"[:500])
+            lines.append(f"{record.levelname} {record.name}: {record.getMessage()}"[:500])
         handle(self, record)
 
     logging.Logger.handle = note  # type: ignore[method-assign]
@@ -81,3 +82,22 @@ def log_lines() -> Iterator[list[str]]:
         yield lines
     finally:
         logging.Logger.handle = handle  # type: ignore[method-assign]
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings without their place, which a patch moves, and none of torch's own."""
+    before = warnings.formatwarning
+
+    def plain(message: Any, category: type[Warning], *_: Any) -> str:
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename == warnings.__file__:
+            frame = frame.f_back
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
+        return "" if ours else f"{category.__name__}: {message}\n"
+
+    warnings.formatwarning = plain  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

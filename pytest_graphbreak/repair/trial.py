@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from pytest_graphbreak.layers.children.runner import Runner, runner
+from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.repair.build import Site
+from pytest_graphbreak.repair.comparison import Comparison
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 
@@ -25,12 +27,13 @@ class Trial(Struct, frozen=True):
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
     """The user's frames that led to the error (``failure.user_frames``)."""
-    trained: bool = False
     fullgraph: bool = False
     inductor: bool = False
     """Whether inductor compiles something."""
-    lines: Sequence[str] = ()
-    """The lines that the program printed or logged while measured; pytest keeps those of a test."""
+    rounds: Mapping[str, Any] = {}
+    """What its calls compiled and ran when they were made again (``measure.ROUNDS``)."""
+    lines: Mapping[str, Sequence[str]] = {}
+    """What it printed and logged while measured, by stream."""
     endless: Sequence[str] = ()
     """The drawn inputs for which a call does not end in time."""
     varies: Sequence[dict[str, Any]] = ()
@@ -43,7 +46,12 @@ class Trial(Struct, frozen=True):
     sites: Mapping[str, Site] = {}
     answer: Mapping[str, Any] = {}
     results: Path | None = None
-    """The file of what it gave (``compare.Results``)."""
+    """The file of what it gave (``border.Results``)."""
+
+    @property
+    def has_results(self) -> bool:
+        """Whether it came to an end, be it by an exception of the program."""
+        return self.results is not None and self.results.is_file()
 
     @property
     def torch(self) -> tuple[int, ...]:
@@ -68,6 +76,8 @@ class Trial(Struct, frozen=True):
         return f" at `{code[:60]}`" if code else ""
 
 
+LOG_OF_TORCH: Final = re.compile(r"[DIWEC]\d{4} [\d:.]+ \d+ ")
+"""How a line of torch's own log begins: it says what is compiled, not what the program does."""
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites"}
 """The keys that an answer and a trial may have in common."""
@@ -75,6 +85,7 @@ _OPTIONS: Final = {
     "eager": False,  # drawn inputs are computed without the compiler
     "values_only": False,  # and have the sizes of the program's own
     "codegen": True,  # inductor generates code
+    "perturbed": False,  # the program gets other results than its calls give
     "allow_breaks": True,  # also with fullgraph=True
     "replaced": None,  # a file that is imported, and another that is read for it
 }
@@ -118,13 +129,26 @@ class Bench:
         )
 
     def compared(
-        self, target: Target, originals: Sequence[Trial], patched: Trial, *, objects: bool
-    ) -> dict[str, Any]:
-        """Return how the results of a run differ from all of ``wanted`` (``compare.results``)."""
+        self, target: Target, originals: Sequence[Trial], patched: Trial, factor: float
+    ) -> Comparison:
+        """Return how the results of a run differ from those of the original's (``border``)."""
         files = [str(trial.results) for trial in originals]
-        order = {"kind": "compare", "wanted": files, "other": str(patched.results)}
-        answer, _ = self.run(target, order | {"objects": objects}, counted=False)
-        return answer.get("compared") or {"words": answer.get("error")}
+        lines = [trial.lines for trial in (*originals, patched)]
+        order: dict[str, Any] = {
+            "kind": "border",
+            "originals": files,
+            "patched": str(patched.results),
+        }
+        order |= {
+            "lines": lines,
+            "factor": factor,
+            "errors": [x.error for x in (*originals, patched)],
+        }
+        order["numbers"] = patched.answer.get("options", {}).get("backend", "") is not None
+        answer, _ = self.run(target, order, counted=False)
+        if "compared" not in answer:
+            raise ServerError(f"the results cannot be compared: {answer.get('error')}")
+        return msgspec.convert(answer["compared"], Comparison)
 
     @contextlib.contextmanager
     def beside(self, target: Target, data: bytes) -> Iterator[Target]:
@@ -172,9 +196,12 @@ class Bench:
         if ended.answer is None:
             last = (ended.last(1) or ["nothing was printed"])[0]
             return {"error": f"the process ended with {ended.code}: {last[:200]}"}, out
-        start, end = ended.answer.get("said") or (0, 0)
-        printed = self._runner.out.read_bytes()[start:end]
-        lines = [*printed.decode(errors="replace").splitlines(), *ended.answer.get("logged", ())]
+        said, lines = ended.answer.get("said") or (), {}
+        streams = {"stdout": self._runner.out, "stderr": Path(f"{self._runner.out}.err")}
+        for (name, file), (start, end) in zip(streams.items(), said, strict=False):
+            text = file.read_bytes()[start:end].decode(errors="replace")
+            lines[name] = [line for line in text.splitlines() if not LOG_OF_TORCH.match(line)]
+        lines["the log"] = ended.answer.get("logged", [])
         return ended.answer | {"lines": lines}, out
 
 

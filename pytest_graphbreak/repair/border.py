@@ -1,0 +1,298 @@
+"""Compares two runs of a program: at its border, then call by call, then with drawn inputs.
+
+The border of a program is what it prints, logs and writes, what it raises, and what it holds at its
+end. A patch may change the border of a compiled call, such as a tensor for an int or one result
+more. Then the numbers of the original have to be among the new results, or the border of the
+program decides alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import torch
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_graphbreak.repair import printed
+from pytest_graphbreak.repair.capture import CallResult, Raised
+from pytest_graphbreak.repair.compare import Comparer, Flat, structure, text
+from pytest_graphbreak.repair.comparison import Comparison, Difference
+from pytest_graphbreak.repair.inputs import OWN
+
+_PROGRAM: Final = "the program"
+_LINES: Final = "lines"
+_ITSELF: Final = "differs from run to run"
+
+
+class Results(Struct):
+    """What one run of a program gave.
+
+    ``state`` is what it held at its end, by name, with its files; a patched program may lack the
+    names in ``passing``. ``drawn`` are its calls with drawn inputs, ``moved`` whether these are
+    calls of functions around what is compiled.
+    """
+
+    calls: list[CallResult] = []
+    state: dict[str, Flat] = {}
+    drawn: dict[str, CallResult] = {}
+    moved: bool = False
+    passing: list[str] = []
+    left_out: list[str] = []
+
+
+class Run(Struct, frozen=True):
+    """The results of a run, its lines by stream, and what it raised."""
+
+    results: Results
+    lines: Mapping[str, Sequence[str]]
+    error: str | None = None
+
+
+def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
+    """Compare the files of results of an order (``trial.Bench.compared``)."""
+    files = [*order["originals"], order["patched"]]
+    saved = [torch.load(file, weights_only=False) for file in files]
+    runs = [Run(*parts) for parts in zip(saved, order["lines"], order["errors"], strict=True)]
+    comparing = _Comparing(runs[:-1], runs[-1], order["factor"], order["numbers"])
+    return {"compared": msgspec.to_builtins(comparing.comparison())}
+
+
+class _Comparing:
+    """A comparison of a run with one or two of the original, each of which is right."""
+
+    def __init__(self, originals: list[Run], patched: Run, factor: float, numbers: bool) -> None:
+        self._originals = originals
+        self._first = originals[0]
+        self._patched = patched
+        self._comparer = Comparer(factor)
+        self._drawn = Comparer(factor, drawn=True)
+        self._numbers = numbers
+        self._left_out: list[str] = []
+        self._moved: set[str] = set()
+        """What the patched program does after the call in place of in it."""
+
+    def comparison(self) -> Comparison:
+        """Return the first difference, and what was compared until then."""
+        changed = self._changed_border()
+        alone = bool(changed) and not self._has_same_numbers()
+        moved = self._patched.results.moved
+        calls = None if changed else self._calls()
+        difference = calls or self._program() or self._state()
+        drawn: list[str] = []
+        refused = 0
+        if difference is None and (moved or not changed):
+            difference, drawn, refused = self._drawn_calls()
+        return Comparison(
+            difference,
+            0 if alone else len(self._patched.results.calls),
+            drawn,
+            refused,
+            changed,
+            alone and not (moved and bool(drawn)),
+            [*self._first.results.left_out, *self._left_out],
+            self._unsteady() if difference is not None and not difference.drawn else "",
+        )
+
+    def _unsteady(self) -> str:
+        """Return how the second run of the original differs from the first, or ""."""
+        if not self._originals[1:]:
+            return ""
+        again = _Comparing([self._first], self._originals[1], self._comparer.factor, self._numbers)
+        difference = again._calls()
+        return str(difference) if difference is not None else ""
+
+    # The border of the compiled calls.
+
+    def _changed_border(self) -> str:
+        """Return which callable has other arguments, results or numbers of calls, or ""."""
+        before, after = (_by_name(run.results.calls) for run in (self._first, self._patched))
+        for name, calls in before.items():
+            new = after.get(name, [])
+            if len(new) != len(calls):
+                return f"{name} is called {len(new)} times in place of {len(calls)}"
+            for number, (old_call, new_call) in enumerate(zip(calls, new, strict=True), 1):
+                if _border(old_call) != _border(new_call):
+                    return f"call {number} of {name} has other arguments or results"
+        extra = [name for name in after if name not in before]
+        return f"{extra[0]} is compiled as well" if extra else ""
+
+    def _has_same_numbers(self) -> bool:
+        """Return whether the numbers of each result are in that of the patched program."""
+        pairs = [*zip(self._first.results.calls, self._patched.results.calls, strict=False)]
+        as_many = len(self._first.results.calls) == len(self._patched.results.calls)
+        return as_many and all(
+            self._comparer.same_numbers(old.output, new.output)
+            for old, new in pairs
+            if old.raised is None
+        )
+
+    def _calls(self) -> Difference | None:
+        of_all = [_by_name(run.results.calls) for run in self._originals]
+        for name, calls in _by_name(self._patched.results.calls).items():
+            for number, new in enumerate(calls):
+                olds = [of_run[name][number] for of_run in of_all if of_run[name][number:]]
+                if difference := self._call(olds, new, self._comparer):
+                    return replace(difference, where=f"call {number + 1} of {name}")
+        return None
+
+    def _call(
+        self, olds: Sequence[CallResult], new: CallResult, comparer: Comparer
+    ) -> Difference | None:
+        differences = [_call_difference(old, new, comparer) for old in olds]
+        return None if None in differences else differences[0]
+
+    # The border of the program.
+
+    def _program(self) -> Difference | None:
+        """Return which exception or line differs."""
+        old, new = self._first.error, self._patched.error
+        if (old is None) != (new is None) or (old and new and not printed.same(old, new)):
+            return Difference("what it raises", old or "nothing", new or "nothing", _PROGRAM)
+        for stream, lines in self._first.lines.items():
+            unsteady = printed.unsteady(lines, self._originals[-1].lines[stream])
+            if unsteady:
+                self._left_out.append(f"lines of {stream} that differ from run to run")
+            texts = [printed.without(x, unsteady) for x in (lines, self._patched.lines[stream])]
+            if not self._numbers:
+                texts = [*map(printed.without_numbers, texts)]
+            if unlike := printed.difference(*texts):
+                place, before, after = unlike
+                return Difference(f"{stream}{place}", before, after, _PROGRAM)
+        return None
+
+    def _state(self) -> Difference | None:
+        """Return what the program holds or has written that differs."""
+        before, after = self._first.results.state, self._patched.results.state
+        again = self._originals[-1].results.state
+        new_names = [after[name] for name in after if name not in before]
+        for name, old in before.items():
+            if name in again and self._comparer.difference(old, again[name]):
+                self._left_out.append(f"{name}, which {_ITSELF}")
+            elif name in after:
+                if difference := self._value(name, old, after[name], self._comparer):
+                    return replace(difference, where="at the end")
+            elif name in self._first.results.passing:
+                self._left_out.append(f"{name}, which is gone")
+            elif not any(self._is_value(old, new, self._comparer) for new in new_names):
+                return Difference(name, text(old), "gone", "at the end")
+        return None
+
+    def _value(self, name: str, old: Flat, new: Flat, comparer: Comparer) -> Difference | None:
+        """Return how a value differs; one of another kind has to have the same numbers."""
+        return None if self._is_value(old, new, comparer) else comparer.difference(old, new, name)
+
+    def _is_value(self, old: Flat, new: Flat, comparer: Comparer) -> bool:
+        if comparer.difference(old, new) is None:
+            return True
+        other = structure(old) != structure(new)
+        return other and comparer.has_numbers(old) and comparer.same_numbers(old, new)
+
+    # Calls with drawn inputs.
+
+    def _drawn_calls(self) -> tuple[Difference | None, list[str], int]:
+        kinds: list[str] = []
+        refused = 0
+        for kind, new in self._patched.results.drawn.items():
+            olds = [x.results.drawn[kind] for x in self._originals if kind in x.results.drawn]
+            if not olds:
+                continue
+            if kind == OWN:
+                self._note_moved(olds[0], new)
+            taken = [old for old in olds if old.raised is None]
+            difference = self._drawn_call(olds, taken, new)
+            if difference is not None:
+                where = f"call of {new.name} with {kind}"
+                return replace(difference, where=where, drawn=True), kinds, refused
+            if taken:
+                kinds.append(kind)
+            else:
+                refused += 1
+        return None, kinds, refused
+
+    def _note_moved(self, old: CallResult, new: CallResult) -> None:
+        """Leave aside what the call itself no longer does: the program does it after the call."""
+        if old.lines and not new.lines:
+            self._moved.add(_LINES)
+        self._moved |= {name for name in old.changed if name not in new.changed}
+        self._left_out += [f"{name} of drawn calls" for name in sorted(self._moved)]
+
+    def _drawn_call(
+        self, olds: list[CallResult], taken: list[CallResult], new: CallResult
+    ) -> Difference | None:
+        """Return how a call differs. What torch itself refuses is no input of the program."""
+        raised = [old for old in olds if old.raised is not None]
+        explicit = [old for old in raised if old.raised is not None and old.raised.explicit]
+        if explicit and (not taken or new.raised is not None):
+            return _call_difference(explicit[0], new, self._drawn)
+        if new.raised is not None:
+            return None if raised else _other_error(olds[0], new)
+        if not taken:
+            return None
+        differences = [self._effects(old, new) for old in taken]
+        effects = None if None in differences else differences[0]
+        return self._call(taken, new, self._drawn) or effects
+
+    def _effects(self, old: CallResult, new: CallResult) -> Difference | None:
+        """Return which line a call writes otherwise, or which object it changes."""
+        unlike = printed.difference(old.lines, new.lines) if _LINES not in self._moved else None
+        if unlike is not None:
+            place, before, after = unlike
+            return Difference(f"{_LINES}{place}", before, after)
+        return self._changes_of(old.changed, new.changed)
+
+    def _changes_of(
+        self, before: Mapping[str, Flat], after: Mapping[str, Flat]
+    ) -> Difference | None:
+        known = self._first.results.state
+        new_names = [after[name] for name in after if name not in known]
+        for name, old in before.items():
+            if name in after:
+                if difference := self._value(name, old, after[name], self._drawn):
+                    return difference
+            elif name not in self._moved and not any(
+                self._is_value(old, new, self._drawn) for new in new_names
+            ):
+                return Difference(name, text(old), "unchanged")
+        for name, new in after.items():
+            if name not in before and name in known:
+                return Difference(name, "unchanged", text(new))
+        return None
+
+
+def _by_name(calls: Sequence[CallResult]) -> dict[str, list[CallResult]]:
+    names: dict[str, list[CallResult]] = defaultdict(list)
+    for call in calls:
+        names[call.name].append(call)
+    return names
+
+
+def _border(call: CallResult) -> Any:
+    return None if call.raised is not None else structure(call.values)
+
+
+def _call_difference(old: CallResult, new: CallResult, comparer: Comparer) -> Difference | None:
+    if old.raised is not None and new.raised is not None:
+        return None if _is_same_error(old.raised, new.raised) else _other_error(old, new)
+    if old.raised is not None or new.raised is not None:
+        return _other_error(old, new)
+    if difference := comparer.difference(old.values, new.values):
+        return difference
+    for output, other in sorted(new.aliases - old.aliases):
+        return Difference(output, "a tensor of its own", f"one that shares memory with {other}")
+    return None
+
+
+def _is_same_error(old: Raised, new: Raised) -> bool:
+    return old.kind == new.kind and (not old.explicit or printed.same(old.words, new.words))
+
+
+def _other_error(old: CallResult, new: CallResult) -> Difference:
+    return Difference("what it raises", _error(old), _error(new))
+
+
+def _error(call: CallResult) -> str:
+    return "nothing" if call.raised is None else call.raised.words or call.raised.kind
