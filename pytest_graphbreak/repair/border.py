@@ -54,17 +54,29 @@ class Run(Struct, frozen=True):
 
 def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
     """Compare the files of results of an order (``trial.Bench.compared``)."""
-    files = [*order["originals"], order["patched"]]
-    saved = [torch.load(file, weights_only=False) for file in files]
+    saved = [torch.load(file, weights_only=False) for file in order["results"]]
     runs = [Run(*parts) for parts in zip(saved, order["lines"], order["errors"], strict=True)]
-    comparing = _Comparing(runs[:-1], runs[-1], order["factor"], order["numbers"])
+    comparing = _Comparing(
+        runs[:-1], runs[-1], order["factor"], numbers=order["numbers"], without=order["without"]
+    )
     return {"compared": msgspec.to_builtins(comparing.comparison())}
 
 
 class _Comparing:
-    """A comparison of a run with one or two of the original, each of which is right."""
+    """A comparison of a run with one or two of the original, each of which is right.
 
-    def __init__(self, originals: list[Run], patched: Run, factor: float, numbers: bool) -> None:
+    ``numbers`` is whether those in lines count, ``without`` are names that are not compared.
+    """
+
+    def __init__(
+        self,
+        originals: list[Run],
+        patched: Run,
+        factor: float,
+        *,
+        numbers: bool = True,
+        without: Sequence[str] = (),
+    ) -> None:
         self._originals = originals
         self._first = originals[0]
         self._patched = patched
@@ -72,6 +84,8 @@ class _Comparing:
         self._drawn = Comparer(factor, drawn=True)
         self._numbers = numbers
         self._left_out: list[str] = []
+        self._gone: list[str] = []
+        self._without = without
         self._moved: set[str] = set()
         """What the patched program does after the call in place of in it."""
 
@@ -93,6 +107,7 @@ class _Comparing:
             refused,
             changed,
             alone and not (moved and bool(drawn)),
+            self._gone,
             [*self._first.results.left_out, *self._left_out],
             self._unsteady() if difference is not None and not difference.drawn else "",
         )
@@ -101,7 +116,7 @@ class _Comparing:
         """Return how the second run of the original differs from the first, or ""."""
         if not self._originals[1:]:
             return ""
-        again = _Comparing([self._first], self._originals[1], self._comparer.factor, self._numbers)
+        again = _Comparing([self._first], self._originals[1], self._comparer.factor)
         difference = again._calls()
         return str(difference) if difference is not None else ""
 
@@ -170,13 +185,15 @@ class _Comparing:
         again = self._originals[-1].results.state
         new_names = [after[name] for name in after if name not in before]
         for name, old in before.items():
+            if name in self._without:
+                continue
             if name in again and self._comparer.difference(old, again[name]):
                 self._left_out.append(f"{name}, which {_ITSELF}")
             elif name in after:
                 if difference := self._value(name, old, after[name], self._comparer):
                     return replace(difference, where="at the end")
             elif name in self._first.results.passing:
-                self._left_out.append(f"{name}, which is gone")
+                self._gone.append(name)
             elif not any(self._is_value(old, new, self._comparer) for new in new_names):
                 return Difference(name, text(old), "gone", "at the end")
         return None
@@ -242,24 +259,25 @@ class _Comparing:
         if unlike is not None:
             place, before, after = unlike
             return Difference(f"{_LINES}{place}", before, after)
-        return self._changes_of(old.changed, new.changed)
+        return self._objects(old, new)
 
-    def _changes_of(
-        self, before: Mapping[str, Flat], after: Mapping[str, Flat]
-    ) -> Difference | None:
+    def _objects(self, old: CallResult, new: CallResult) -> Difference | None:
+        """Return which object is another after the call."""
         known = self._first.results.state
-        new_names = [after[name] for name in after if name not in known]
-        for name, old in before.items():
-            if name in after:
-                if difference := self._value(name, old, after[name], self._drawn):
+        new_names = [flat for name, flat in new.held.items() if name not in known]
+        for name, value in old.held.items():
+            if name in self._moved:
+                continue
+            if name in new.held:
+                if difference := self._value(name, value, new.held[name], self._drawn):
                     return difference
-            elif name not in self._moved and not any(
-                self._is_value(old, new, self._drawn) for new in new_names
+            elif name in old.changed and not any(
+                self._is_value(value, other, self._drawn) for other in new_names
             ):
-                return Difference(name, text(old), "unchanged")
-        for name, new in after.items():
-            if name not in before and name in known:
-                return Difference(name, "unchanged", text(new))
+                return Difference(name, text(value), "unchanged")
+        for name in new.changed:
+            if name not in old.held and name in known:
+                return Difference(name, "unchanged", text(new.held[name]))
         return None
 
 

@@ -26,7 +26,15 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.compare import Flat, TensorLeaf, flatten, is_equal, named, settle
+from pytest_graphbreak.repair.compare import (
+    Flat,
+    TensorLeaf,
+    flatten,
+    is_equal,
+    is_small,
+    named,
+    settle,
+)
 from pytest_graphbreak.repair.copies import copy_of, is_lazy, store
 from pytest_graphbreak.repair.failure import describe
 from pytest_graphbreak.repair.inputs import DrawnInputs, Way
@@ -59,8 +67,8 @@ class Raised(Struct, frozen=True):
 class CallResult(Struct, frozen=True):
     """What a call gave: its result and its arguments afterwards, or what it raised.
 
-    ``name`` is the callable's. ``changed`` are the values of objects that are not as before, of a
-    call with drawn inputs.
+    ``name`` is the callable's. Of a call with drawn inputs ``held`` are the values of all objects
+    afterwards, large ones only where they are ``changed``.
     """
 
     name: str
@@ -71,7 +79,8 @@ class CallResult(Struct, frozen=True):
     aliases: frozenset[tuple[str, str]] = frozenset()
     """Which tensors of the result share memory with an argument or a weight."""
     raised: Raised | None = None
-    changed: Mapping[str, Flat] = {}
+    held: Mapping[str, Flat] = {}
+    changed: Collection[str] = ()
 
     @property
     def values(self) -> Flat:
@@ -372,9 +381,9 @@ class Capture:
         """Return what a call gives, prints, changes in place, and its gradients."""
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         most = COMPILING if self.inductor and self._codegen and not eager else LIMIT
-        if eager:
-            restore()
         name, reached = sizes.name_of(entry.original), entry.reached or Reached({})
+        if eager:
+            restore(reached.owners.values())
         if entry.put_back is not None:
             entry.put_back()
         for module in reached.modules if way.flipped else ():
@@ -394,9 +403,18 @@ class Capture:
             return CallResult(name, raised=self._raised(error))
         other = named({"gradients": gradients, "the next random number of ": next_random()})
         rest = [*settle(call.rest), *other]
-        changed = _changed(before, Reached({}, [entry.original, args, kwargs]).values())
+        after = Reached({}, [entry.original, args, kwargs]).values()
+        same = {name for name in after if is_equal(before.get(name, []), after[name])}
+        held = {x: settle(flat) for x, flat in after.items() if x not in same or is_small(flat)}
         output = settle(call.output)
-        return replace(call, output=output, rest=rest, lines=Lines(lines), changed=changed)
+        return replace(
+            call,
+            output=output,
+            rest=rest,
+            lines=Lines(lines),
+            held=held,
+            changed=after.keys() - same,
+        )
 
     def _raised(self, error: Exception) -> Raised:
         """Return an error as data: that of an operator, where Dynamo wraps it in its own."""
@@ -429,7 +447,7 @@ def _result(name: str, entry: CompiledCall, result: Any, args: Any, kwargs: Any)
         given |= dict(_storages({"weight": [*module.parameters(), *module.buffers()]}))
     aliases = {(path, given[key]) for key, path in _storages({"output": result}) if key in given}
     rest = named({"arguments": args, "keywords": kwargs})
-    return CallResult(name, flatten(result, "output"), rest, frozenset(aliases))
+    return CallResult(name, flatten(result, "output"), rest, aliases=frozenset(aliases))
 
 
 def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
@@ -438,14 +456,6 @@ def _storages(parts: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             is_dense = isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided
             if is_dense and leaf.numel() and not is_lazy(leaf):
                 yield leaf.untyped_storage().data_ptr(), f"{name} {number}"
-
-
-def _changed(before: Mapping[str, Flat], after: Mapping[str, Flat]) -> dict[str, Flat]:
-    return {
-        name: settle(flat)
-        for name, flat in after.items()
-        if name not in before or not is_equal(before[name], flat)
-    }
 
 
 def _perturb(leaf: Any) -> Any:

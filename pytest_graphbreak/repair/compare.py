@@ -30,6 +30,7 @@ _OPAQUE: Final = (torch.nn.Module, type, types.FunctionType, types.MethodType, t
 """Objects that are no part of a value; what modules hold is compared as state."""
 _FEW: Final = 64
 """More numbers of one kind in a list are one leaf."""
+_SMALL: Final = 4096
 _SHOWN: Final = 60
 NOTHING: Final = "nothing"
 
@@ -256,6 +257,11 @@ def is_equal(old: Flat, new: Flat) -> bool:
     if [path for path, _ in old] != [path for path, _ in new]:
         return False
     return all(_equals(a, b) for (_, a), (_, b) in zip(old, new, strict=True))
+
+
+def is_small(flat: Flat) -> bool:
+    sizes = [leaf.value.numel() for _, leaf in flat if isinstance(leaf, TensorLeaf)]
+    return bool(sum(sizes) <= _SMALL)
 
 
 def _equals(old: Any, new: Any) -> bool:

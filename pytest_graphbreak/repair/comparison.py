@@ -36,6 +36,8 @@ class Comparison(Struct, frozen=True):
     """How the border of the compiled calls changed: arguments, results, how many there are."""
     alone: bool = False
     """Whether the border of the program alone decides, since the calls have other results."""
+    gone: Sequence[str] = ()
+    """The names that only the original has, and that no call of it changes or uses."""
     left_out: Sequence[str] = ()
     """What was not compared, in words."""
     unsteady: str = ""

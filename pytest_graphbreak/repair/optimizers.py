@@ -6,17 +6,16 @@ uncompiled step with parameters of the CPU raises then (torch 2.13), so it would
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 
-def restore() -> None:
-    """Set ``capturable`` of all optimizers to what each was made with."""
-    for optimizer in gc.get_objects():
-        if not issubclass(type(optimizer), torch.optim.Optimizer):
-            continue
-        defaults = optimizer.__dict__.get("defaults") or {}
-        for group in optimizer.__dict__.get("param_groups") or ():
-            if "capturable" in group and "capturable" in defaults:
-                group["capturable"] = defaults["capturable"]
+def restore(objects: Iterable[Any]) -> None:
+    """Set ``capturable`` of all optimizers among objects to what each was made with."""
+    for optimizer in objects:
+        if isinstance(optimizer, torch.optim.Optimizer):
+            for group in optimizer.param_groups:
+                if "capturable" in group and "capturable" in optimizer.defaults:
+                    group["capturable"] = optimizer.defaults["capturable"]

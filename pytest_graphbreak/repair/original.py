@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ class Original:
         self._bench = bench
         self._target = target
         self._again: Trial | None = None
-        self._shows: bool | None = None
+        self._perturbed: Trial | None = None
 
     def patched(self, target: Target, *, alone: bool = False, **options: Any) -> Trial:
         """Run a patched program as the original was run."""
@@ -48,21 +49,23 @@ class Original:
                 self._again = self.patched(self._target)
             if self._again.has_results:
                 compared = self._compare([self.first, self._again], trial)
-        if compared.difference is None and compared.alone and not self._shows_results():
+        if compared.difference is None and compared.alone and not self._shows_results(compared):
             words = f"others ({compared.changed}), and nothing that the program shows tells"
             difference = Difference("the results of its calls", "compared", words, "the program")
             return replace(compared, difference=difference)
         return compared
 
-    def _shows_results(self) -> bool:
+    def _shows_results(self, compared: Comparison) -> bool:
         """Return whether the border of the program tells when its calls give other results."""
-        if self._shows is None:
-            perturbed = self._bench.measure(self._target, perturbed=True, **self._options)
-            told = not perturbed.has_results
-            self._shows = told or self._compare([self.first], perturbed).difference is not None
-        return self._shows
+        if self._perturbed is None:
+            self._perturbed = self._bench.measure(self._target, perturbed=True, **self._options)
+        trial = self._perturbed
+        told = trial.has_results and self._compare([self.first], trial, compared.gone).difference
+        return told is not None
 
-    def _compare(self, originals: list[Trial], trial: Trial) -> Comparison:
+    def _compare(
+        self, originals: list[Trial], trial: Trial, without: Sequence[str] = ()
+    ) -> Comparison:
         codegen = self._options["codegen"] and self.first.inductor
         factor = _INDUCTOR if codegen else 1.0
-        return self._bench.compared(self._target, originals, trial, factor)
+        return self._bench.compared(self._target, originals, trial, factor, without)

@@ -84,7 +84,7 @@ class Proof(Struct, frozen=True):
     def not_compared(self) -> list[str]:
         """Return what was not compared, in words."""
         comparison = self.comparison
-        words = [*comparison.left_out]
+        words = [*comparison.left_out, *(f"{name}, which is gone" for name in comparison.gone)]
         if comparison.changed:
             what = "the results of calls" if comparison.alone else "calls one by one"
             words.append(f"{what} ({comparison.changed}; the program decides)")

@@ -129,22 +129,25 @@ class Bench:
         )
 
     def compared(
-        self, target: Target, originals: Sequence[Trial], patched: Trial, factor: float
+        self,
+        target: Target,
+        originals: Sequence[Trial],
+        patched: Trial,
+        factor: float,
+        without: Sequence[str] = (),
     ) -> Comparison:
         """Return how the results of a run differ from those of the original's (``border``)."""
-        files = [str(trial.results) for trial in originals]
-        lines = [trial.lines for trial in (*originals, patched)]
+        runs = (*originals, patched)
         order: dict[str, Any] = {
             "kind": "border",
-            "originals": files,
-            "patched": str(patched.results),
-        }
-        order |= {
-            "lines": lines,
+            "results": [str(trial.results) for trial in runs],
+            "lines": [trial.lines for trial in runs],
+            "errors": [trial.error for trial in runs],
             "factor": factor,
-            "errors": [x.error for x in (*originals, patched)],
+            "without": list(without),
+            # A backend of the program's own may count the graphs.
+            "numbers": patched.answer.get("options", {}).get("backend", "") is not None,
         }
-        order["numbers"] = patched.answer.get("options", {}).get("backend", "") is not None
         answer, _ = self.run(target, order, counted=False)
         if "compared" not in answer:
             raise ServerError(f"the results cannot be compared: {answer.get('error')}")

@@ -14,7 +14,7 @@ def test_what_was_set_by_the_compiler_is_set_back() -> None:
     weight = torch.ones(2, requires_grad=True)
     opt = torch.optim.Adam([weight])
     opt.param_groups[0]["capturable"] = True
-    optimizers.restore()
+    optimizers.restore([weight, opt])
     assert opt.param_groups[0]["capturable"] is False
     weight.grad = torch.ones(2)
     opt.step()

@@ -159,7 +159,14 @@ def _sink(path: str) -> int:
 def _has_torch() -> bool:
     """Import torch for later forks. If it cannot be imported, each run reports that itself."""
     try:
-        for name in ("torch", "torch._dynamo", COMPILE.module, "pytest"):
+        # torch.compile imports the cache of inductor, whatever the backend.
+        for name in (
+            "torch",
+            "torch._dynamo",
+            COMPILE.module,
+            "torch._inductor.codecache",
+            "pytest",
+        ):
             if importlib.util.find_spec(name) is not None:
                 importlib.import_module(name)
     except Exception:
