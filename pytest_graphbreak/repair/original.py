@@ -60,8 +60,9 @@ class Original:
         if self._perturbed is None:
             self._perturbed = self._bench.measure(self._target, perturbed=True, **self._options)
         trial = self._perturbed
-        told = trial.has_results and self._compare([self.first], trial, compared.gone).difference
-        return told is not None
+        if not trial.has_results:
+            return True
+        return self._compare([self.first], trial, compared.gone).difference is not None
 
     def _compare(
         self, originals: list[Trial], trial: Trial, without: Sequence[str] = ()

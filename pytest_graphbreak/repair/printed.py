@@ -77,12 +77,16 @@ def _close(old: str, new: str) -> bool:
         return True
     if old.startswith("0x") or new.startswith("0x"):
         return old.startswith("0x") and new.startswith("0x")
-    if not any(mark in number for number in (old, new) for mark in ".e"):
+    if not (_is_float(old) and _is_float(new)):
         return False
     first, second = float(old), float(new)
     size = max(abs(first), abs(second))
     last = max(map(_last_place, (old, new)))
     return abs(first - second) <= 1.01 * max(min(last, _MOST * size), _CLOSE * size, _SMALL)
+
+
+def _is_float(number: str) -> bool:
+    return "." in number or "e" in number
 
 
 def _last_place(number: str) -> float:

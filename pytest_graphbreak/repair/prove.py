@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -89,7 +90,8 @@ class Proof(Struct, frozen=True):
             what = "the results of calls" if comparison.alone else "calls one by one"
             words.append(f"{what} ({comparison.changed}; the program decides)")
         if endless := len(self.before.endless):
-            words.append(f"{plural(endless, 'drawn call')} that do not end")
+            ends = "does" if endless == 1 else "do"
+            words.append(f"{plural(endless, 'drawn call')} that {ends} not end")
         raised = self.after.rounds.get("raised")
         if raised and not comparison.difference:
             words.append(f"a longer run ({raised[:80]})")
@@ -114,6 +116,7 @@ class Proof(Struct, frozen=True):
         return {
             "verdict": self.verdict,
             "why": self.why or None,
+            "difference": msgspec.to_builtins(comparison.difference),
             "before": _counts(self.before),
             "after": _counts(self.after),
             "calls": comparison.calls,

@@ -51,7 +51,7 @@ class Trial(Struct, frozen=True):
     @property
     def has_results(self) -> bool:
         """Whether it came to an end, be it by an exception of the program."""
-        return self.results is not None and self.results.is_file()
+        return self.error is None or (self.results is not None and self.results.is_file())
 
     @property
     def torch(self) -> tuple[int, ...]:

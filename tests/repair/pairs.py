@@ -115,7 +115,7 @@ PREALLOCATED: Final = (
     ),
     (
         "        self.history.append(y.sum().item())\n        return y * len(self.history)\n",
-        "        self.history[self.used] = y.sum().double()\n"
+        "        self.history.index_copy_(0, self.used.reshape(1), y.sum().reshape(1).double())\n"
         "        self.used += 1\n"
         "        return y * self.used\n",
     ),
@@ -357,26 +357,43 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     "a branch as torch.where": (BRANCH, ((IF, WHERE),)),
     "a branch that no input takes": (
         SUM,
-        (("    if y.sum() > 5:\n        y = (y - y.mean()) / (y.std() + y.abs().max() + 1)\n", ""),),
+        (
+            (
+                "    if y.sum() > 5:\n        y = (y - y.mean()) / (y.std() + y.abs().max() + 1)\n",
+                "",
+            ),
+        ),
     ),
     "a print after the call, with one result more": (
         PRINT,
         (
-            ('    print("mean", y.mean().item())\n    return y.cos()\n', "    return y.cos(), y.mean()\n"),
-            ("    out = c(torch.randn(4, 4))\n", '    out, mean = c(torch.randn(4, 4))\n    print("mean", mean.item())\n'),
+            (
+                '    print("mean", y.mean().item())\n    return y.cos()\n',
+                "    return y.cos(), y.mean()\n",
+            ),
+            (
+                "    out = c(torch.randn(4, 4))\n",
+                '    out, mean = c(torch.randn(4, 4))\n    print("mean", mean.item())\n',
+            ),
         ),
     ),
     "a print after the call, of its result": (
         PRINT.replace("y.mean().item()", "x.shape[0]"),
         (
             ('    print("mean", x.shape[0])\n', ""),
-            ("    out = c(torch.randn(4, 4))\n", '    out = c(torch.randn(4, 4))\n    print("mean", 4)\n'),
+            (
+                "    out = c(torch.randn(4, 4))\n",
+                '    out = c(torch.randn(4, 4))\n    print("mean", 4)\n',
+            ),
         ),
     ),
     "a function around the call that prints": (
         PRINT,
         (
-            ('    print("mean", y.mean().item())\n    return y.cos()\n', "    return y.cos(), y.mean()\n"),
+            (
+                '    print("mean", y.mean().item())\n    return y.cos()\n',
+                "    return y.cos(), y.mean()\n",
+            ),
             (
                 CALL,
                 'inner = torch.compile(f, backend="eager")\n\n'
@@ -394,9 +411,9 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
         (("sum().item()", "sum()"), ("counts.append(count)", "counts.append(count.item())")),
     ),
     "a tensor for an int": (
-        ITEM.replace("y.gt(0).sum().item()", "n").replace("c(torch.randn(5), n)", "c(torch.randn(5), n * 7)").replace(
-            'backend="eager"', 'backend="eager", dynamic=False'
-        ),
+        ITEM.replace("y.gt(0).sum().item()", "n")
+        .replace("c(torch.randn(5), n)", "c(torch.randn(5), n * 7)")
+        .replace('backend="eager"', 'backend="eager", dynamic=False'),
         (("n * 7)", "torch.tensor(n * 7))"), ("counts.append(count)", "counts.append(int(count))")),
     ),
     "a preallocated buffer for a list": (LIST, PREALLOCATED),
@@ -411,7 +428,13 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     "a program that ends with an exception": (CATCHES, ((IF, WHERE),)),
     "the largest numbers in logits": (
         MASKED,
-        ((CLAMP, "        logits = torch.where(logits.abs().max() > 0.5, logits.clamp(-0.5, 0.5), logits)\n"),),
+        (
+            (
+                CLAMP,
+                "        high = logits.abs().max() > 0.5\n"
+                "        logits = torch.where(high, logits.clamp(-0.5, 0.5), logits)\n",
+            ),
+        ),
     ),
     "sizes that vary": (
         f"{HEAD}def f(x):\n    return x * x.shape[0]\n\n"
@@ -424,7 +447,12 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
 WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
     "another threshold at call 85": (
         LATE,
-        (("    if y.sum() > 1000:\n        y = y / 2\n", "    y = torch.where(y.sum() > 1150, y / 2, y)\n"),),
+        (
+            (
+                "    if y.sum() > 1000:\n        y = y / 2\n",
+                "    y = torch.where(y.sum() > 1150, y / 2, y)\n",
+            ),
+        ),
         "call 85 of f: output, element [0]: 42.0 became 84.0",
     ),
     "logits beside the largest numbers": (
@@ -436,7 +464,11 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
         held(CLOSURE),
         (
             (HELD_IF, HELD_WHERE),
-            ("y = net(x)", "net.seen += 1; y = torch.nn.functional.linear(x, net.a.weight.detach(), net.a.bias)"),
+            (
+                "y = net(x)",
+                "net.seen += 1\n"
+                "        y = torch.nn.functional.linear(x, net.a.weight.detach(), net.a.bias)",
+            ),
         ),
         "Net.a.weight",
     ),
@@ -459,18 +491,33 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
     "lines in another order": (
         PRINT,
         (
-            ('    print("mean", y.mean().item())\n    return y.cos()\n', "    return y.cos(), y.mean()\n"),
-            ("    out = c(torch.randn(4, 4))\n", "    out, mean = c(torch.randn(4, 4))\n    lines.insert(0, mean.item())\n"),
+            (
+                '    print("mean", y.mean().item())\n    return y.cos()\n',
+                "    return y.cos(), y.mean()\n",
+            ),
+            (
+                "    out = c(torch.randn(4, 4))\n",
+                "    out, mean = c(torch.randn(4, 4))\n    lines.insert(0, mean.item())\n",
+            ),
             (CALL, f"{CALL}lines = []\n"),
-            ("lines.insert(0, mean.item())\n", 'lines.insert(0, mean.item())\nfor mean in lines:\n    print("mean", mean)\n'),
+            (
+                "lines.insert(0, mean.item())\n",
+                'lines.insert(0, mean.item())\nfor mean in lines:\n    print("mean", mean)\n',
+            ),
         ),
         "stdout, line 1",
     ),
     "one result more, and the first is wrong": (
         PRINT,
         (
-            ('    print("mean", y.mean().item())\n    return y.cos()\n', "    return y.sin(), y.mean()\n"),
-            ("    out = c(torch.randn(4, 4))\n", '    mean = c(torch.randn(4, 4))[1]\n    print("mean", mean.item())\n'),
+            (
+                '    print("mean", y.mean().item())\n    return y.cos()\n',
+                "    return y.sin(), y.mean()\n",
+            ),
+            (
+                "    out = c(torch.randn(4, 4))\n",
+                '    mean = c(torch.randn(4, 4))[1]\n    print("mean", mean.item())\n',
+            ),
         ),
         "",
     ),
@@ -495,18 +542,35 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
     ),
     "a counter that begins later": (
         COUNTER,
-        (*BUFFER, ("self.calls += 1\n        return x / self.calls", "y = x / (self.calls + 1)\n        self.calls += self.calls < 3\n        return y")),
+        (
+            *BUFFER,
+            (
+                "self.calls += 1\n        return x / self.calls",
+                "y = x / (self.calls + 1)\n        self.calls += self.calls < 3\n        return y",
+            ),
+        ),
         "Net.calls",
     ),
     "a count that is another": (
         ITEM,
-        (("gt(0).sum().item()", "ge(0).sum()"), ("counts.append(count)", "counts.append(count.item())")),
+        (
+            ("gt(0).sum().item()", "ge(0).sum()"),
+            ("counts.append(count)", "counts.append(count.item())"),
+        ),
         "stdout, line 1",
     ),
-    "a float for an int": (ITEM.replace("print(counts)\n", ""), (("sum().item()", "sum()"), ("append(count)", "append(float(count))")), "counts"),
+    "a float for an int": (
+        ITEM.replace("print(counts)\n", ""),
+        (("sum().item()", "sum()"), ("append(count)", "append(float(count))")),
+        "counts",
+    ),
     "a buffer that holds another list": (
         LIST,
-        (*PREALLOCATED[:1], (PREALLOCATED[1][0], PREALLOCATED[1][1].replace("y.sum()", "y.mean()")), ("print(net.history)", "")),
+        (
+            *PREALLOCATED[:1],
+            (PREALLOCATED[1][0], PREALLOCATED[1][1].replace("y.sum()", "y.mean()")),
+            ("print(net.history)", ""),
+        ),
         "",
     ),
     "a double": (
@@ -517,12 +581,25 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
     "NaN": (CHECKED, ((NAN, ""),), "NaN"),
     "inf": (
         CHECKED,
-        ((NAN, NAN_WHERE.replace("nan_to_num(y)", "nan_to_num(y, 0.0, 1.0, 1.0)").replace("isnan", "isfinite").replace(".any()", ".logical_not().any()")),),
+        (
+            (
+                NAN,
+                NAN_WHERE.replace("nan_to_num(y)", "nan_to_num(y, 0.0, 1.0, 1.0)")
+                .replace("isnan", "isfinite")
+                .replace(".any()", ".logical_not().any()"),
+            ),
+        ),
         "inf",
     ),
     "an empty batch": (
         CHECKED,
-        ((NAN, NAN_WHERE), ("    if x.shape[0] == 0:\n        return x.new_zeros(3)\n", "    if x.shape[0] == 0:\n        return x.new_ones(3)\n")),
+        (
+            (NAN, NAN_WHERE),
+            (
+                "    if x.shape[0] == 0:\n        return x.new_zeros(3)\n",
+                "    if x.shape[0] == 0:\n        return x.new_ones(3)\n",
+            ),
+        ),
         "an empty batch",
     ),
     "a batch of one": (
@@ -532,7 +609,7 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
     ),
     "an exception that is gone": (
         REFUSES,
-        (("    if x.max() > 100:\n        raise ValueError(\"too large\")\n", ""), (IF, WHERE)),
+        (('    if x.max() > 100:\n        raise ValueError("too large")\n', ""), (IF, WHERE)),
         "ValueError: too large",
     ),
     "an exception of another type": (
@@ -540,44 +617,118 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
         ((IF, WHERE), ("SystemError", "ValueError")),
         "SystemError: sizes became ValueError: sizes",
     ),
-    "a dataclass": (OBJECTS, ((IF, WHERE), ("Result(y, 3)", "Result(y, 4)")), "output[0].size: 3 became 4"),
-    "a plain object": (OBJECTS, ((IF, WHERE), ("Plain(y + 1)", "Plain(y + 2)")), "output[1].values"),
-    "the order of keys": (OBJECTS, ((IF, WHERE), ('{"a": y, "b": 2}', '{"b": 2, "a": y}')), "output[2]"),
+    "a dataclass": (
+        OBJECTS,
+        ((IF, WHERE), ("Result(y, 3)", "Result(y, 4)")),
+        "output[0].size: 3 became 4",
+    ),
+    "a plain object": (
+        OBJECTS,
+        ((IF, WHERE), ("Plain(y + 1)", "Plain(y + 2)")),
+        "output[1].values",
+    ),
+    "the order of keys": (
+        OBJECTS,
+        ((IF, WHERE), ('{"a": y, "b": 2}', '{"b": 2, "a": y}')),
+        "output[2]",
+    ),
     "a private variable": (OBJECTS, ((IF, WHERE), ("    _private.append(n)\n", "")), "_private"),
-    "an attribute of an object": (OBJECTS, ((IF, WHERE), ("    state.seen[n] = n * n\n", "")), "State.seen"),
+    "an attribute of an object": (
+        OBJECTS,
+        ((IF, WHERE), ("    state.seen[n] = n * n\n", "")),
+        "State.seen",
+    ),
     "a private attribute that is gone": (
         OBJECTS,
         ((IF, WHERE), ("    state._last = y\n", ""), ("        self._last = None\n", "")),
         "State._last",
     ),
-    "a variable of a class": (OBJECTS, ((IF, WHERE), ("    State.count += 1\n", "")), "class State.count"),
-    "a line on standard error": (OBJECTS, ((IF, WHERE), ('"err", n', '"err", 1')), "stderr, line 1"),
+    "a variable of a class": (
+        OBJECTS,
+        ((IF, WHERE), ("    State.count += 1\n", "")),
+        "class State.count",
+    ),
+    "a line on standard error": (
+        OBJECTS,
+        ((IF, WHERE), ('"err", n', '"err", 1')),
+        "stderr, line 1",
+    ),
     "the level of a log": (OBJECTS, ((IF, WHERE), ("log.warning", "log.error")), "the log, line 1"),
     "a warning": (OBJECTS, ((IF, WHERE), ('warnings.warn(f"warned {n}")', "pass")), "stderr, line"),
-    "a file": (OBJECTS, ((IF, WHERE), ('f"step {n}\\n")', 'f"step {n + 1}\\n")')), "the file log.txt, line 1"),
-    "one random number more": (BRANCH, ((IF, WHERE), ("return y * 3", "torch.rand(1)\n    return y * 3")), "random"),
-    "an environment": (BRANCH, ((IF, WHERE), ("import torch\n", "import os\n\nimport torch\n\nos.environ['MODE'] = 'x'\n")), "$MODE"),
-    "dropout in eval mode": (EVAL, ((EVAL_IF, EVAL_WHERE), ("return y * 2", "return y")), "train and eval mode"),
+    "a file": (
+        OBJECTS,
+        ((IF, WHERE), ('f"step {n}\\n")', 'f"step {n + 1}\\n")')),
+        "the file log.txt, line 1",
+    ),
+    "one random number more": (
+        BRANCH,
+        ((IF, WHERE), ("return y * 3", "torch.rand(1)\n    return y * 3")),
+        "random",
+    ),
+    "an environment": (
+        BRANCH,
+        (
+            (IF, WHERE),
+            ("import torch\n", "import os\n\nimport torch\n\nos.environ['MODE'] = 'x'\n"),
+        ),
+        "$MODE",
+    ),
+    "dropout in eval mode": (
+        EVAL,
+        ((EVAL_IF, EVAL_WHERE), ("return y * 2", "return y")),
+        "train and eval mode",
+    ),
     "targets that are ignored": (
         LOSS,
-        ((LOSS_IF, LOSS_WHERE), ("cross_entropy(logits, target)", "cross_entropy(logits, target.clamp(min=0))")),
+        (
+            (LOSS_IF, LOSS_WHERE),
+            ("cross_entropy(logits, target)", "cross_entropy(logits, target.clamp(min=0))"),
+        ),
         "-100",
     ),
-    "an argument that stays as it is": (IN_PLACE, ((IF, WHERE), ("state.add_(1)", "state = state + 1")), "arguments[1]"),
+    "an argument that stays as it is": (
+        IN_PLACE,
+        ((IF, WHERE), ("state.add_(1)", "state = state + 1")),
+        "arguments[1]",
+    ),
     "a result that shares memory": (
         BRANCH,
-        (("    if y.sum() > 0:\n        y = y + 1\n    return y * 3", "    return x.mul_(6).add_(3)"),),
+        (
+            (
+                "    if y.sum() > 0:\n        y = y + 1\n    return y * 3",
+                "    return x.mul_(6).add_(3)",
+            ),
+        ),
         "",
     ),
     "a line that raises with gradients": (
         GATE,
-        ((GATE_IF, GATE_WHERE), ("        return x.sin()", "        torch._check(not x.requires_grad)\n        return x.sin()")),
+        (
+            (GATE_IF, GATE_WHERE),
+            (
+                "        return x.sin()",
+                "        torch._check(not x.requires_grad)\n        return x.sin()",
+            ),
+        ),
         "with gradients: what it raises: nothing became RuntimeError",
     ),
-    "a result without a gradient": (BRANCH.replace("reshape(2, 3)", "reshape(2, 3).requires_grad_()"), ((IF, WHERE), ("return y * 3", "return (y * 3).detach()")), "requires_grad: True became False"),
+    "a result without a gradient": (
+        BRANCH.replace("reshape(2, 3)", "reshape(2, 3).requires_grad_()"),
+        ((IF, WHERE), ("return y * 3", "return (y * 3).detach()")),
+        "requires_grad: True became False",
+    ),
     "another number as an argument": (
-        ITEM.replace("y.gt(0).sum().item()", "y.sum()").replace("    y = x * n\n", "    y = x * n\n    if y.sum() > 100:\n        y = y - 1\n").replace("c(torch.randn(5), n)", "c(torch.randn(5), 2)").replace("counts.append(count)", "counts.append(float(count))"),
-        (("    if y.sum() > 100:\n        y = y - 1\n", "    y = torch.where(y.sum() > 100, y - 1, y)\n"), ("    y = x * n\n", "    y = x * 2\n")),
+        ITEM.replace("y.gt(0).sum().item()", "y.sum()")
+        .replace("    y = x * n\n", "    y = x * n\n    if y.sum() > 100:\n        y = y - 1\n")
+        .replace("c(torch.randn(5), n)", "c(torch.randn(5), 2)")
+        .replace("counts.append(count)", "counts.append(float(count))"),
+        (
+            (
+                "    if y.sum() > 100:\n        y = y - 1\n",
+                "    y = torch.where(y.sum() > 100, y - 1, y)\n",
+            ),
+            ("    y = x * n\n", "    y = x * 2\n"),
+        ),
         "other numbers",
     ),
 }
@@ -599,7 +750,12 @@ c = torch.compile(net, backend="eager")
 for step in range(3):
     c(torch.randn(2, 4)).backward()
 """
-SETTING: Final = (("torch.manual_seed(0)", "torch._dynamo.config.capture_scalar_outputs = True\ntorch.manual_seed(0)"),)
+SETTING: Final = (
+    (
+        "torch.manual_seed(0)",
+        "torch._dynamo.config.capture_scalar_outputs = True\ntorch.manual_seed(0)",
+    ),
+)
 
 
 def edited(source: str, edits: Edits) -> str:

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._pytree import register_pytree_node
 
 from pytest_graphbreak.repair import capture
-from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import ENDLESS
-from pytest_graphbreak.repair.copies import leaves_of
+from pytest_graphbreak.repair.capture import ENDLESS, CallResult, Capture
+from pytest_graphbreak.repair.compare import TensorLeaf
 
 pytestmark = pytest.mark.once
 
@@ -29,7 +27,7 @@ def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_ours_goes_around_the_wrappers_of_the_program() -> None:
-    recorder = Capture(allow_breaks=True)
+    recorder = Capture(results=True)
     real, kind = torch.compile, type(torch)
     with recorder.install():
         first = torch.compile
@@ -40,8 +38,8 @@ def test_ours_goes_around_the_wrappers_of_the_program() -> None:
     assert (torch.compile, type(torch)) == (real, kind)
     assert len(recorder.entries) == 2
     values = [
-        [x.item() for _, x in call if isinstance(x, torch.Tensor)]
-        for call in recorder.results({}, None, eager=True, values_only=True, left_out=[])["calls"]
+        [x.value.item() for _, x in call.values if isinstance(x, TensorLeaf)]
+        for call in recorder.calls()
     ]
     assert values == [[4, 1], [3, 1]]  # the result, then the argument
 
@@ -54,45 +52,65 @@ def test_dynamo_meets_the_module_torch_as_it_is() -> None:
         kinds.append(type(torch))
         return gm
 
-    recorder = Capture()
+    recorder = Capture(results=True)
     with recorder.install():
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
         torch._dynamo.reset()
-        recorder.results({}, None, eager=False, values_only=True, left_out=[])
+        recorder.draw(None, eager=False, values_only=True, left_out=[])
         assert type(torch) is not types.ModuleType  # torch.compile is watched again
     assert set(kinds) == {types.ModuleType}
     assert len(kinds) > 1
 
 
-def drawn(model: Any, *args: Any) -> dict[str, Any]:
-    recorder = Capture()
+def drawn(model: Any, *args: Any) -> dict[str, CallResult]:
+    recorder = Capture(results=True)
     with recorder.install(), torch.compiler.set_stance("force_eager"):
         torch.compile(model, backend="eager")(*args)
-    options = {"eager": True, "values_only": False, "left_out": ["random"]}
-    found: dict[str, Any] = recorder.results({}, None, **options)["drawn"]
-    return found
+    return recorder.draw(None, eager=True, values_only=False, left_out=["random"])
+
+
+def tensors(call: CallResult) -> dict[str, Any]:
+    return {path: x.value.tolist() for path, x in call.values if isinstance(x, TensorLeaf)}
 
 
 def test_each_of_the_drawn_inputs_has_random_numbers_of_its_own() -> None:
     values = [drawn(lambda x: torch.rand(1), torch.ones(1)) for _ in range(2)]
-    numbers = [[value[0][1].item() for value in one.values()] for one in values]
+    numbers = [[tensors(call)["output"][0] for call in calls.values()] for calls in values]
     assert numbers[0] == numbers[1]
     assert len(set(numbers[0])) == len(numbers[0])
 
 
 def test_what_a_call_prints_changes_and_gives_is_kept() -> None:
+    seen = []
+
     def model(x: torch.Tensor) -> torch.Tensor:
         print("here")
+        seen.append(1)
         x.add_(1)
         return x * 2
 
-    values = drawn(model, torch.ones(2))
-    assert "random" not in values
-    assert values["zero"][:2] == [("output", values["zero"][0][1]), values["zero"][1]]
-    kept = {name: value for name, value in values["zero"] if isinstance(value, torch.Tensor)}
-    assert [value.tolist() for value in kept.values()] == [[2, 2], [1, 1]]
-    assert values["zero"][-1] == ("lines", ("here",))
-    assert values["inputs that require gradients"].startswith("raises RuntimeError: a leaf")
+    calls = drawn(model, torch.ones(2))
+    assert "random" not in calls
+    zero = calls["zero"]
+    assert tensors(zero) == {"output": [2, 2], "arguments[0]": [1, 1]}
+    assert (zero.lines, zero.changed) == (("here",), {"seen"})
+    assert seen == []  # as it was before the first call
+    raised = calls["inputs that require gradients"].raised
+    assert raised is not None
+    assert (raised.kind, raised.explicit) == ("RuntimeError", False)
+
+
+def test_what_the_program_refuses_itself_is_told_from_what_torch_refuses() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 1:
+            raise ValueError("one")
+        return x.reshape(2, -1)
+
+    calls = drawn(model, torch.ones(4))
+    one, empty = calls["a batch of one"].raised, calls["an empty batch"].raised
+    assert one is not None
+    assert empty is not None
+    assert (one.words, one.explicit, empty.explicit) == ("ValueError: one", True, False)
 
 
 def test_a_call_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,24 +121,6 @@ def test_a_call_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> No
             x = x - 1
         return x
 
-    values = drawn(model, torch.ones(2))
-    assert values["negated"] == values["negated, with gradients"] == ENDLESS
-    assert ENDLESS not in (values["zero"], values["NaN"])
-
-
-def test_the_structure_of_a_result_has_no_address() -> None:
-    """As that of a tensordict, which names functions."""
-    context = [lambda: None, lambda: None]
-    words = [leaves_of(Box(function, torch.ones(1)))[0] for function in context]
-    assert words[0] == words[1]
-    assert "function" in words[0]
-
-
-class Box:
-    def __init__(self, function: Any, value: torch.Tensor) -> None:
-        self.function, self.value = function, value
-
-
-register_pytree_node(
-    Box, lambda box: ([box.value], box.function), lambda values, context: Box(context, values[0])
-)
+    calls = drawn(model, torch.ones(2))
+    assert calls["negated"].raised == ENDLESS
+    assert calls["zero"].raised is calls["NaN"].raised is None

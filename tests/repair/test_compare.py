@@ -2,37 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from pytest_graphbreak.repair.compare import difference, flatten
+from pytest_graphbreak.repair.compare import Comparer, flatten, settle
 
 pytestmark = pytest.mark.once
 
 
+class Pair(NamedTuple):
+    first: Any
+    second: int
+
+
 ONE = torch.ones(2)
 NAN = torch.tensor([1.0, float("nan")])
+LARGE = torch.tensor([0.25, torch.finfo(torch.float32).min])
 
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
         (ONE, ONE + 1e-7, None),
-        (ONE * 1e6, ONE * 1e6 + 0.5, None),  # rounding grows with the values
-        (ONE, ONE + 0.5, "the result: values differ by up to 0.5"),
-        (ONE, ONE.double(), "the result: torch.float32 became torch.float64"),
-        (ONE, ONE[:1], "the result: shape [2] became [1]"),
+        (ONE * 1e6, ONE * 1e6 + 0.5, None),  # rounding grows with the value
+        (LARGE, LARGE + torch.tensor([0.5, 0]), "the result, element [0]: 0.25 became 0.75"),
+        (ONE, ONE + 0.5, "the result, element [0]: 1.0 became 1.5"),
+        (ONE, ONE.double(), "the result, its dtype: torch.float32 became torch.float64"),
+        (ONE, ONE[:1], "the result, its shape: [2] became [1]"),
         (NAN, NAN.clone(), None),
-        (NAN, ONE, "the result: values are NaN in one, not in the other"),
-        (ONE.int(), ONE.int() * 2, "the result: values differ"),
-        ([ONE, 1], [ONE, True], "[1]: int became bool"),
+        (NAN, ONE, "the result, element [1]: nan became 1.0"),
+        (ONE.int(), ONE.int() * 2, "the result, element [0]: 1 became 2"),
+        (ONE, ONE.clone().requires_grad_(), "the result, requires_grad: False became True"),
+        (torch.ones(2, 3), torch.ones(3, 2).t(), "the result, contiguous: True became False"),
+        ([ONE, 1], [ONE, True], "the result[1]: 1 (int) became True (bool)"),
+        ([ONE, 1], [ONE, 1.0], "the result[1]: 1 (int) became 1.0 (float)"),
         ({"a": 1.0}, {"a": 1.0 + 1e-9}, None),
-        ({"a": 1}, {"a": 2}, "['a']: '1' became '2'"),
-        ([1, 2], [1], "the result has another structure"),
-        ((1, 2), [1, 2], "(): '<tuple>' became '<list>'"),
+        ({"a": 1}, {"a": 2}, "the result['a']: 1 became 2"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "the result has another structure"),
+        ([1, 2], [1], "the result has another structure: [1] = 2 became nothing"),
+        ((1, 2), [1, 2], "the result(): <tuple> became <list>"),
+        (Pair(ONE, 1), Pair(ONE, 2), "the result[1]: 1 became 2"),
+        (SimpleNamespace(a=1), SimpleNamespace(a=2), "the result.a: 1 became 2"),
+        ({1, 2}, {1, 3}, "the result{1}: '2' became '3'"),
+        ([*range(99)], [*range(98), 1], "the result, element [98]: 98.0 became 1.0"),
+        (None, torch.zeros(2), None),  # a gradient of a branch that was not taken
+        (None, ONE, "the result: None became [1.0, 1.0]"),
     ],
 )
 def test_what_differs(before: Any, after: Any, words: str | None) -> None:
-    assert difference(flatten(before), flatten(after)) == words
+    difference = Comparer().difference(flatten(before), flatten(after), "the result")
+    if words is None:
+        assert difference is None
+    else:
+        assert str(difference).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (3, torch.tensor(3), True),
+        (3, torch.tensor(4), False),
+        (3, torch.tensor(3.0), False),
+        (ONE, (ONE, torch.zeros(1)), True),
+        (ONE, (ONE + 1, torch.zeros(1)), False),
+        ([0.5, 1.5], torch.tensor([0.5, 1.5, 0.0]), True),
+        ([0.5, 1.5], torch.tensor([1.5, 0.5]), False),
+        ([ONE, ONE * 2], torch.stack([ONE, ONE * 2]), True),
+    ],
+)
+def test_numbers_in_another_form(before: Any, after: Any, same: bool) -> None:
+    assert Comparer().same_numbers(flatten(before), flatten(after)) is same
+
+
+def test_what_changes_later_is_not_seen() -> None:
+    tensor = torch.ones(2)
+    flat = settle(flatten([tensor]))
+    tensor.zero_()
+    assert Comparer().difference(flat, flatten([torch.ones(2)])) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_graphbreak.repair.inputs import OWN, VALUES, DrawnInputs
+from pytest_graphbreak.repair.inputs import FLOATS, INTEGERS, OWN, DrawnInputs, Way
 
 pytestmark = pytest.mark.once
 
@@ -20,22 +20,35 @@ def inputs(*args: Any, **kwargs: Any) -> DrawnInputs:
     return DrawnInputs(model, args, kwargs, {})
 
 
+def names(drawn: DrawnInputs, **options: bool) -> list[str]:
+    options = {"values_only": False, "grad": True, "modules": True} | options
+    return [way.name for way in drawn.ways(**options)]
+
+
+def draw(drawn: DrawnInputs, kind: str) -> Any:
+    return drawn.draw(Way(kind, kind))
+
+
 def test_what_is_drawn_follows_from_the_arguments() -> None:
-    kinds = inputs(torch.ones(2, 3)).kinds(values_only=False, grad=True)
-    assert kinds[: len(VALUES)] == VALUES
-    assert kinds[len(VALUES) :] == (
+    assert names(inputs(torch.ones(2, 3))) == [
+        OWN,
+        *FLOATS,
+        "an empty batch",
         "a batch of one",
         "a batch twice as large",
         "a shorter length",
         "a longer length",
-        "inputs that require gradients",
-        "negated, with gradients",
         "inputs of float64",
-    )
-    whole = inputs(torch.ones(2, dtype=torch.long)).kinds(values_only=False, grad=True)
-    assert whole == (*VALUES, "a batch of one", "a batch twice as large")
-    assert inputs(torch.ones(2, 3)).kinds(values_only=True, grad=True) == VALUES
-    assert inputs(3).kinds(values_only=False, grad=True) == (OWN,)
+        "without gradients",
+        "train and eval mode exchanged",
+        "inputs that require gradients",
+        "inputs that require gradients, negated",
+    ]
+    whole = names(inputs(torch.ones(2, dtype=torch.long)), grad=False, modules=False)
+    batches = ("an empty batch", "a batch of one", "a batch twice as large")
+    assert whole == [OWN, *INTEGERS, *batches, "with gradients"]
+    assert names(inputs(torch.ones(2, 3), True), values_only=True) == [OWN, *FLOATS, "other flags"]
+    assert names(inputs(3), modules=False) == [OWN, "other numbers", "without gradients"]
 
 
 @pytest.mark.parametrize(
@@ -52,26 +65,33 @@ def test_sizes_that_belong_together_are_changed_together(
 ) -> None:
     """Heads that are folded into the batch as well."""
     ids = torch.ones(2, 8, dtype=torch.long)
-    args, _ = inputs(ids, torch.ones(2, 8, 4), torch.ones(6, 2), torch.ones(4)).draw(kind)
+    args, _ = draw(inputs(ids, torch.ones(2, 8, 4), torch.ones(6, 2), torch.ones(4)), kind)
     assert [tuple(one.shape) for one in args] == shapes
 
 
 def test_a_length_changes_in_both_dimensions_of_a_mask() -> None:
     """A mask of another length than the rest is no input of the program."""
     q, mask = torch.ones(2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
-    args, _ = inputs(q, mask, torch.ones(2, 1, 5, 5)).draw("a shorter length")
+    args, _ = draw(inputs(q, mask, torch.ones(2, 1, 5, 5)), "a shorter length")
     assert [tuple(tensor.shape) for tensor in args] == [(2, 4, 8), (4, 4), (2, 1, 4, 4)]
 
 
 def test_values() -> None:
     x = torch.tensor([1.0, -2.0, 3.0, 4.0])
-    drawn = {kind: inputs(x).draw(kind)[0][0] for kind in VALUES}
+    drawn = {kind: draw(inputs(x), kind)[0][0] for kind in (OWN, *FLOATS)}
     assert drawn[OWN].tolist() == x.tolist()
     assert drawn[OWN].data_ptr() != x.data_ptr()
     assert drawn["negated"].tolist() == [-1, 2, -3, -4]
     assert drawn["zero"].tolist() == [0] * 4
     assert 0 < int(drawn["NaN"].isnan().sum()) < 4
+    assert drawn["inf"].isposinf().tolist() == [True, False, False, True]
+    assert bool(drawn["-inf"].isneginf().any())
+    assert drawn["largest"].max() == torch.finfo(torch.float32).max
     assert not drawn["random"].isnan().any()
+    targets = torch.tensor([1, 2, 3, 4])
+    assert draw(inputs(targets), "-100")[0][0].tolist() == [-100, 2, 3, -100]
+    (number, flag), _ = draw(inputs(2, True), "other numbers")
+    assert (number, flag) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +104,18 @@ def test_values() -> None:
     ],
 )
 def test_a_mask_is_padded_by_row(given: torch.Tensor, padded: object) -> None:
-    (drawn,), _ = inputs(given).draw("padded")
+    (drawn,), _ = draw(inputs(given), "padded")
     assert drawn.tolist() == padded
 
 
 def test_gradients_and_dtypes() -> None:
-    (x, n), named = inputs(torch.ones(2), 3, y=torch.ones(1)).draw("inputs that require gradients")
+    given = inputs(torch.ones(2), 3, y=torch.ones(1))
+    (x, n), named = draw(given, "inputs that require gradients")
     assert (x.requires_grad, n, named["y"].requires_grad) == (True, 3, True)
-    (x,), _ = inputs(torch.ones(2, requires_grad=True)).draw("inputs of float64")
+    (x,), _ = draw(inputs(torch.ones(2, requires_grad=True)), "inputs of float64")
     assert (x.dtype, x.requires_grad, x.is_leaf) == (torch.float64, True, True)
 
 
 def test_strides_are_those_of_the_original() -> None:
-    (x,), _ = inputs(torch.ones(3, 2).t()).draw("random")
+    (x,), _ = draw(inputs(torch.ones(3, 2).t()), "random")
     assert x.stride() == torch.ones(3, 2).t().stride()

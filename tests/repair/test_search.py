@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
+from pytest_graphbreak.repair.comparison import Comparison
 from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
 from pytest_graphbreak.repair.search import Search
@@ -48,8 +49,8 @@ class MadeUp:
         reason, line = self._after
         return Trial(record(self._graphs, *([(reason, line, target.path)] if line else [])))
 
-    def compared(self, *args: Any, **options: Any) -> dict[str, Any]:
-        return {"words": ""}
+    def compared(self, *args: Any, **options: Any) -> Comparison:
+        return Comparison()
 
     @contextmanager
     def beside(self, target: Target, data: bytes) -> Iterator[Target]:

@@ -32,4 +32,4 @@ def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
         trial = trials.measure(parse("models/net.py"), outputs=False, alone=True)
     assert trial.error is None
     assert trial.record.graphs == {"dynamo": 1}
-    assert trial.lines == ["a"]
+    assert trial.lines["stdout"] == ["a"]
