@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.repair import printed
-from pytest_graphbreak.repair.capture import CallResult, Raised
+from pytest_graphbreak.repair.calls import CallResult, Raised
 from pytest_graphbreak.repair.compare import Comparer, Flat, structure, text
-from pytest_graphbreak.repair.comparison import Comparison, Difference
+from pytest_graphbreak.repair.comparison import Comparison, ValueDifference
 from pytest_graphbreak.repair.inputs import OWN
 
 _PROGRAM: Final = "the program"
@@ -44,7 +44,7 @@ class Results(Struct):
     left_out: list[str] = []
 
 
-class Run(Struct, frozen=True):
+class ProgramRun(Struct, frozen=True):
     """The results of a run, its lines by stream, and what it raised."""
 
     results: Results
@@ -55,7 +55,8 @@ class Run(Struct, frozen=True):
 def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
     """Compare the files of results of an order (``trial.Bench.compared``)."""
     saved = [torch.load(file, weights_only=False) for file in order["results"]]
-    runs = [Run(*parts) for parts in zip(saved, order["lines"], order["errors"], strict=True)]
+    parts = zip(saved, order["lines"], order["errors"], strict=True)
+    runs = [ProgramRun(*part) for part in parts]
     comparing = _Comparing(
         runs[:-1], runs[-1], order["factor"], numbers=order["numbers"], without=order["without"]
     )
@@ -70,8 +71,8 @@ class _Comparing:
 
     def __init__(
         self,
-        originals: list[Run],
-        patched: Run,
+        originals: list[ProgramRun],
+        patched: ProgramRun,
         factor: float,
         *,
         numbers: bool = True,
@@ -145,7 +146,7 @@ class _Comparing:
             if old.raised is None
         )
 
-    def _calls(self) -> Difference | None:
+    def _calls(self) -> ValueDifference | None:
         of_all = [_by_name(run.results.calls) for run in self._originals]
         for name, calls in _by_name(self._patched.results.calls).items():
             for number, new in enumerate(calls):
@@ -156,17 +157,17 @@ class _Comparing:
 
     def _call(
         self, olds: Sequence[CallResult], new: CallResult, comparer: Comparer
-    ) -> Difference | None:
+    ) -> ValueDifference | None:
         differences = [_call_difference(old, new, comparer) for old in olds]
         return None if None in differences else differences[0]
 
     # The border of the program.
 
-    def _program(self) -> Difference | None:
+    def _program(self) -> ValueDifference | None:
         """Return which exception or line differs."""
         old, new = self._first.error, self._patched.error
         if (old is None) != (new is None) or (old and new and not printed.same(old, new)):
-            return Difference("what it raises", old or "nothing", new or "nothing", _PROGRAM)
+            return ValueDifference("what it raises", old or "nothing", new or "nothing", _PROGRAM)
         for stream, lines in self._first.lines.items():
             unsteady = printed.unsteady(lines, self._originals[-1].lines[stream])
             if unsteady:
@@ -176,10 +177,10 @@ class _Comparing:
                 texts = [*map(printed.without_numbers, texts)]
             if unlike := printed.difference(*texts):
                 place, before, after = unlike
-                return Difference(f"{stream}{place}", before, after, _PROGRAM)
+                return ValueDifference(f"{stream}{place}", before, after, _PROGRAM)
         return None
 
-    def _state(self) -> Difference | None:
+    def _state(self) -> ValueDifference | None:
         """Return what the program holds or has written that differs."""
         before, after = self._first.results.state, self._patched.results.state
         again = self._originals[-1].results.state
@@ -195,22 +196,25 @@ class _Comparing:
             elif name in self._first.results.passing:
                 self._gone.append(name)
             elif not any(self._is_value(old, new, self._comparer) for new in new_names):
-                return Difference(name, text(old), "gone", "at the end")
+                return ValueDifference(name, text(old), "gone", "at the end")
         return None
 
-    def _value(self, name: str, old: Flat, new: Flat, comparer: Comparer) -> Difference | None:
+    def _value(self, name: str, old: Flat, new: Flat, comparer: Comparer) -> ValueDifference | None:
         """Return how a value differs; one of another kind has to have the same numbers."""
         return None if self._is_value(old, new, comparer) else comparer.difference(old, new, name)
 
     def _is_value(self, old: Flat, new: Flat, comparer: Comparer) -> bool:
         if comparer.difference(old, new) is None:
             return True
-        other = structure(old) != structure(new)
-        return other and comparer.has_numbers(old) and comparer.same_numbers(old, new)
+        return (
+            structure(old) != structure(new)
+            and comparer.has_numbers(old)
+            and comparer.same_numbers(old, new)
+        )
 
     # Calls with drawn inputs.
 
-    def _drawn_calls(self) -> tuple[Difference | None, list[str], int]:
+    def _drawn_calls(self) -> tuple[ValueDifference | None, list[str], int]:
         kinds: list[str] = []
         refused = 0
         for kind, new in self._patched.results.drawn.items():
@@ -239,7 +243,7 @@ class _Comparing:
 
     def _drawn_call(
         self, olds: list[CallResult], taken: list[CallResult], new: CallResult
-    ) -> Difference | None:
+    ) -> ValueDifference | None:
         """Return how a call differs. What torch itself refuses is no input of the program."""
         raised = [old for old in olds if old.raised is not None]
         explicit = [old for old in raised if old.raised is not None and old.raised.explicit]
@@ -253,31 +257,31 @@ class _Comparing:
         effects = None if None in differences else differences[0]
         return self._call(taken, new, self._drawn) or effects
 
-    def _effects(self, old: CallResult, new: CallResult) -> Difference | None:
+    def _effects(self, old: CallResult, new: CallResult) -> ValueDifference | None:
         """Return which line a call writes otherwise, or which object it changes."""
         unlike = printed.difference(old.lines, new.lines) if _LINES not in self._moved else None
         if unlike is not None:
             place, before, after = unlike
-            return Difference(f"{_LINES}{place}", before, after)
+            return ValueDifference(f"{_LINES}{place}", before, after)
         return self._objects(old, new)
 
-    def _objects(self, old: CallResult, new: CallResult) -> Difference | None:
+    def _objects(self, old: CallResult, new: CallResult) -> ValueDifference | None:
         """Return which object is another after the call."""
-        known = self._first.results.state
-        new_names = [flat for name, flat in new.held.items() if name not in known]
-        for name, value in old.held.items():
+        before = self._first.results.state
+        new_names = [flat for name, flat in new.objects.items() if name not in before]
+        for name, value in old.objects.items():
             if name in self._moved:
                 continue
-            if name in new.held:
-                if difference := self._value(name, value, new.held[name], self._drawn):
+            if name in new.objects:
+                if difference := self._value(name, value, new.objects[name], self._drawn):
                     return difference
             elif name in old.changed and not any(
-                self._is_value(value, other, self._drawn) for other in new_names
+                self._is_value(value, flat, self._drawn) for flat in new_names
             ):
-                return Difference(name, text(value), "unchanged")
+                return ValueDifference(name, text(value), "unchanged")
         for name in new.changed:
-            if name not in old.held and name in known:
-                return Difference(name, "unchanged", text(new.held[name]))
+            if name not in old.objects and name in before:
+                return ValueDifference(name, "unchanged", text(new.objects[name]))
         return None
 
 
@@ -292,15 +296,19 @@ def _border(call: CallResult) -> Any:
     return None if call.raised is not None else structure(call.values)
 
 
-def _call_difference(old: CallResult, new: CallResult, comparer: Comparer) -> Difference | None:
+def _call_difference(
+    old: CallResult, new: CallResult, comparer: Comparer
+) -> ValueDifference | None:
     if old.raised is not None and new.raised is not None:
         return None if _is_same_error(old.raised, new.raised) else _other_error(old, new)
     if old.raised is not None or new.raised is not None:
         return _other_error(old, new)
     if difference := comparer.difference(old.values, new.values):
         return difference
-    for output, other in sorted(new.aliases - old.aliases):
-        return Difference(output, "a tensor of its own", f"one that shares memory with {other}")
+    for output, shared in sorted(new.aliases - old.aliases):
+        return ValueDifference(
+            output, "a tensor of its own", f"one that shares memory with {shared}"
+        )
     return None
 
 
@@ -308,8 +316,8 @@ def _is_same_error(old: Raised, new: Raised) -> bool:
     return old.kind == new.kind and (not old.explicit or printed.same(old.words, new.words))
 
 
-def _other_error(old: CallResult, new: CallResult) -> Difference:
-    return Difference("what it raises", _error(old), _error(new))
+def _other_error(old: CallResult, new: CallResult) -> ValueDifference:
+    return ValueDifference("what it raises", _error(old), _error(new))
 
 
 def _error(call: CallResult) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from torch.utils._pytree import tree_flatten
 
 from pytest_graphbreak.repair import printed
-from pytest_graphbreak.repair.comparison import Difference
+from pytest_graphbreak.repair.comparison import ValueDifference
 from pytest_graphbreak.repair.copies import is_lazy, snapshot
 
 Flat = list[tuple[str, Any]]
@@ -61,8 +61,8 @@ def flatten(
         return [(path, None)]
     for kind in _PLAIN:
         if isinstance(value, kind):
-            plain: Callable[[Any], Any] = kind
-            return [(path, plain(value))]  # a class of the program cannot be loaded elsewhere
+            convert: Callable[[Any], Any] = kind
+            return [(path, convert(value))]  # a class of the program cannot be loaded elsewhere
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         number = getattr(value.dtype, "kind", "") in "biufc"
         return [(path, TensorLeaf(torch.as_tensor(value).clone()) if number else str(value))]
@@ -141,7 +141,7 @@ class Comparer(Struct, frozen=True):
     factor: float = 1.0
     drawn: bool = False
 
-    def difference(self, before: Flat, after: Flat, name: str = "") -> Difference | None:
+    def difference(self, before: Flat, after: Flat, name: str = "") -> ValueDifference | None:
         """Return the first leaf that differs, or None if the values agree."""
         old_paths, new_paths = ([path for path, _ in flat] for flat in (before, after))
         if old_paths != new_paths:
@@ -150,11 +150,13 @@ class Comparer(Struct, frozen=True):
             at = next(place for place, (old, new) in pairs if old != new)
             before_it, after_it = dict(before), dict(after)
             values = _shown(before_it, olds[at]), _shown(after_it, news[at])
-            return Difference(f"{name} has another structure".strip(), *values)
+            return ValueDifference(f"{name} has another structure".strip(), *values)
         for (path, old), (_, new) in zip(before, after, strict=True):
             if (unlike := self._unlike(old, new)) is not None:
-                place, shown, other = unlike
-                return Difference(f"{name}{path}{place}".strip() or "the result", shown, other)
+                place, old_text, new_text = unlike
+                return ValueDifference(
+                    f"{name}{path}{place}".strip() or "the result", old_text, new_text
+                )
         return None
 
     def _unlike(self, old: Any, new: Any) -> Unlike | None:
@@ -213,9 +215,11 @@ class Comparer(Struct, frozen=True):
 
         An int may be a tensor, a list a tensor of its entries, or the first rows of a longer one.
         """
-        rest = iter([candidate for _, leaf in after for candidate in _candidates(leaf)])
-        wanted = [_as_tensor(leaf) for _, leaf in before]
-        return all(any(self._same(old, new) for new in rest) for old in wanted if old is not None)
+        candidates = iter([candidate for _, leaf in after for candidate in _candidates(leaf)])
+        tensors = [_as_tensor(leaf) for _, leaf in before]
+        return all(
+            any(self._same(old, new) for new in candidates) for old in tensors if old is not None
+        )
 
     def _same(self, old: torch.Tensor, new: torch.Tensor) -> bool:
         if old.shape != new.shape and old.numel() != 1:

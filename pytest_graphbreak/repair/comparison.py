@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 
-class Difference(Struct, frozen=True):
+class ValueDifference(Struct, frozen=True):
     """The first value that is another: ``what`` of ``where``, and both, as texts."""
 
     what: str
@@ -25,7 +25,7 @@ class Difference(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     """How a run differs from the original, and what of it was compared."""
 
-    difference: Difference | None = None
+    difference: ValueDifference | None = None
     calls: int = 0
     """The number of calls that were compared one by one."""
     drawn: Sequence[str] = ()

@@ -17,7 +17,8 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import Capture, CompiledCall, mode
+from pytest_graphbreak.repair.calls import CompiledCall, mode
+from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.copies import copy_of
 from pytest_graphbreak.repair.failure import store_error, user_frames
 from pytest_graphbreak.repair.steady import seed

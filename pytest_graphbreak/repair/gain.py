@@ -72,10 +72,9 @@ def no_gain(before: Record, after: Record) -> str:
     """Return by which rule a run is no gain over another."""
     if not graphs(after):
         return "nothing is compiled with it either"
-    counts = ((graphs(before), graphs(after)), (eager(before), eager(after)))
-    (old, new), left = counts
-    if left[1] > left[0]:
-        return f"more functions leave the compiler ({left[0]} -> {left[1]})"
+    old, new = graphs(before), graphs(after)
+    if eager(after) > eager(before):
+        return f"more functions leave the compiler ({eager(before)} -> {eager(after)})"
     if new > old:
         return f"the graphs got more ({old} -> {new})"
     if dearer := [x for x in _upper(before) if after.graphs.get(x, 0) > before.graphs.get(x, 0)]:

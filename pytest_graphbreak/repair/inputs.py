@@ -35,7 +35,7 @@ _DOUBLE: Final = "inputs of float64"
 Named = tuple[str, torch.Tensor]
 
 
-class Way(Struct, frozen=True):
+class DrawnWay(Struct, frozen=True):
     """A way to call once more: with which inputs, with gradients or not, in train or eval mode.
 
     ``values`` is the kind of the inputs; ``grad`` is None where it is as in the program.
@@ -55,24 +55,24 @@ class DrawnInputs(Struct, frozen=True):
     kwargs: dict[str, Any]
     dims: dict[str, dict[int, int]]
 
-    def ways(self, *, values_only: bool, grad: bool, modules: bool) -> Iterator[Way]:
+    def ways(self, *, values_only: bool, grad: bool, modules: bool) -> Iterator[DrawnWay]:
         """Yield the ways to call; without ``values_only`` also what compiles again.
 
         ``grad`` is whether the program computes gradients, ``modules`` whether there are modules.
         """
-        yield from (Way(kind, kind) for kind in self._values())
+        yield from (DrawnWay(kind, kind) for kind in self._values())
         if values_only:
             return
         tensors = self._tensors()
-        yield from (Way(kind, kind) for kind in self._sizes(tensors))
+        yield from (DrawnWay(kind, kind) for kind in self._sizes(tensors))
         if any(leaf.dtype == torch.float32 for _, leaf in tensors):
-            yield Way(_DOUBLE, _DOUBLE)
-        yield Way("without gradients" if grad else "with gradients", OWN, grad=not grad)
+            yield DrawnWay(_DOUBLE, _DOUBLE)
+        yield DrawnWay("without gradients" if grad else "with gradients", OWN, grad=not grad)
         if modules:
-            yield Way("train and eval mode exchanged", OWN, flipped=True)
+            yield DrawnWay("train and eval mode exchanged", OWN, flipped=True)
         if any(leaf.is_floating_point() for _, leaf in tensors):
-            yield Way(_REQUIRING, _REQUIRING, grad=True)
-            yield Way(f"{_REQUIRING}, negated", f"{_REQUIRING}, negated", grad=True)
+            yield DrawnWay(_REQUIRING, _REQUIRING, grad=True)
+            yield DrawnWay(f"{_REQUIRING}, negated", f"{_REQUIRING}, negated", grad=True)
 
     def _values(self) -> Iterator[str]:
         """Yield the kinds of other values in inputs of the same sizes."""
@@ -94,7 +94,7 @@ class DrawnInputs(Struct, frozen=True):
         if self._lengths(tensors):
             yield from (_SHORTER, _LONGER)
 
-    def draw(self, way: Way) -> tuple[Any, Any]:
+    def draw(self, way: DrawnWay) -> tuple[Any, Any]:
         """Return other arguments, which share nothing with the first."""
         kind = way.values
         if kind == OWN:

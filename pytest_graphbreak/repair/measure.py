@@ -19,8 +19,10 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import steady
 from pytest_graphbreak.repair.border import Results
-from pytest_graphbreak.repair.capture import ENDLESS, Capture
+from pytest_graphbreak.repair.calls import ENDLESS
+from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.compare import Flat, is_equal, settle
+from pytest_graphbreak.repair.drawing import Drawing
 from pytest_graphbreak.repair.failure import store_error
 from pytest_graphbreak.repair.objects import Reached, surroundings
 from pytest_graphbreak.repair.written import WrittenFiles
@@ -56,8 +58,8 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
         finally:
             if seen is not None:
                 answer["record"] = seen.record.to_dict()
-        said = [*zip(start, _sizes_of_output(), strict=True)]
-        answer.update(said=said, logged=lines, **ended, **_calls(program.capture))
+        output = [*zip(start, _sizes_of_output(), strict=True)]
+        answer.update(output=output, logged=lines, **ended, **_calls(program.capture))
         if order["results"]:
             answer.update(program.results())
 
@@ -94,13 +96,13 @@ class _Program:
 
     def _space(self) -> dict[str, Any]:
         """Return the variables of the program, without those that Dynamo puts there."""
-        own = os.path.realpath(self._order["path"])
+        path = os.path.realpath(self._order["path"])
         modules = [sys.modules["__main__"], *list(sys.modules.values())]
         module = next(
             (
                 x
                 for x in modules
-                if os.path.realpath(getattr(x, "__file__", None) or "") == own and len(vars(x)) > 8
+                if os.path.realpath(getattr(x, "__file__", None) or "") == path and len(vars(x)) > 8
             ),
             modules[0],
         )
@@ -169,9 +171,9 @@ class _Program:
             record: Record = seen.record
             rounds["graphs"].append(record.graphs.get("dynamo", 0))
             rounds["runs"].append(record.executions.get("dynamo", 0))
-            left = [item for item in record.eager if item.layer == "dynamo"]
-            rounds["limit"] += sum(advice.name(item) == "limit" for item in left)
-            rounds["eager"] += len(left)
+            eager = [item for item in record.eager if item.layer == "dynamo"]
+            rounds["limit"] += sum(advice.name(item) == "limit" for item in eager)
+            rounds["eager"] += len(eager)
             if ended["error"] is not None:
                 return rounds | {"raised": ended["error"]}
         return rounds
@@ -185,7 +187,7 @@ class _Program:
         outer = capture.outer_calls(space, names)
         results.moved = outer is not None
         options = {name: order[name] for name in ("eager", "values_only", "left_out")}
-        results.drawn = capture.draw(outer, **options)
+        results.drawn = Drawing(capture, **options).results(outer or capture.called())
         try:
             torch.save(capture.names(space), inputs)
         except Exception:  # inputs that cannot be saved, such as a local function

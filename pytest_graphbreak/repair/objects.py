@@ -81,25 +81,28 @@ class Reached:
         spaces = [vars(part) for part in self._parts() if hasattr(part, "__dict__")]
         modules = [part for part in self._parts() if isinstance(part, torch.nn.Module)]
         spaces += [space for part in modules for space in (part._buffers, part._parameters)]
-        kept = [(space, dict(space)) for space in spaces]
+        before = [(space, dict(space)) for space in spaces]
         cells = [(cell, cell.cell_contents) for cell in self._cells]
         variables = [(space, name, space[name]) for space, name in self._globals if name in space]
         containers = [(value, value.copy()) for value in self._containers]
-        held = [*(value for _, space in kept for value in space.values()), *self._values.values()]
-        tensors = {id(value): value for value in held if _is_eager(value)}.values()
+        everything = [
+            *(value for _, space in before for value in space.values()),
+            *self._values.values(),
+        ]
+        tensors = {id(value): value for value in everything if _is_eager(value)}.values()
         data = [(tensor, tensor.detach().clone(), tensor.grad) for tensor in tensors]
 
         def put_back() -> None:
-            for space, before in kept:
-                if [*map(id, space.values())] != [*map(id, before.values())]:
+            for space, names in before:
+                if [*map(id, space.values())] != [*map(id, names.values())]:
                     space.clear()
-                    space.update(before)
+                    space.update(names)
             for space, name, value in variables:
                 space[name] = value
             for cell, content in cells:
                 cell.cell_contents = content
-            for value, before in containers:
-                _refill(value, before)
+            for value, content in containers:
+                _refill(value, content)
             for tensor, copy, grad in data:
                 with suppress(Exception), torch.no_grad():  # of an inference tensor
                     tensor.copy_(copy)
@@ -183,9 +186,9 @@ class Reached:
             parts = [*value.modules()]
             self._alive |= {id(part): part for part in parts}
             return [
-                ("", held)
+                ("", attribute)
                 for part in parts
-                for key, held in vars(part).items()
+                for key, attribute in vars(part).items()
                 if key not in _OF_MODULES
             ]
         return [("", part) for part in attributes(value).values()]
@@ -212,8 +215,8 @@ def _values_of(name: str, owner: Any, weights: bool) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for path, part in owner.named_modules():
         stem = f"{name}.{path}." if path else f"{name}."
-        own = {key: value for key, value in vars(part).items() if key not in _OF_MODULES}
-        values |= {f"{stem}{key}": value for key, value in _data(own).items()}
+        names = {key: value for key, value in vars(part).items() if key not in _OF_MODULES}
+        values |= {f"{stem}{key}": value for key, value in _data(names).items()}
         if weights:
             values |= {f"{stem}{key}": value for key, value in part._buffers.items()}
             values |= {f"{stem}{key}": value for key, value in part._parameters.items()}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.repair.comparison import Comparison, Difference
+from pytest_graphbreak.repair.comparison import Comparison, ValueDifference
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
@@ -42,7 +42,9 @@ class Original:
         """Compare a patched run."""
         if not trial.has_results:
             words = f"{trial.error}{trial.at}"
-            return Comparison(Difference("what it raises", "nothing", words[:300], "the program"))
+            return Comparison(
+                ValueDifference("what it raises", "nothing", words[:300], "the program")
+            )
         compared = self._compare([self.first], trial)
         if compared.difference is not None:
             if self._again is None:
@@ -51,7 +53,9 @@ class Original:
                 compared = self._compare([self.first, self._again], trial)
         if compared.difference is None and compared.alone and not self._shows_results(compared):
             words = f"others ({compared.changed}), and nothing that the program shows tells"
-            difference = Difference("the results of its calls", "compared", words, "the program")
+            difference = ValueDifference(
+                "the results of its calls", "compared", words, "the program"
+            )
             return replace(compared, difference=difference)
         return compared
 

@@ -56,8 +56,8 @@ class Proof(Struct, frozen=True):
         of the compiler: fewer operations are not as many missing ones.
         """
         before, after = self.before.record, self.after.record
-        whole = not (self.comparison.changed or places(after) or eager(after))
-        gains = (gain(before, after, may_leave=not whole) for gain in (better, cleaner))
+        compiled = not (self.comparison.changed or places(after) or eager(after))
+        gains = (gain(before, after, may_leave=not compiled) for gain in (better, cleaner))
         return self._unsteady() if any(gains) else no_gain(before, after)
 
     def _unsteady(self) -> str:

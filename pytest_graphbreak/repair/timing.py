@@ -11,7 +11,8 @@ from typing import Any, Final
 import torch
 
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import Capture, CompiledCall, mode
+from pytest_graphbreak.repair.calls import CompiledCall, mode
+from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.copies import copy_of, store
 from pytest_graphbreak.repair.failure import store_error
 from pytest_graphbreak.repair.steady import seed, wait

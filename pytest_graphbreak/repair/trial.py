@@ -199,9 +199,9 @@ class Bench:
         if ended.answer is None:
             last = (ended.last(1) or ["nothing was printed"])[0]
             return {"error": f"the process ended with {ended.code}: {last[:200]}"}, out
-        said, lines = ended.answer.get("said") or (), {}
+        ranges, lines = ended.answer.get("output") or (), {}
         streams = {"stdout": self._runner.out, "stderr": Path(f"{self._runner.out}.err")}
-        for (name, file), (start, end) in zip(streams.items(), said, strict=False):
+        for (name, file), (start, end) in zip(streams.items(), ranges, strict=False):
             text = file.read_bytes()[start:end].decode(errors="replace")
             lines[name] = [line for line in text.splitlines() if not LOG_OF_TORCH.match(line)]
         lines["the log"] = ended.answer.get("logged", [])

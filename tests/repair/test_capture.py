@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_graphbreak.repair import capture
-from pytest_graphbreak.repair.capture import ENDLESS, CallResult, Capture
+from pytest_graphbreak.repair import drawing
+from pytest_graphbreak.repair.calls import ENDLESS, CallResult
+from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.compare import TensorLeaf
+from pytest_graphbreak.repair.drawing import Drawing
 
 pytestmark = pytest.mark.once
 
@@ -56,7 +58,7 @@ def test_dynamo_meets_the_module_torch_as_it_is() -> None:
     with recorder.install():
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
         torch._dynamo.reset()
-        recorder.draw(None, eager=False, values_only=True, left_out=[])
+        Drawing(recorder, eager=False, values_only=True).results(recorder.called())
         assert type(torch) is not types.ModuleType  # torch.compile is watched again
     assert set(kinds) == {types.ModuleType}
     assert len(kinds) > 1
@@ -66,7 +68,8 @@ def drawn(model: Any, *args: Any) -> dict[str, CallResult]:
     recorder = Capture(results=True)
     with recorder.install(), torch.compiler.set_stance("force_eager"):
         torch.compile(model, backend="eager")(*args)
-    return recorder.draw(None, eager=True, values_only=False, left_out=["random"])
+    drawn_calls = Drawing(recorder, eager=True, values_only=False, left_out=["random"])
+    return drawn_calls.results(recorder.called())
 
 
 def tensors(call: CallResult) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def test_what_the_program_refuses_itself_is_told_from_what_torch_refuses() -> No
 
 
 def test_a_call_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "LIMIT", 0.1)
+    monkeypatch.setattr(drawing, "LIMIT", 0.1)
 
     def model(x: torch.Tensor) -> torch.Tensor:
         while bool((x < 0).all()):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_graphbreak.repair.inputs import FLOATS, INTEGERS, OWN, DrawnInputs, Way
+from pytest_graphbreak.repair.inputs import FLOATS, INTEGERS, OWN, DrawnInputs, DrawnWay
 
 pytestmark = pytest.mark.once
 
@@ -26,7 +26,7 @@ def names(drawn: DrawnInputs, **options: bool) -> list[str]:
 
 
 def draw(drawn: DrawnInputs, kind: str) -> Any:
-    return drawn.draw(Way(kind, kind))
+    return drawn.draw(DrawnWay(kind, kind))
 
 
 def test_what_is_drawn_follows_from_the_arguments() -> None:

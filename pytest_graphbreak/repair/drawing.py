@@ -1,0 +1,133 @@
+"""Calls compiled code once more, with inputs that are drawn."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+from msgspec import Struct
+from msgspec.structs import replace
+from torch.utils._pytree import tree_flatten
+
+from pytest_graphbreak.repair.calls import (
+    ENDLESS,
+    CallResult,
+    CompiledCall,
+    mode,
+    raised_by,
+    result_of,
+    silence,
+)
+from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.compare import is_equal, is_small, named, settle
+from pytest_graphbreak.repair.inputs import DrawnInputs, DrawnWay
+from pytest_graphbreak.repair.limit import TooLongError, time_limit
+from pytest_graphbreak.repair.objects import Reached, next_random
+from pytest_graphbreak.repair.optimizers import restore
+from pytest_graphbreak.repair.printed import Lines
+from pytest_graphbreak.repair.steady import seed
+
+LIMIT: Final = 10.0
+"""The time in seconds that a call with other inputs may take, or three of the program's slowest."""
+COMPILING: Final = 90.0
+"""The same where inductor generates code for other inputs, which takes most of the time."""
+
+
+class Drawing(Struct, frozen=True):
+    """Calls of a run with drawn inputs, each time from the state before the first call.
+
+    With ``eager`` nothing is compiled; with ``values_only`` all have the sizes of the program's
+    own; those in ``left_out`` are not called.
+    """
+
+    capture: Capture
+    eager: bool
+    values_only: bool
+    left_out: Collection[str] = ()
+
+    def results(self, entries: Sequence[CompiledCall]) -> dict[str, CallResult]:
+        """Return what each call gives, by the kind of its inputs."""
+        drawn: dict[str, CallResult] = {}
+        for number, entry in enumerate(entries):
+            inputs = DrawnInputs(entry.original, entry.args, entry.kwargs, self.capture.dims(entry))
+            modules = bool(entry.objects.modules)
+            ways = inputs.ways(values_only=self.values_only, grad=entry.grad, modules=modules)
+            for way in ways:
+                key = f"{way.name}, call {number + 1}" if number else way.name
+                if key not in self.left_out:
+                    # With a seed for each, a number that was baked into a graph shows.
+                    seed(len(drawn) + 1)
+                    drawn[key] = self._result(entry, inputs, way)
+            entry.put_back()
+        return drawn
+
+    def _result(self, entry: CompiledCall, inputs: DrawnInputs, way: DrawnWay) -> CallResult:
+        """Return what a call gives, prints, changes in place, and its gradients."""
+        if self.eager:
+            restore(entry.objects.owners.values())
+        entry.put_back()
+        for module in entry.objects.modules if way.flipped else ():
+            module.train(not module.training)
+        before = entry.objects.values()
+        try:
+            with self._limited(entry), self.capture.inside(), mode(entry, way.grad), _roomy():
+                args, kwargs = inputs.draw(way)
+                with silence() as lines:
+                    result = entry.compiled(*args, **kwargs)
+                gradients = _gradients(entry.objects.modules, result, args, kwargs)
+            call = result_of(entry, result, args, kwargs)
+        except TooLongError:
+            return CallResult(entry.name, raised=ENDLESS)
+        except Exception as error:
+            return CallResult(entry.name, raised=raised_by(error))
+        further = named({"gradients": gradients, "the next random number of ": next_random()})
+        after = Reached({}, [entry.original, args, kwargs]).values()
+        same = {name for name in after if is_equal(before.get(name, []), after[name])}
+        values = {x: settle(flat) for x, flat in after.items() if x not in same or is_small(flat)}
+        return replace(
+            call,
+            output=settle(call.output),
+            arguments=[*settle(call.arguments), *further],
+            lines=Lines(lines),
+            objects=values,
+            changed=after.keys() - same,
+        )
+
+    @contextlib.contextmanager
+    def _limited(self, entry: CompiledCall) -> Iterator[None]:
+        """Call for a limited time, without the compiler if nothing is to be compiled."""
+        codegen = self.capture.generates_code and not self.eager
+        stance = (
+            torch.compiler.set_stance("force_eager") if self.eager else contextlib.nullcontext()
+        )
+        with time_limit(max(COMPILING if codegen else LIMIT, 3 * entry.slowest)), stance:
+            yield
+
+
+@contextlib.contextmanager
+def _roomy() -> Iterator[None]:
+    """Let Dynamo compile as often as there are drawn inputs, without falling back to eager."""
+    with torch._dynamo.config.patch(recompile_limit=256, accumulated_recompile_limit=1024):
+        yield
+
+
+def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: Any) -> Any:
+    """Return gradients of a weighted sum of the outputs, for the inputs and the parameters."""
+    outputs = [
+        leaf
+        for leaf in tree_flatten(result)[0]
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
+    ]
+    leaves = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+    leaves += [parameter for module in modules for parameter in module.parameters()]
+    leaves = [leaf for leaf in leaves if leaf.requires_grad]
+    if not outputs or not leaves:
+        return [None] * len(leaves)
+    total = sum(
+        (out * torch.arange(out.numel(), device=out.device).cos().reshape(out.shape).to(out)).sum()
+        for out in outputs
+    )
+    assert isinstance(total, torch.Tensor)
+    return list(torch.autograd.grad(total, leaves, allow_unused=True))
