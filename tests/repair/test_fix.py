@@ -51,7 +51,7 @@ def test_a_broken_program_is_fixed(name: str, tmp_path: Path, shared: Bench) -> 
     assert (out.before > 1, out.after) == (True, 1)
     assert not out.last.record.breaks
     assert not out.comparison.words
-    assert out.comparison.inputs >= 2
+    assert len(out.comparison.drawn) >= 2
     assert list(tmp_path.iterdir()) == [target.path]  # no trial is left behind
 
 
@@ -128,18 +128,13 @@ LOSES = SAYS.replace("import torch", "import os\n    import torch", 1).replace(
 )
 
 
-def test_a_side_effect_that_is_lost_is_said_or_forbidden(shop: Shop) -> None:
+def test_no_patch_loses_a_side_effect(shop: Shop) -> None:
     shop.write("a.py", LOSES)
-    kept = shop.run("fix", "a.py", "--keep-side-effects")
-    assert kept.code == 1
-    assert "No remedy worked" in kept.out
+    said = shop.run("fix", "a.py")
+    assert said.code == 1
+    assert "the program: stderr, line 1: 'seen' became no such line" in said.out
+    assert "No remedy worked" in said.out
     assert shop.files() == {"a.py"}
-    said = shop.succeed("fix", "a.py")
-    assert "side effect lost: `os.write(2, " in said.out
-    assert "2 -> 1" in said.out
-    assert shop.files() == {"a.py", "a_fixed.py"}
-    assert (shop.path / "a.py").read_text().count("is_compiling") == 0
-    assert shop.python("a_fixed.py").returncode == 0
 
 
 FIXTURES = """
@@ -262,7 +257,9 @@ def test_a_run_whose_server_was_killed_is_an_error(
 
 def test_a_file_that_came_while_it_ran_is_left_as_it_is(shop: Shop) -> None:
     there = shop.path / "a_fixed.py"
-    shop.write("a.py", f"open({str(there)!r}, 'w').write('mine')\n{textwrap.dedent(CUT)}")
+    # By another process: what the program itself writes is put back after each run.
+    writes = f"import os\nos.system('printf mine > {there}')\n"
+    shop.write("a.py", writes + textwrap.dedent(CUT))
     said = shop.run("fix", "a.py")
     assert said.code == 2
     assert "a_fixed.py is not written by graphbreak, and is left as it is" in said.err
