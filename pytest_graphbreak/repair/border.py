@@ -25,19 +25,21 @@ from pytest_graphbreak.repair.inputs import OWN
 
 _PROGRAM: Final = "the program"
 _LINES: Final = "lines"
+_ABSENT: Final[Flat] = [("", None)]
 _ITSELF: Final = "differs from run to run"
 
 
 class Results(Struct):
     """What one run of a program gave.
 
-    ``state`` is what it held at its end, by name, with its files; a patched program may lack the
-    names in ``passing``. ``drawn`` are its calls with drawn inputs, ``moved`` whether these are
+    ``state`` is what it held at its end, by name; a patched program may lack the names in
+    ``passing``. ``outside`` are the files that it wrote, and what it shares with other programs. ``drawn`` are its calls with drawn inputs, ``moved`` whether these are
     calls of functions around what is compiled.
     """
 
     calls: list[CallResult] = []
     state: dict[str, Flat] = {}
+    outside: dict[str, Flat] = {}
     drawn: dict[str, CallResult] = {}
     moved: bool = False
     passing: list[str] = []
@@ -96,7 +98,7 @@ class _Comparing:
         alone = bool(changed) and not self._has_same_numbers()
         moved = self._patched.results.moved
         calls = None if changed else self._calls()
-        difference = calls or self._program() or self._state()
+        difference = calls or self._program() or self._state() or self._outside()
         drawn: list[str] = []
         refused = 0
         if difference is None and (moved or not changed):
@@ -199,6 +201,18 @@ class _Comparing:
                 return ValueDifference(name, text(old), "gone", "at the end")
         return None
 
+    def _outside(self) -> ValueDifference | None:
+        """Return which file, setting or random number differs."""
+        before, after = self._first.results.outside, self._patched.results.outside
+        again = self._originals[-1].results.outside
+        for name in dict.fromkeys((*before, *after)):
+            old = before.get(name, _ABSENT)
+            if self._comparer.difference(old, again.get(name, _ABSENT)):
+                self._left_out.append(f"{name}, which {_ITSELF}")
+            elif difference := self._comparer.difference(old, after.get(name, _ABSENT), name):
+                return replace(difference, where="at the end")
+        return None
+
     def _value(self, name: str, old: Flat, new: Flat, comparer: Comparer) -> ValueDifference | None:
         """Return how a value differs; one of another kind has to have the same numbers."""
         return None if self._is_value(old, new, comparer) else comparer.difference(old, new, name)
@@ -293,7 +307,7 @@ def _by_name(calls: Sequence[CallResult]) -> dict[str, list[CallResult]]:
 
 
 def _border(call: CallResult) -> Any:
-    return None if call.raised is not None else structure(call.values)
+    return None if call.raised is not None else sorted(structure(call.values))
 
 
 def _call_difference(

@@ -125,7 +125,8 @@ class _Program:
         files = self._files.end()
         results = Results(
             calls=capture.calls(),
-            state=state | surroundings(self._environment) | files,
+            state=state,
+            outside=surroundings(self._environment) | files,
             passing=self._passing(state, space),
             left_out=self._left_out(reached),
         )

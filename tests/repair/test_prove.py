@@ -141,8 +141,8 @@ def test_it_is_said_what_was_compared_and_what_was_not() -> None:
 
 
 def test_a_module_is_proved_with_the_program_that_imports_it(shop: Shop) -> None:
-    shop.write("branch.py", BRANCH.partition("f = torch")[0])
-    shop.write("branch_fixed.py", edited(BRANCH.partition("f = torch")[0], (IF, WHERE)))
+    shop.write("branch.py", BRANCH.partition("c = torch")[0])
+    shop.write("branch_fixed.py", edited(BRANCH.partition("c = torch")[0], ((IF, WHERE),)))
     shop.write(
         "test_it.py",
         """
@@ -161,12 +161,12 @@ def test_a_test_is_proved_by_its_name(shop: Shop) -> None:
     test = textwrap.dedent(
         """
         def test_it():
-            f(torch.arange(6.0).reshape(2, 3))
+            c(torch.arange(6.0).reshape(2, 3))
         """
     )
-    source = BRANCH.rpartition("f(torch")[0]
+    source = BRANCH.rpartition("c(torch")[0]
     shop.write("test_a.py", source + test)
-    shop.write("test_b.py", edited(source, (IF, WHERE)) + test)
+    shop.write("test_b.py", edited(source, ((IF, WHERE),)) + test)
     said = shop.succeed("prove", "test_a.py::test_it", "test_b.py")
     assert "drawn: the first inputs again, negated, random" in " ".join(said.out.split())
 
