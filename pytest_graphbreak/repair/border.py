@@ -33,8 +33,9 @@ class Results(Struct):
     """What one run of a program gave.
 
     ``state`` is what it held at its end, by name; a patched program may lack the names in
-    ``passing``. ``outside`` are the files that it wrote, and what it shares with other programs. ``drawn`` are its calls with drawn inputs, ``moved`` whether these are
-    calls of functions around what is compiled.
+    ``passing``. ``outside`` are the files that it wrote, and what it shares with other programs.
+    ``drawn`` are its calls with drawn inputs, ``moved`` whether these are calls of functions around
+    what is compiled.
     """
 
     calls: list[CallResult] = []

@@ -150,7 +150,7 @@ class Comparer(Struct, frozen=True):
             at = next(place for place, (old, new) in pairs if old != new)
             before_it, after_it = dict(before), dict(after)
             values = _shown(before_it, olds[at]), _shown(after_it, news[at])
-            return ValueDifference(f"{name} has another structure".strip(), *values)
+            return ValueDifference(f"{name}, its structure" if name else "its structure", *values)
         for (path, old), (_, new) in zip(before, after, strict=True):
             if (unlike := self._unlike(old, new)) is not None:
                 place, old_text, new_text = unlike
