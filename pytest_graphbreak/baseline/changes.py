@@ -57,6 +57,8 @@ class Change(Struct, frozen=True):
     @property
     def without_counts(self) -> str:
         """The words for a change in which no count changed."""
+        if self.old == self.new:
+            return "measured by another version"
         return "no graphs" if self.old is None else "other places or reasons"
 
 

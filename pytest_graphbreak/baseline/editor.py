@@ -103,6 +103,11 @@ class Editor:
             self.edits.append((end_of(key) + 1, node.end, ""))
             self.insert(self._line_end(node.end), lines(value, root.column + INDENT))
 
+    def scalar(self, root: Mapping, name: str, text: str) -> None:
+        """Set the text of a key that is there."""
+        key, node = root.items[name]
+        self.edits.append((end_of(key) + 1, end_of(node), f" {inline(text)}"))
+
     def has_lines(self, node: Mapping) -> bool:
         """Return whether each key of a mapping begins a line."""
         starts = (start_of(key) for key, _ in node.items.values())

@@ -12,7 +12,7 @@ from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured
 from pytest_graphbreak.baseline.rules import RULES, WHOLE, Overriding, overlay
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layer import Versions, minor, same_minor
-from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, made_by
 
 
 def drop_unconcerned(measured: Measured, expected: Expected | None) -> Measured:
@@ -27,17 +27,31 @@ def differing_layers(expected: Expected | None, measured: Measured) -> frozenset
 
     Counts, places, and how often a place broke are compared; reasons and ids only with the same
     minor version of the compiler, captured operations only with the same packages as well. If
-    nothing is known of a layer, it differs if anything was measured on it.
+    nothing is known of a layer, it differs if anything was measured on it; so it does if another
+    minor version of the compiler measured it, as its reasons and operations are compared no more.
     """
     if expected is None:
         return frozenset(measured.layers)
+    outdated = frozenset(
+        layer for layer in measured.layers if is_outdated(layer, expected, measured.versions)
+    )
     if expected.values == measured.values:  # as most are: none of the rules finds a difference
-        return frozenset()
-    return frozenset(
+        return outdated
+    return outdated | frozenset(
         layer
         for layer in measured.layers
         if any(rule.differs(key, layer, expected, measured) for key, rule in RULES.items())
     )
+
+
+def is_outdated(layer: str, expected: Expected, versions: Versions) -> bool:
+    """Return whether another minor version of a compiler measured a layer than ``versions`` say.
+
+    An entry states versions of the layers that take the user's own code, and of no layer below.
+    """
+    was, now = made_by(layer, expected.versions), made_by(layer, versions)
+    is_stated = DESCRIPTIONS[layer].above is None and expected.recorded
+    return is_stated and None not in (was, now) and not same_minor(was, now)
 
 
 def unjudged_layers(expected: Expected | None, measured: Measured) -> frozenset[str]:

@@ -177,6 +177,8 @@ class _File:
         }
         self.after = replace(before, tests=self.tests, packages=dict(before.packages))
         self.touched: set[str] = set()
+        self.renewed = False
+        """Whether an entry is written that another version of a compiler had measured."""
         self.changes: list[Change] = []
 
     def prune(self, keys: Iterable[Key]) -> None:
@@ -215,6 +217,9 @@ class _File:
             return
         if self.mode == "update":
             layers = frozenset(item.layers)
+            self.renewed |= expected is not None and any(
+                plan.is_outdated(layer, expected, item.versions) for layer in layers
+            )
         after = self._write_entry(key, item, [layer for layer in LAYERS if layer in layers])
         self._add_change(
             "added" if entry is None else "changed",
@@ -288,6 +293,8 @@ class _File:
             return old
         if not self.tests:
             return None
+        if self.renewed:
+            self._move_labels()
         if old is None or root is None:
             new = "\n".join(render.lines(render.file(self.after), 0)) + "\n"
         else:
@@ -297,6 +304,21 @@ class _File:
                 new += "\n"  # the old file had no final line break, and was complete
         self._read_back(new)
         return new
+
+    def _move_labels(self) -> None:
+        """Move the version at the top of the file, if all of its entries have a newer one."""
+        for name, was in self.before.versions.items():
+            entries = [entry for test in self.tests.values() for entry in test.entries.values()]
+            measured = [entry.versions for entry in entries if entry.values is not None]
+            overrides = [each.versions for entry in entries for each in entry.overrides.values()]
+            stated = {versions.get(name) for versions in (*measured, *overrides)}
+            if len(stated) != 1 or (now := stated.pop()) in (None, was):
+                continue
+            self.after = replace(self.after, versions={**self.after.versions, name: str(now)})
+            for entries_of in self.tests.values():
+                for case, entry in entries_of.entries.items():
+                    versions = {**entry.versions, name: str(now)}
+                    entries_of.entries[case] = replace(entry, versions=versions)
 
     def _edit(self, old: str, root: Mapping) -> str:
         tests = root.items["tests"][1]
@@ -310,6 +332,9 @@ class _File:
             )
         editor = Editor(old)
         top = self.after
+        for name, version in top.versions.items():
+            if version != self.before.versions.get(name):
+                editor.scalar(root, name, version)
         if top.packages != self.before.packages:
             editor.value(root, "packages", render.packages(top.packages), form.keys(form.File))
         if tests.items:

@@ -307,8 +307,18 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         return TextLine(words, "verdict good", command=accept if missing else "")
     accepts = any(acceptable(judged.test) for judged in result.failures)
     advice = " Accept intended changes: " if accepts else ""
-    words = f"{head}. Over the graph budget.{advice}"
+    words = f"{head}. {_why_red(result)}.{advice}"
     return TextLine(words, "verdict bad", command=accept if advice else "")
+
+
+def _why_red(result: Result) -> str:
+    """Return why the result is not green: tests that could not be measured are over no budget."""
+    if any(judged.verdict.name != "error" for judged in result.failures):
+        return "Over the graph budget"
+    count = len(result.failures) + len(result.unmeasured)
+    if count:
+        return f"{plural(count, 'test')} not measured"
+    return f"{len(result.stale)} stale"
 
 
 def _replace_verdicts(reports: Sequence[RunReport], result: Result) -> list[RunReport]:

@@ -90,6 +90,43 @@ def findings_of_changes(
     return findings[::-1]
 
 
+def losses(verdict: Verdict, record: Record) -> list[Finding]:
+    """Return the functions that are compiled no more, else the one of which less is compiled.
+
+    There are none if nothing is lost, or if a new break or fallback explains it. A loss has no
+    place if several functions are compiled, any of which may hold less now.
+    """
+    changes = verdict.changes
+    if not verdict.lost or any(
+        change.kind in ("break", "eager") and change.is_new for change in changes
+    ):
+        return []
+    look_for = look_for_lost(verdict)
+    gone = findings_of_changes(changes, record, lambda change: change.is_gone and not change.after)
+    if functions := [finding for finding in gone if finding.is_entry]:
+        return [replace(finding, kind="unreached", fix=(look_for,)) for finding in functions]
+    layer = next((total.layer for total in verdict.lost if total.kind == "ops"), None)
+    if layer is None:
+        return []
+    compiled = {
+        graph.where.key: graph.where
+        for graph in record.graph_list
+        if graph.layer == layer and DESCRIPTIONS[layer].cause(graph.cause).is_plain
+    }
+    less = Finding(GONE, "less", layer, "fewer operations are captured", fix=(look_for,))
+    if len(compiled) != 1:
+        return [less]
+    (where,) = compiled.values()
+    places = (NamedPlace("", where),)
+    return [replace(less, reason="less of it is compiled", where=where, places=places)]
+
+
+def look_for_lost(verdict: Verdict) -> str:
+    """Return what to look for, according to the first layer that lost something."""
+    layer = next((total.layer for total in verdict.lost if total.layer), PLACES_LAYER)
+    return f"look for {DESCRIPTIONS[layer].look_for}"
+
+
 def finding_of_place(sign: str, kind: str, place: BaselinePlace | Cause) -> Finding:
     """Return a place of a baseline as a finding; a baseline knows no number of a line."""
     name, reason, id = "eager" if kind == "eager" else "", "", ""
@@ -238,7 +275,8 @@ _ASKED: Final = {
 def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Finding:
     """Return runs or reads of one line: ``11 executions: torch_xla.sync()``.
 
-    They are those that came on top, or all of them where a baseline does not know the line.
+    They are those that came on top. Where a baseline does not know how often the line did so
+    before, they are all of them, and any of them may be new.
     """
     asked, fix = _ASKED.get(line.cause, ("nobody knows what asked", ""))
     if line.cause == "call":
@@ -246,8 +284,10 @@ def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Find
         asked = f"a compiled function was called{graph}"
         fix = "call it once with all that it is to compute, or compile the loop around it"
     in_all = " in all" if change.before is None else ""
+    unknown = change.before is None and change.by == "baseline"
     return replace(
         finding,
+        sign=MAY_BE_NEW if unknown and finding.sign == NEW else finding.sign,
         reason=f"{plural(change.growth, finding.kind)}{in_all}: {asked}",
         fix=(fix,) if fix else (),
         circumstances=f"in process {line.process}" if line.process else "",

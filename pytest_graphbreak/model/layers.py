@@ -70,8 +70,7 @@ _ALL: Final = (
         versions=("torch",),
         breaks=True,
         probe="pytest_graphbreak.layers.dynamo.observer:DynamoProbe",
-        look_for="a torch.compile that is gone or has less in it, torch.compiler.disable, "
-        'set_stance("force_eager"), an exception that is caught',
+        look_for="a moved torch.compile, disable, force_eager, a caught error",
         remedy="docs/reference/versions.md has the versions that are known to work",
     ),
     # The xla layer: computations that PJRT compiled through torch_xla.

@@ -95,7 +95,11 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"{verdict.name}, {totals(record)}"
-    step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
+    # Operations that are missing follow from code that left the compiler, which is the reason.
+    step = max(
+        steps,
+        key=lambda item: (item.kind != "ops", abs(item.growth), item.layer == record.headline),
+    )
     sign = f"{step.growth:+d}"
     return f"{_amount(step)}, {_limit_words(step)} {step.before} ({sign})"
 
@@ -103,6 +107,8 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
 def _no_graph_any_more(verdict: Verdict, record: Record) -> str:
     """Describe a layer that makes no graph any more, which is worse than any growth."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
+    if step.by != "baseline":
+        return f"no {step.layer} graph, {_limit_words(step)} {step.before}"
     still = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
     return f"no {step.layer} graph any more, {_limit_words(step)} {step.before}{still}"
 
@@ -194,8 +200,10 @@ def _order(step: Difference) -> tuple[bool, bool]:
 def moved_count(step: Difference) -> str:
     """Return a total before and after: ``dynamo recompiles 0 -> 2``."""
     name = "" if step.kind == "graph" else NAMES[step.kind]
-    words = f"{' '.join(filter(None, (step.layer, name)))} {step.before or 0} -> {step.after}"
-    return f"{words} by the marker" if step.by == "marker" else words
+    words = " ".join(filter(None, (step.layer, name)))
+    if step.by == "marker":
+        return f"{words} {step.after} where the marker allows {step.before or 0}"
+    return f"{words} {step.before or 0} -> {step.after}"
 
 
 def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:

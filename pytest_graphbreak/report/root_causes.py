@@ -18,14 +18,17 @@ from pytest_graphbreak.judging.finding import (
     MAY_BE_NEW,
     NEW,
     Finding,
-    NamedPlace,
     distinct_findings,
 )
-from pytest_graphbreak.judging.findings import NEW_ENTRY, findings_of_changes, findings_of_failure
+from pytest_graphbreak.judging.findings import (
+    NEW_ENTRY,
+    findings_of_changes,
+    findings_of_failure,
+    losses,
+)
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import STRICT
-from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import NAMES
 from pytest_graphbreak.report.lines import detail, general_lines
@@ -34,8 +37,6 @@ from pytest_graphbreak.text.output import BLANK, TextLine, plural
 
 MOST: Final = 10
 """The number of causes that are shown on a terminal; the rest are counted."""
-UNREACHED: Final = f"look for {DESCRIPTIONS['dynamo'].look_for}"
-"""The advice for a function that is no longer compiled."""
 
 
 class RootCauses(Struct, frozen=True):
@@ -129,14 +130,32 @@ def extent(cause: Finding) -> str:
     return words
 
 
+def places_of_failure(test: TestReport) -> list[object]:
+    """Return a key of each cause of a failed test; none if a cause has no place."""
+    causes = [*_causes(test)]
+    is_placed = all(cause.where.file for cause in causes)
+    return [(cause.is_new, cause.place_key) for cause in causes] if is_placed else []
+
+
 def _causes(test: TestReport) -> Iterator[Finding]:
     """Yield why one test failed, each place once."""
-    more_graphs = max(growth(test), 0)
-    seen = set[object]()
-    for cause in _test_findings(test):
-        if cause.place_key not in seen:
-            yield replace(cause, growth=more_graphs)
-        seen.add(cause.place_key)
+    causes = {cause.place_key: cause for cause in reversed(_test_findings(test))}
+    for cause in reversed(causes.values()):
+        yield replace(cause, growth=_graphs_of(cause, max(growth(test), 0), len(causes)))
+
+
+def _graphs_of(cause: Finding, growth: int, causes: int) -> int:
+    """Return how many graphs more a cause makes, of those by which its test grew.
+
+    The graphs after one of several breaks are not known to be its own.
+    """
+    if cause.kind in ("eager", "execution", "read"):
+        return 0
+    if causes == 1:
+        return growth
+    if cause.is_of(Break):
+        return 0
+    return min(len(cause.items), growth)
 
 
 def _test_findings(test: TestReport) -> list[Finding]:
@@ -147,33 +166,13 @@ def _test_findings(test: TestReport) -> list[Finding]:
     if verdict.name == "new":
         return [_without_place("no baseline")]
     findings = findings_of_failure(verdict, record)
-    if new := _new(findings):
-        return new
-    gone = next((finding for finding in findings if _is_gone_entry(finding)), None)
-    if gone is not None and verdict.name == "lost":
-        return [unreached_finding(gone.where)]
-    return [_without_place(_counts_only(verdict, record))]
+    if verdict.name == "lost" and (lost := losses(verdict, record)):
+        return lost
+    return _new(findings) or [_without_place(_counts_only(verdict, record))]
 
 
 def _without_place(words: str) -> Finding:
     return Finding(GONE, "other", reason=words)
-
-
-def unreached_finding(function: Frame) -> Finding:
-    """Return the finding of a function that is no longer compiled."""
-    return Finding(
-        GONE,
-        "unreached",
-        reason="no longer compiled",
-        where=function,
-        stack=(function,),
-        fix=(UNREACHED,),
-        places=(NamedPlace("", function),),
-    )
-
-
-def _is_gone_entry(finding: Finding) -> bool:
-    return finding.is_entry and not finding.items
 
 
 def _new(findings: Iterable[Finding]) -> list[Finding]:

@@ -14,6 +14,8 @@ from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
+from pytest_graphbreak.model.layer import same_minor
+from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.footer import leaked_settings
 from pytest_graphbreak.report.root_causes import (
@@ -82,7 +84,12 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     yield from cause_lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
     yield from passing_lines(passing_changes(by_nodeid(outcome.final)))
-    yield from list_lines("unmeasured", outcome.unmeasured, MOST)
+    died = {test.nodeid for test in outcome.tests if test.outcome == "crashed"}
+    unmeasured = (
+        f"{name}   its process died in this test" if name in died else name
+        for name in outcome.unmeasured
+    )
+    yield from list_lines("unmeasured", unmeasured, MOST)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from list_lines("stale", stale, MOST)
     yield from _setups(outcome)
@@ -91,6 +98,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     for fault in outcome.faults:
         yield label_line("error", fault)
     yield from list_lines("note", _without_graphs(outcome), MOST)
+    yield from _outdated(outcome)
     yield from _no_directory(outcome.settings)
     if not outcome.settings.gate and tests_without_judgement(outcome.tests):
         yield from unjudged_lines(outcome.tests)
@@ -102,7 +110,7 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
     """Yield a line for each test with a verdict, but for those whose failures pytest prints."""
     tests = [test for test in outcome.final if test.failed_by != "gate"]
     for verdict in LISTED:
-        rows = [row(test) for test in tests if test.verdict == verdict]
+        rows = [row(test) for test in tests if standing(test) in (verdict, f"{verdict} (reported)")]
         yield from list_lines(verdict, rows, MOST)
 
 
@@ -132,12 +140,36 @@ def _without_graphs(outcome: Outcome) -> Iterator[str]:
             yield f"{test.nodeid}  {note}"
 
 
+def _outdated(outcome: Outcome) -> Iterator[TextLine]:
+    """Yield how many entries another minor version of a compiler measured, and what renews them."""
+    settings, now = outcome.settings, outcome.environment.versions
+    counts = Counter(
+        f"{name} {was}"
+        for test in outcome.final
+        if settings.gate and test.baseline is not None and not test.foreign
+        for name, was in test.baseline.versions.items()
+        if name in compilers(test.record.layers)
+        and now.get(name)
+        and not same_minor(was, now[name])
+    )
+    for versions, count in counts.items():
+        entries = "1 entry" if count == 1 else f"{count:,} entries"
+        words = f"{entries} measured with {versions}, so their reasons are not compared; renew: "
+        command = settings.typed.rerun("--graph-budget-update")
+        yield label_line("note", words, settings.accept(this_run()) or "" if in_ci() else command)
+
+
 def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
     yield from list_lines("recorded", map(str, outcome.changes.of_kind("added")), MOST)
     yield from list_lines("updated", map(str, outcome.changes.of_kind("changed")), MOST)
-    yield from list_lines("pruned", map(str, outcome.changes.of_kind("pruned")), MOST)
+    pruned = [str(change) for change in outcome.changes.of_kind("pruned")]
+    yield from list_lines("pruned", pruned, MOST)
+    partial = {test.nodeid.partition("::")[0] for test in outcome.tests} - {*outcome.complete_files}
+    if outcome.settings.prune and not pruned and partial:
+        words = "nothing was pruned: only a whole file shows what is gone, without -k, -m or an id"
+        yield label_line("note", words)
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
@@ -173,7 +205,7 @@ def _count_unjudged(outcome: Outcome) -> Counter[str]:
             continue
         if test.failed_by == "test" or test.outcome in ("failed", "crashed"):
             reasons["failed without the gate"] += 1
-        elif test.outcome in ("skipped", "xfailed"):
+        elif test.outcome in ("skipped", "xfailed", "xpassed"):
             reasons[test.outcome] += 1
         else:
             reasons["without graphs"] += 1
@@ -181,59 +213,48 @@ def _count_unjudged(outcome: Outcome) -> Counter[str]:
 
 
 def _next(outcome: Outcome) -> Iterator[TextLine]:
-    """Yield the next command, once."""
+    """Yield the one command that comes next, if there is one."""
     settings = outcome.settings
-    acceptable_tests = [test for test in outcome.final if BY_VERDICT[test.verdict].accepted]
-    if not settings.gate or not acceptable_tests:
+    tests = [
+        test
+        for test in outcome.final
+        if BY_VERDICT[test.verdict].accepted and standing(test) != "none"
+    ]
+    if not settings.gate or not (tests or outcome.stale):
         return
     changes = passing_changes(by_nodeid(outcome.final))
     if len(changes) > MOST_CHANGES:
         yield label_line("next", "read all changes in the JSON report before you accept them")
-        return
-    if in_ci() and any(map(acceptable, acceptable_tests)):
+    elif not in_ci():
+        yield _write_command(outcome, tests, has_new=any(change.is_new for change in changes))
+    elif any(map(acceptable, tests)):
         yield _accept_command(outcome)
-    elif not settings.writes:
-        yield from _write_commands(
-            outcome, acceptable_tests, has_new=any(change.is_new for change in changes)
-        )
 
 
-def _write_commands(
-    outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool
-) -> Iterator[TextLine]:
-    """Yield the commands that write the baseline, or what else ends the verdicts of ``tests``."""
+def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> TextLine:
+    """Return the command that ends the verdicts of ``tests``, the most urgent in its words."""
     verdicts = {test.verdict for test in tests}
-    typed = outcome.settings.typed
-    update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
-    if (broken := next(filter(_can_be_fixed, red), None)) is not None:
-        yield label_line("next", "try a fix: ", typed.on_test("fix", broken.nodeid))
-        yield label_line("", "or make a script of it: ", typed.on_test("repro", broken.nodeid))
+    intended = "if what is new is intended, " if has_new else ""
+    words, flag = "remove the entries of tests that are gone: ", ""
     if any(verdict.acceptable for verdict in failed):
-        yield label_line("next", "fix the code, or accept: ", update)
+        words, flag = "fix the code, or accept: ", "--graph-budget-update"
     elif failed:
         limits = (
             "limits of the blocks" if any(test.block for test in red) else "caps of the markers"
         )
-        yield label_line("next", f"fix the code, or raise the {limits}")
-    if any(verdict.needs_prune for verdict in failed):
-        yield label_line("", "(and --graph-budget-prune for what is not compiled any more)")
-    if "new" in verdicts:
-        yield label_line("next", "record what is missing: ", record)
-    intended = "if what is new is intended, " if has_new else ""
-    if "improved" in verdicts:
-        yield label_line("next", f"{intended}tighten the baseline: ", update)
-    elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):
-        yield label_line("next", f"{intended}record what changed: ", update)
-
-
-def _can_be_fixed(test: TestReport) -> bool:
-    """Return whether a red test has a new break or recompile of Dynamo, which ``fix`` is for."""
-    return test.verdict == "over" and any(
-        change.layer == "dynamo" and change.kind in ("break", "recompile") and change.is_new
-        for change in verdict_of(test).changes
-    )
+        return label_line("next", f"fix the code, or raise the {limits}")
+    elif verdicts == {"new"}:
+        words, flag = "record what is missing: ", "--graph-budget-record"
+    elif "improved" in verdicts:
+        words, flag = f"{intended}tighten the baseline: ", "--graph-budget-update"
+    elif verdicts:
+        words, flag = f"{intended}record what changed: ", "--graph-budget-update"
+    flags = [flag] if flag else []
+    if outcome.stale or any(verdict.needs_prune for verdict in failed):
+        flags.append("--graph-budget-prune")
+    return label_line("next", words, outcome.settings.typed.rerun(*flags))
 
 
 def _accept_command(outcome: Outcome) -> TextLine:

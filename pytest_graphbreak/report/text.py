@@ -12,13 +12,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.finding import GONE, Finding, NamedPlace
-from pytest_graphbreak.judging.findings import findings_of_failure, findings_of_record
+from pytest_graphbreak.judging.finding import Finding
+from pytest_graphbreak.judging.findings import (
+    findings_of_failure,
+    findings_of_record,
+    look_for_lost,
+    losses,
+)
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.differences import STRICT
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
-from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Break, Frame, Recompile, Record
 from pytest_graphbreak.report.counts import counts, first_line, headline, made_of, totals
 from pytest_graphbreak.report.footer import (
     NO_LINES,
@@ -70,9 +73,10 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
 def _causes(
     nowhere: Iterable[TextLine], verdict: Verdict, record: Record, shown: SourceLines = NO_LINES
 ) -> list[TextLine]:
-    """Return new places, then what was lost because of them, then what is left."""
-    findings = list(places(verdict, record, shown))
-    text = [*nowhere, *findings, *shrunk(verdict, record)]
+    """Return new and removed places, then what was lost if these do not explain it."""
+    found = losses(verdict, record)
+    head = () if found else nowhere
+    text = [*head, *places(verdict, record), *loss_lines(found, record, shown)]
     return with_changed(text, verdict, record, shown)
 
 
@@ -107,7 +111,8 @@ def with_changed(
 ) -> list[TextLine]:
     """Return entries with the lines that changed since the baseline, below the first entry.
 
-    They are left out if the entry has one of them already.
+    They are left out if the entry has one of them already. A loss has no line of its own, so a
+    changed line is the first thing that is said of it.
     """
     heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
     first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
@@ -120,12 +125,15 @@ def with_changed(
     if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
         return [*lines]
     below = []
-    for change in changed[:_MOST]:
+    most = _MOST
+    if lines[first].kind == "lost":
+        end, most = first + 1, 1
+    for change in changed[:most]:
         word = "deleted" if change.deleted else "changed"
         below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
         below += code(change.where)
-    if len(changed) > _MOST:
-        below.append(detail(f"... and {plural(len(changed) - _MOST, 'more line')}"))
+    if len(changed) > most > 1:
+        below.append(detail(f"... and {plural(len(changed) - most, 'more line')}"))
     return [*lines[:end], *below, *lines[end:]]
 
 
@@ -148,14 +156,15 @@ MOST_PLACES = 12
 """The number of places that a failure shows in full; the rest are counted."""
 
 
-def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> Iterator[TextLine]:
+def places(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Yield new and removed places; the rest of a long list is counted.
 
-    Each advice is given only once.
+    Each advice is given only once. What is lost is no place here (``loss_lines``), nor is another
+    function that is compiled in its stead.
     """
-    findings = [
-        _with_definition(finding, shown) for finding in findings_of_failure(verdict, record)
-    ]
+    findings = findings_of_failure(verdict, record)
+    if verdict.name == "lost":
+        findings = [finding for finding in findings if not finding.is_entry]
     advised = set[str]()
     for line in chain.from_iterable(map(lines, findings[:MOST_PLACES])):
         if line.kind != "advice" or line.text not in advised:
@@ -163,13 +172,6 @@ def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> I
         advised |= {line.text} if line.kind == "advice" else set()
     if len(findings) > MOST_PLACES:
         yield _left_out(len(findings) - MOST_PLACES, "more place")
-
-
-def _with_definition(finding: Finding, shown: SourceLines) -> Finding:
-    """Return a finding with the line where its function begins, if it is not compiled any more."""
-    if finding.sign != GONE or not finding.is_entry or finding.layer != PLACES_LAYER:
-        return finding
-    return replace(finding, places=(NamedPlace("", shown.definition_of(finding.where)),))
 
 
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
@@ -184,56 +186,29 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         layer = next((total.layer for total in verdict.lost if not total.after), "")
         others = any(record.graphs.values())
         yield _lost_line(f"nothing was compiled on {layer}" if others else "nothing was compiled")
-        words = _look_for(verdict)
+        words = look_for_lost(verdict)
     yield from _notes(record)
     yield from at(context.test)
     yield from to_try(words)
 
 
-def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
-    """Yield what each graph still contains if as many graphs compile less of the program."""
-    if not is_less(verdict):
+def loss_lines(found: Sequence[Finding], record: Record, shown: SourceLines) -> Iterator[TextLine]:
+    """Yield what is compiled no more, or less of it: the first place, and how many others."""
+    if not found:
         return
-    ops = next((total for total in verdict.lost if total.kind == "ops"), None)
-    if ops is None:
-        return
-    graphs = [graph for graph in record.graph_list if graph.layer == ops.layer]
-    for graph in graphs[:MOST_PLACES]:
-        of = f"the {ops.after} operations that are left"
-        number = f"{graph.ops or 0} of {of if len(graphs) > 1 else f'{ops.before} operations left'}"
-        yield _lost_line(f"{ops.layer} graph {graph.name} has {number}{_process(graph)}")
-        yield from at(graph.where)
-    if len(graphs) > MOST_PLACES:
-        yield _left_out(len(graphs) - MOST_PLACES, "more graph")
+    first, *others = found
+    yield _lost_line(first.title)
+    yield from at(replace(shown.definition_of(first.where), code=""))
+    if others:
+        names = ", ".join(finding.where.function for finding in others[:3])
+        yield detail(f"and {plural(len(others), 'other')}: {names}{', ...' * bool(others[3:])}")
     yield from _notes(record)
-    if not _is_explained(verdict):
-        words = "code that was compiled before may run without the compiler now"
-        yield from to_try(f"{words}: {_look_for(verdict)}")
-
-
-def is_less(verdict: Verdict) -> bool:
-    """Return whether less is compiled, and no new place explains it."""
-    shrank = any(total.kind == "ops" for total in verdict.lost)
-    return shrank and not (verdict.over and _is_explained(verdict))
-
-
-def _is_explained(verdict: Verdict) -> bool:
-    return any(change.kind in ("break", "eager") and change.is_new for change in verdict.changes)
-
-
-def _look_for(verdict: Verdict) -> str:
-    """Return what to look for, according to the first layer that lost something."""
-    layer = next((total.layer for total in verdict.lost if total.layer), LAYERS[0])
-    return f"look for {DESCRIPTIONS[layer].look_for}"
+    yield from to_try(*first.fix)
 
 
 def _notes(record: Record) -> Iterator[TextLine]:
     """Yield notes that may explain why less was compiled: a cache, or a setting."""
     yield from map(detail, record.notes)
-
-
-def _process(graph: Graph) -> str:
-    return f"   in process {graph.process}" if graph.process else ""
 
 
 def _lost_line(text: str) -> TextLine:

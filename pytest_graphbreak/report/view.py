@@ -21,7 +21,7 @@ from pytest_graphbreak.report.counts import moved_count
 from pytest_graphbreak.text.output import noun
 
 REPORTED: Final = "new (reported)"
-"""A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""
+"""A test without a baseline that passed: ``graph_budget_new = report``."""
 UNJUDGED: Final = "not judged"
 """A test that compiled something in a run without the gate; its ``none`` is no verdict."""
 _BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
@@ -34,8 +34,9 @@ NAMED: Final = ORDER[: ORDER.index("ok")]
 def standing(test: TestReport) -> str:
     """Return the standing of a test for a reader: its verdict, or what replaces it."""
     verdict = test.verdict
-    if verdict == "new" and test.outcome != "failed":
-        return REPORTED
+    if verdict == "new" and test.failed_by != "gate":
+        # Of a test marked xfail nothing is recorded while it fails, and nothing is missing.
+        return REPORTED if test.outcome == "passed" else "none"
     if verdict == "none" and test.outcome in ("passed", "xpassed"):
         record = test.record
         if (record.graphs or record.breaks or record.eager) and test.ungated is None:

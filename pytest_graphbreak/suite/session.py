@@ -26,6 +26,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
+from pytest_graphbreak.report.root_causes import places_of_failure
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.text.files import REPORT, refuse_foreign
@@ -96,22 +97,12 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
-        if tally.outcome == "crashed" and not report.passed:
-            self._advise_on_crash(report, nodeid)
-        if report.when == "call" and (causes := _causes(data)):
+        shorten = getattr(report.longrepr, "shorten", None)
+        if shorten is not None and data.get("failed_by") == "gate" and not data.get("block"):
+            causes = places_of_failure(json_report.entry(nodeid, "failed", data, "gate", 1))
             tests = dict.fromkeys(self._told.setdefault(cause, nodeid) for cause in causes)
-            shorten = getattr(report.longrepr, "shorten", None)
-            if nodeid not in tests and shorten is not None:
+            if tests and nodeid not in tests:
                 shorten(" and ".join(tests))
-
-    def _advise_on_crash(self, report: pytest.TestReport, nodeid: str) -> None:
-        """Say what to gather of a test whose process died: it could say nothing itself."""
-        from pytest_graphbreak.advice.triage import triage
-
-        typed = self.settings.typed
-        if failure := triage("", str(report.longrepr)):
-            lines = failure.lines(typed.test(nodeid), typed.graphbreak())
-            report.sections.append(("graph budget", "\n".join(lines)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -316,25 +307,6 @@ class Session:
             write(lines, terminalreporter._tw)
         if self.written is not None:  # worded like pytest's line on --junit-xml
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
-
-
-def _causes(data: Plain) -> list[Hashable]:
-    """Return a key of each cause of a failure, to recognise it in another test: its place.
-
-    There are none if the gate did not fail the test.
-    """
-    if data.get("failed_by") != "gate" or data.get("block"):
-        return []
-    changes = (
-        change for change in data["changes"] if change["with"] is None and not change["total"]
-    )
-    return list(dict.fromkeys(map(_cause, changes)))
-
-
-def _cause(change: Plain) -> Hashable:
-    place = tuple(map(change["where"].get, ("file", "function", "code")))
-    grew = change["after"] > (change["before"] or 0)
-    return grew, place if any(place) else (change["kind"], change["reason"])
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:

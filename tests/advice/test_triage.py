@@ -248,7 +248,6 @@ WORDS = [
     ("memory", "RuntimeError", "Bad StatusOr access: RESOURCE_EXHAUSTED: Out of memory"),
     ("runtime", "torch.AcceleratorError", "CUDA error: device-side assert triggered"),
     ("runtime", "RuntimeError", "CUDA error: an illegal memory access was encountered"),
-    ("runtime", "", "tests/test_a.py:3: running the test CRASHED with signal 11"),
     ("device-compiler", "RuntimeError", "Bad StatusOr access: INTERNAL: Error code: 13"),
     ("device-compiler", "ValueError", "Error code: 13"),
     ("device-compiler", "BackendCompilerFailed",

@@ -204,16 +204,17 @@ def test_a_test_that_made_nothing_is_recorded_as_such(case: Case) -> None:
 
 
 def test_the_torch_of_an_entry_is_stated_where_it_is_not_the_file_s(case: Case) -> None:
-    case.has("  test_a:\n    graphs: {dynamo: 1}\n")
+    old = "  test_0:\n    graphs: {dynamo: 1}\n"
+    case.has(f"{old}  test_a:\n    graphs: {{dynamo: 1}}\n")
     case.update(
         seen("test_b", {"dynamo": 1}, torch="2.13.0"), seen("test_a", {"dynamo": 2}, torch="2.13")
     )
     assert case.body == (
-        '  test_a:\n    torch: "2.13"\n    graphs: {dynamo: 2}\n'
+        f'{old}  test_a:\n    torch: "2.13"\n    graphs: {{dynamo: 2}}\n'
         '  test_b:\n    torch: "2.13"\n    graphs: {dynamo: 1}\n'
     )
     case.update(seen("test_a", {"dynamo": 3}))
-    assert case.body.startswith("  test_a:\n    graphs: {dynamo: 3}\n")
+    assert case.body.startswith(f"{old}  test_a:\n    graphs: {{dynamo: 3}}\n")
 
 
 def with_jax(test: str, graphs: int, jax: str, **more: str) -> Measured:
@@ -281,10 +282,10 @@ def test_what_is_equal_is_not_written(case: Case) -> None:
         ({"breaks": (replace(ITEM, code=" x.item()"),)}, False),
         ({"breaks": (ANOTHER,)}, True),
         ({"breaks": (replace(ITEM, id="GB7"),)}, True),
-        ({"breaks": (replace(ANOTHER, id=None),), "torch": "2.10.1"}, False),
+        ({"breaks": (replace(ANOTHER, id=None),), "torch": "2.10.1"}, True),
         ({"breaks": (replace(ANOTHER, id=None),), "torch": None}, False),
         ({"eager": (PRINT,)}, True),
-        ({"torch": "2.13.1"}, False),
+        ({"torch": "2.13.1"}, True),
         # Only the layers that were there are compared.
         ({"graphs": {"xla": 3}, "recompiles": {}, "breaks": (), "layers": ("xla",)}, False),
         ({"graphs": {"xla": 4}, "layers": ("xla",)}, True),
@@ -912,3 +913,23 @@ def test_packages_are_replaced_where_they_stand(case: Case, value: str) -> None:
     case.has(head + tests, head="")
     case.update(dataclasses.replace(seen("test_a", **owned), packages={"b": "2"}))
     assert case.text == f'{head}packages: {{b: "2"}}\n{tests.replace("1", "2")}'
+
+
+def test_entries_of_another_version_are_renewed_and_the_label_of_the_file_moves(case: Case) -> None:
+    """Or their reasons and operations would be compared no more, for ever."""
+    entry = "    graphs: {dynamo: 1}\n    ops: {dynamo: 4}\n"
+    case.has(f"  test_a:\n{entry}  # stays\n  test_b:\n{entry}")
+
+    def now(name: str) -> Measured:
+        values = Values({"dynamo": 1}, ops={"dynamo": 4}, executions={"dynamo": 1})
+        return Measured(f"test_a.py::{name}", "cpu", {"torch": "2.13.0"}, values, ("dynamo",))
+
+    assert case.update(now("test_a")) == ["changed test_a"]
+    assert 'torch: "2.9"' in case.text
+    assert '  test_a:\n    torch: "2.13"\n' in case.text
+    case.has(f"  test_a:\n{entry}  # stays\n  test_b:\n{entry}")
+    assert case.update(now("test_a"), now("test_b")) == ["changed test_a", "changed test_b"]
+    assert case.text.count("torch:") == 1
+    assert 'torch: "2.13"\n' in case.text
+    assert "  # stays\n" in case.text
+    assert case.update(now("test_a"), now("test_b")) == ["unchanged test_a", "unchanged test_b"]

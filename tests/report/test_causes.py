@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.findings import findings_of_changes
+from pytest_graphbreak.judging.findings import findings_of_changes, losses
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import (
@@ -17,9 +19,12 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import text
-from pytest_graphbreak.report.footer import SourceLines
+from pytest_graphbreak.report.footer import NO_LINES, ChangedLine, Context, SourceLines
 from pytest_graphbreak.report.lines import lines
+from pytest_graphbreak.report.root_causes import root_causes
+from pytest_graphbreak.text.output import BLANK
 from tests.changes import total
 
 pytestmark = pytest.mark.pure
@@ -44,22 +49,25 @@ def of(record: Record) -> list[str]:
     return [str(line) for one in found for line in lines(one)]
 
 
-def test_each_graph_says_what_is_left_of_all() -> None:
-    shown = [*map(str, text.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(2))))]
-    assert shown[0] == "  - dynamo graph 0/0 has 5 of the 10 operations that are left"
+def shown(verdict: Verdict, record: Record, source: SourceLines = NO_LINES) -> list[str]:
+    lines = text.loss_lines(losses(verdict, record), record, source)
+    return [str(line) for line in lines]
 
 
-def test_of_many_graphs_the_first_are_reported() -> None:
-    shown = [*map(str, text.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(15))))]
-    assert "  ... and 3 more graphs (the JSON report has them all)" in shown
-    assert sum("operations that are left" in line for line in shown) == text.MOST_PLACES
+def test_a_loss_is_of_the_function_that_holds_less_if_it_is_the_only_one() -> None:
+    alone = Record(layers=("dynamo",), graph_list=graphs(1))
+    look_for = "      fix: look for a moved torch.compile, disable, force_eager, a caught error"
+    place = "      net.py:18 in Net.forward"
+    assert shown(lost(), alone) == ["  - less of it is compiled", place, look_for]
+    several = replace(
+        alone, graph_list=(*graphs(1), Graph("dynamo", "1/0", "entry", 5, where=BODY))
+    )
+    assert shown(lost(), several) == ["  - fewer operations are captured", look_for]
 
 
-def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
-    one = Record(layers=("dynamo",), graph_list=graphs(1))
-    assert "fix: code that was compiled before" in " ".join(map(str, text.shrunk(lost(), one)))
+def test_a_loss_that_a_break_explains_is_none() -> None:
     broken = lost(Difference("break", "dynamo", where=HEAD, before=0, after=1))
-    assert "fix:" not in " ".join(map(str, text.shrunk(broken, one)))
+    assert losses(broken, Record(layers=("dynamo",), graph_list=graphs(1))) == []
 
 
 class Defined(SourceLines):
@@ -69,18 +77,39 @@ class Defined(SourceLines):
         return Frame(function.file, function.function, 7, "def forward(self, x):")
 
 
-def test_an_entry_that_is_gone_is_shown_where_it_is_defined_with_what_runs_in_its_place() -> None:
-    gone = Difference("graph", "dynamo", cause="entry", where=Frame("net.py", "f"), before=1)
-    lazy = Difference("graph", "xla", cause="sync", where=HERE, reason="a sync", after=1, parent=0)
-    record = Record(graph_list=(Graph("xla", "1", "sync", where=HERE),))
-    verdict = Verdict("lost", (gone, replace(lazy, items=(0,))))
-    assert [*map(str, text.places(verdict, record, Defined()))] == [
+def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_stead() -> None:
+    """``compile(model)`` became ``compile(model.body)``."""
+    gone = [
+        Difference("graph", "dynamo", cause="entry", where=Frame("net.py", name), before=1)
+        for name in ("f", "g")
+    ]
+    new = Difference("graph", "dynamo", cause="entry", where=BODY, after=1, items=(0,))
+    record = Record(graph_list=(Graph("dynamo", "0/0", "entry", 1, where=BODY),))
+    verdict = lost(*gone, new)
+    assert shown(verdict, record, Defined())[:3] == [
         "  - entry   no longer compiled",
         "      net.py:7 in f",
-        "          def forward(self, x):",
-        "      and because of it:",
-        "        net.py:18 in Net.forward is a graph more: a sync",
+        "      and 1 other: g",
     ]
+    assert [*text.places(verdict, record)] == []
+    test = TestReport("t", "failed", "gate", verdict="lost", record=record, changes=verdict.changes)
+    causes = root_causes([("t", test)])
+    assert [cause.where.function for cause in causes.findings] == ["f", "g"]
+
+
+class ChangedLines(SourceLines):
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
+        return "abc1234", [ChangedLine(replace(BODY, line=2)), ChangedLine(HEAD)]
+
+
+def test_the_changed_line_comes_first_and_a_loss_has_six_lines_at_most() -> None:
+    record = Record(layers=("dynamo",), graph_list=graphs(1)).with_notes("a stance is set")
+    context = Context("t.py::test", "cpu", shown=ChangedLines())
+    lines = text.failure(lost(), record, context)
+    cause = [str(line) for line in lines[2 : lines.index(BLANK, 2)]]
+    assert cause[0] == "  - less of it is compiled"
+    assert cause[1] == "      changed since the baseline (abc1234): net.py:2 in Body.forward"
+    assert len(cause) == 6
 
 
 def test_of_many_places_the_first_are_reported() -> None:

@@ -62,7 +62,7 @@ def test_a_line_has_each_count_once_and_what_is_gone_first() -> None:
     (line,) = counts(verdict, BOTH, ops=verdict.ops)
     assert str(line) == (
         "  dynamo 1 -> 0, xla 1 -> 4, xla recompiles 0 -> 2, breaks 2 -> 1, "
-        "xla 2 -> 4 by the marker, captured operations 12 -> 2 (xla)"
+        "xla 4 where the marker allows 2, captured operations 12 -> 2 (xla)"
     )
 
 

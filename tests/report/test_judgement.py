@@ -44,7 +44,7 @@ def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
     over = judgement(Case(TWO, cap=Cap(every=1, by=by)))
     assert headline(over.message) == f"graph budget: 2 dynamo graphs, {whose} 1 (+1)"
     lost = judgement(Case(NONE, cap=Cap(every=1, by=by)))
-    assert headline(lost.message) == (f"graph budget: no dynamo graph any more, {whose} 1")
+    assert headline(lost.message) == f"graph budget: no dynamo graph, {whose} 1"
     assert [step.by for step in (*over.verdict.over, *lost.verdict.lost)] == [by, by]
 
 

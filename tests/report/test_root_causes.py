@@ -45,8 +45,9 @@ def test_one_print_behind_220_red_tests_is_one_finding() -> None:
     )
     assert headline(found) == "2 places explain 220 red tests"
     first, second = found.places
-    assert (len(first.tests), first.growth, first.tests[0]) == (220, 221, "t.py::much")
-    assert (second.tests, second.growth) == (("t.py::much",), 2)
+    assert (len(first.tests), first.growth, first.tests[0]) == (220, 219, "t.py::much")
+    # Which of its two breaks made which graph is not known.
+    assert (second.tests, second.growth) == (("t.py::much",), 0)
     assert first.where == Frame("models/head.py", "Head.forward", 11, "print(scores)")
     assert (found.without, found.firsts) == ((), ("t.py::much",))
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pytest_graphbreak.baseline import Changes
 from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.model.report import RunEnvironment
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import Outcome
 from tests.reports import Data, a_test, as_tests, over
@@ -114,7 +116,47 @@ def test_what_stands_beside_the_tests() -> None:
         "fixtures   t.py::a   2 dynamo graphs in setup, not judged",
         "error      no disk",
         "1 test on cpu: 1 ok",
+        "next       remove the entries of tests that are gone: "
+        "python -m pytest --graph-budget-prune",
     ]
+
+
+def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> None:
+    red, new = over(failed_by="gate"), a_test("t.py::n", verdict="new", failed_by="gate")
+    improved = a_test("t.py::i", verdict="improved")
+    stale = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
+
+    def next_lines(*tests: Data, **changes: Any) -> list[str]:
+        return [line for line in shown(a_run(*tests, **changes)) if line.startswith("next ")]
+
+    update = "next       fix the code, or accept: python -m pytest --graph-budget-update"
+    recording = replace(CHECK, record=True)
+    assert next_lines(red, new, improved) == next_lines(red, settings=recording) == [update]
+    record = "next       record what is missing: python -m pytest --graph-budget-record"
+    assert next_lines(new) == [record]
+    assert next_lines(new, stale=[stale]) == [f"{record} --graph-budget-prune"]
+    assert next_lines(a_test("t.py::x", verdict="new", outcome="xfailed")) == []
+
+
+def test_a_prune_of_a_part_of_a_file_says_that_nothing_was_pruned() -> None:
+    pruning = replace(CHECK, prune=True)
+    test = a_test("t.py::a", verdict="ok")
+    lines = shown(a_run(test, settings=pruning, changes=Changes()))
+    assert lines[0].startswith("note       nothing was pruned: only a whole file")
+    whole = a_run(test, settings=pruning, changes=Changes(), complete_files=["t.py"])
+    assert shown(whole) == ["1 test on cpu: 1 ok"]
+
+
+def test_entries_of_another_version_are_counted_with_what_renews_them() -> None:
+    old = {"graphs": {"dynamo": 1}, "profile": "cpu", "torch": "2.8"}
+    tests = [
+        a_test(f"t.py::{name}", verdict="ok", baseline=old, layers=["dynamo"]) for name in "ab"
+    ]
+    run = a_run(*tests, environment=RunEnvironment("cpu", torch="2.9.1"))
+    assert shown(run)[0] == (
+        "note       2 entries measured with torch 2.8, so their reasons are not compared; renew: "
+        "python -m pytest --graph-budget-update"
+    )
 
 
 def test_in_ci_only_a_report_can_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ CHANGED = [
 
 
 def test_they_end_the_first_entry_before_the_next_of_any_sign() -> None:
-    assert entries(LOST, PLACE, GONE) == [str(LOST), str(PLACE), *CHANGED, str(GONE)]
+    assert entries(LOST, PLACE, GONE) == [str(LOST), *CHANGED, str(PLACE), str(GONE)]
     assert entries(NEW, PLACE, BREAK) == [str(NEW), str(PLACE), *CHANGED, str(BREAK)]
     assert entries(LOST, NEW, PLACE) == [str(LOST), str(NEW), str(PLACE), *CHANGED]
 
