@@ -1,9 +1,10 @@
 """Renders an entry as YAML text, in the one form that this package writes.
 
 Block style indented by two blanks; counts, empty values, and a case that has nothing but counts are
-in braces on one line. A text is unquoted if every YAML reader takes it for that text, else in
-double quotes, or in single quotes if that saves escapes. Nothing is folded: a text or a key is on
-one line, however long; a text of several lines is a block.
+in braces on one line, and so is a cause that fits into 100 columns. A text is unquoted if every
+YAML reader takes it for that text, else in double quotes, or in single quotes if that saves
+escapes. Nothing is folded: a text or a key is on one line, however long; a text of several lines is
+a block.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 INDENT = 2
 LONGEST_COMPACT = 80
 """Maximum number of characters of a case in braces, without its key."""
+LONGEST_CAUSE = 100
+"""Maximum number of columns of a line with a cause in braces."""
 LONGEST_KEY = 1000
 """Maximum number of characters of a key in the form ``key: value``; YAML's own limit is 1,024."""
 
@@ -164,7 +167,7 @@ def item_lines(name: str, value: Any, indent: int) -> list[str]:
     if isinstance(value, str) and _is_block(value):
         head[-1] += " |" if value.endswith("\n") else " |-"
         return head + [f"{blanks}  {line}".rstrip() for line in value.splitlines()]
-    if is_inline(value):
+    if is_inline(value) and _fits(value, len(head[-1]) + 1):
         head[-1] += f" {inline(value)}"
         return head
     if isinstance(value, dict):
@@ -187,10 +190,17 @@ def _is_block(text: str) -> bool:
 
 def _dash_lines(item: Any, indent: int) -> list[str]:
     """Return the lines of a list item, with the dash indented by ``indent`` blanks."""
-    if is_inline(item):
+    if is_inline(item) and _fits(item, indent + 2):
         return [" " * indent + "- " + inline(item)]
     first, *others = lines(item, indent + 2)
     return [" " * indent + "- " + first.lstrip(" "), *others]
+
+
+def _fits(value: Any, column: int) -> bool:
+    """Return whether a cause, or a list of one, is short enough for one line from ``column`` on."""
+    first = value[0] if isinstance(value, list) and value else value
+    is_cause = isinstance(first, Braces) and "cause" in first
+    return not is_cause or column + len(inline(value)) <= LONGEST_CAUSE
 
 
 def is_inline(value: Any) -> bool:

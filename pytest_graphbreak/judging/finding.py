@@ -38,8 +38,8 @@ class Finding(Struct, frozen=True):
     """What changed or happened at one place, in the words of every report.
 
     - ``kind``: break, eager, recompile, execution, read, compiled, or the cause of a graph. A
-      failure that no place explains is ``unreached`` (a function is no longer compiled) or
-      ``other``.
+      failure that no place explains is ``unreached`` (a function is no longer compiled),
+      ``less`` (less of it is) or ``other``.
     - ``name``: the words before the reason, if it is not the ``id``: ``recompile 0/1``, ``split``.
     - ``stack``: from the outermost call to ``where``, which is its last frame.
     - ``fix``: what to write instead, one line for each reason.

@@ -933,3 +933,16 @@ def test_entries_of_another_version_are_renewed_and_the_label_of_the_file_moves(
     assert 'torch: "2.13"\n' in case.text
     assert "  # stays\n" in case.text
     assert case.update(now("test_a"), now("test_b")) == ["unchanged test_a", "unchanged test_b"]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_cause_that_does_not_fit_into_a_hundred_columns_is_a_block(
+    case: Case, others: int
+) -> None:
+    long = Cause("xla", "sync", "models/deep/inside.py::Encoder.forward", f"f({'x' * 60})")
+    case.update(explained(causes=(long, *(BREAK,) * others)))
+    assert f"- layer: xla\n        cause: sync\n        where: {long.where}\n" in case.text
+    assert ("{layer: dynamo, cause: break" in case.text) == bool(others)
+    assert max(map(len, case.text.splitlines())) <= 100
+    again = explained(causes=(long, *(BREAK,) * others))
+    assert case.update(again) == ["unchanged test_a"]
