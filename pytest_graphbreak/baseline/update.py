@@ -310,7 +310,9 @@ class _File:
         for name, was in self.before.versions.items():
             entries = [entry for test in self.tests.values() for entry in test.entries.values()]
             measured = [entry.versions for entry in entries if entry.values is not None]
-            overrides = [each.versions for entry in entries for each in entry.overrides.values()]
+            overrides = [
+                override.versions for entry in entries for override in entry.overrides.values()
+            ]
             stated = {versions.get(name) for versions in (*measured, *overrides)}
             if len(stated) != 1 or (now := stated.pop()) in (None, was):
                 continue

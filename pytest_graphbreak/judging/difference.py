@@ -248,15 +248,15 @@ def _add_runs(sides: Sides) -> None:
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]
         recorded = _known_lines(total, lines, sides)
-        rest = total.growth
+        remaining = total.growth
         for line in sorted(lines, key=lambda line: (not line.where.file, -line.count)):
             was = recorded.get(writable(line.line), 0) if recorded else None
             if total.by == "baseline" and not total.before:
                 was = 0
             elif was is not None and not line.where.file:
                 # A baseline has no line for these: what the lines leave over is their growth.
-                was = max(line.count - max(rest, 0), 0)
-            rest -= line.count - (was or 0)
+                was = max(line.count - max(remaining, 0), 0)
+            remaining -= line.count - (was or 0)
             if was is None or line.count > was:
                 change = Difference(total.kind, line.layer, cause=line.cause, where=line.where)
                 sides.add(replace(change, before=was, after=line.count), (line,))

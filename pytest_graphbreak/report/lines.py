@@ -186,6 +186,8 @@ def code(frame: Frame, indent: int = DEPTH + 4) -> list[TextLine]:
 
 def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
     """Yield the calls that lead to a place: the nearest first, and the outermost."""
+    # What starts a child process is no call of the user's: ``python -c`` of multiprocessing.
+    callers = [frame for frame in callers if frame.file != "<string>"]
     between = max(len(callers) - NEAR - FAR, 0)
     for number, frame in enumerate(reversed(callers)):
         if number == NEAR and between:

@@ -15,7 +15,7 @@ from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.layer import same_minor
-from pytest_graphbreak.model.layers import compilers
+from pytest_graphbreak.model.layers import JUDGED, compilers
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.footer import leaked_settings
 from pytest_graphbreak.report.root_causes import (
@@ -154,7 +154,7 @@ def _outdated(outcome: Outcome) -> Iterator[TextLine]:
     )
     for versions, count in counts.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
-        words = f"{entries} measured with {versions}, so their reasons are not compared; renew: "
+        words = f"{entries} measured with {versions}: reasons are not compared; renew: "
         command = settings.typed.rerun("--graph-budget-update")
         yield label_line("note", words, settings.accept(this_run()) or "" if in_ci() else command)
 
@@ -164,6 +164,14 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
         return
     yield from list_lines("recorded", map(str, outcome.changes.of_kind("added")), MOST)
     yield from list_lines("updated", map(str, outcome.changes.of_kind("changed")), MOST)
+    layers = Counter(
+        layer
+        for change in outcome.changes.of_kind("changed")
+        if change.old is not None and change.new is not None
+        for layer in change.new.layers - JUDGED - change.old.ops.keys()
+    )
+    for layer, count in layers.items():
+        yield label_line("note", f"{layer} is judged from now on, in {plural(count, 'test')}")
     pruned = [str(change) for change in outcome.changes.of_kind("pruned")]
     yield from list_lines("pruned", pruned, MOST)
     partial = {test.nodeid.partition("::")[0] for test in outcome.tests} - {*outcome.complete_files}

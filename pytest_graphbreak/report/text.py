@@ -74,9 +74,9 @@ def _causes(
     nowhere: Iterable[TextLine], verdict: Verdict, record: Record, shown: SourceLines = NO_LINES
 ) -> list[TextLine]:
     """Return new and removed places, then what was lost if these do not explain it."""
-    found = losses(verdict, record)
-    head = () if found else nowhere
-    text = [*head, *places(verdict, record), *loss_lines(found, record, shown)]
+    lost = losses(verdict, record)
+    head = () if lost else nowhere
+    text = [*head, *places(verdict, record), *loss_lines(lost, record, shown)]
     return with_changed(text, verdict, record, shown)
 
 
@@ -192,11 +192,11 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
     yield from to_try(words)
 
 
-def loss_lines(found: Sequence[Finding], record: Record, shown: SourceLines) -> Iterator[TextLine]:
+def loss_lines(lost: Sequence[Finding], record: Record, shown: SourceLines) -> Iterator[TextLine]:
     """Yield what is compiled no more, or less of it: the first place, and how many others."""
-    if not found:
+    if not lost:
         return
-    first, *others = found
+    first, *others = lost
     yield _lost_line(first.title)
     yield from at(replace(shown.definition_of(first.where), code=""))
     if others:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.baseline import Changes
+from pytest_graphbreak.baseline import Change, Changes, FileChange
 from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.report import RunEnvironment
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import Outcome
@@ -138,6 +139,20 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
     assert next_lines(a_test("t.py::x", verdict="new", outcome="xfailed")) == []
 
 
+def test_a_layer_that_was_named_by_hand_is_said_to_be_judged() -> None:
+    by_hand = Values({"dynamo": 1, "inductor": 1}, ops={"dynamo": 3})
+    measured = Values({"dynamo": 1, "inductor": 1}, ops={"dynamo": 3, "inductor": 2})
+
+    def notes(old: Values, new: Values) -> list[str]:
+        change = Change("changed", "t.py::a", Path("t.yaml"), "cpu", old, new)
+        changes = Changes((FileChange(Path("t.yaml"), None, "", (change,)),))
+        lines = shown(a_run(settings=replace(CHECK, update=True), changes=changes))
+        return [line for line in lines if line.startswith("note")]
+
+    assert notes(by_hand, measured) == ["note       inductor is judged from now on, in 1 test"]
+    assert notes(measured, measured) == []
+
+
 def test_a_prune_of_a_part_of_a_file_says_that_nothing_was_pruned() -> None:
     pruning = replace(CHECK, prune=True)
     test = a_test("t.py::a", verdict="ok")
@@ -154,7 +169,7 @@ def test_entries_of_another_version_are_counted_with_what_renews_them() -> None:
     ]
     run = a_run(*tests, environment=RunEnvironment("cpu", torch="2.9.1"))
     assert shown(run)[0] == (
-        "note       2 entries measured with torch 2.8, so their reasons are not compared; renew: "
+        "note       2 entries measured with torch 2.8: reasons are not compared; renew: "
         "python -m pytest --graph-budget-update"
     )
 
