@@ -367,7 +367,9 @@ class Record(Data, frozen=True):
             for layer in LAYERS
             if layer in graphs
             and self.graphs.get(layer) == len(graphs[layer])
-            and all(graph.ops is not None or graph.is_repeat for graph in graphs[layer])
+            and any(graph.ops is not None for graph in graphs[layer])
+            # What was loaded ahead of time has operations that nobody counted.
+            and all(graph.ops is not None or graph.cached != "loaded" for graph in graphs[layer])
         }
 
     def is_explained(self, layer: str) -> bool:
