@@ -34,15 +34,13 @@ class Results(Struct):
 
     ``state`` is what it held at its end, by name; a patched program may lack the names in
     ``passing``. ``outside`` are the files that it wrote, and what it shares with other programs.
-    ``drawn`` are its calls with drawn inputs, ``moved`` whether these are calls of functions around
-    what is compiled.
+    ``drawn`` are its calls with drawn inputs.
     """
 
     calls: list[CallResult] = []
     state: dict[str, Flat] = {}
     outside: dict[str, Flat] = {}
     drawn: dict[str, CallResult] = {}
-    moved: bool = False
     passing: list[str] = []
     left_out: list[str] = []
 
@@ -97,12 +95,11 @@ class _Comparing:
         """Return the first difference, and what was compared until then."""
         changed = self._changed_border()
         alone = bool(changed) and not self._has_same_numbers()
-        moved = self._patched.results.moved
         calls = None if changed else self._calls()
         difference = calls or self._program() or self._state() or self._outside()
         drawn: list[str] = []
         refused = 0
-        if difference is None and (moved or not changed):
+        if difference is None and not changed:
             difference, drawn, refused = self._drawn_calls()
         return Comparison(
             difference,
@@ -110,7 +107,7 @@ class _Comparing:
             drawn,
             refused,
             changed,
-            alone and not (moved and bool(drawn)),
+            alone,
             self._gone,
             [*self._first.results.left_out, *self._left_out],
             self._unsteady() if difference is not None and not difference.drawn else "",

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
@@ -247,36 +246,6 @@ class Capture:
     def called(self) -> list[CompiledCall]:
         """Return what was called, the first few of it."""
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
-
-    def names(self, space: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the variables that hold what is called, each with its inputs."""
-        names: dict[str, Any] = {}
-        for number, entry in enumerate(self.called()):
-            holders = (entry.compiled, getattr(entry.original, "__self__", entry.compiled))
-            for name, value in space.items():
-                if any(value is holder for holder in holders):
-                    names[name] = (number, entry.args, entry.kwargs)
-        return names
-
-    def outer_calls(
-        self, space: Mapping[str, Any], original: Mapping[str, Any]
-    ) -> list[CompiledCall] | None:
-        """Return the calls of functions that a patch put around what it compiles, if it did.
-
-        They have the names of what the original compiles (``names``): the inputs are those of the
-        original.
-        """
-        compiled = [entry.compiled for entry in self.entries]
-        calls: dict[int, CompiledCall] = {}
-        for name, (number, args, kwargs) in original.items():
-            value, entries = space.get(name), self.called()
-            if not callable(value) or number >= len(entries):
-                continue
-            is_wrapper = isinstance(value, types.FunctionType) and value not in compiled
-            entry = replace(entries[number], compiled=value, args=args, kwargs=kwargs)
-            calls.setdefault(number, entry if is_wrapper else entries[number])
-        moved = any(call.compiled not in compiled for call in calls.values())
-        return [calls[number] for number in sorted(calls)] if moved else None
 
 
 def _plain_option(option: Any) -> Any:

@@ -216,31 +216,23 @@ class Comparer(Struct, frozen=True):
         An int may be a tensor, a list a tensor of its entries, or the first rows of a longer one.
         """
         candidates = iter([candidate for _, leaf in after for candidate in _candidates(leaf)])
-        tensors = [_as_tensor(leaf) for _, leaf in before]
-        return all(
-            any(self._same(old, new) for new in candidates) for old in tensors if old is not None
-        )
+        numbers = [leaf for _, leaf in before if _as_tensor(leaf) is not None]
+        return all(any(self._same(old, new) for new in candidates) for old in numbers)
 
-    def _same(self, old: torch.Tensor, new: torch.Tensor) -> bool:
-        if old.shape != new.shape and old.numel() != 1:
+    def _same(self, old: Any, new: Any) -> bool:
+        before, after = _as_tensor(old), _as_tensor(new)
+        if before is None or after is None or before.numel() != after.numel():
             return False
-        if old.numel() != new.numel():
-            return False
-        new = new.reshape(old.shape)
-        if old.is_floating_point() != new.is_floating_point() and old.dtype != torch.bool:
-            return False
-        wide = old.to(new.dtype) if old.dtype == torch.float64 else old
-        return bool(self._close(wide, new.to(wide.dtype)).all())
+        if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
+            return self._unlike(old, replace(new, requires_grad=old.requires_grad)) is None
+        return bool(self._close(before.to(after.dtype), after.reshape(before.shape)).all())
 
 
-def _candidates(leaf: Any) -> Iterator[torch.Tensor]:
-    """Yield a tensor and its rows, a list that a tensor holds."""
-    tensor = _as_tensor(leaf)
-    if tensor is None:
-        return
-    yield tensor
-    if tensor.dim():
-        yield from tensor.unbind(0)
+def _candidates(leaf: Any) -> Iterator[Any]:
+    """Yield a leaf, and the rows of a tensor: it may hold a list."""
+    yield leaf
+    if isinstance(leaf, TensorLeaf) and leaf.value.dim():
+        yield from (replace(leaf, value=row) for row in leaf.value.unbind(0))
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor | None:

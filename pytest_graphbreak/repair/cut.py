@@ -17,11 +17,14 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import msgspec
 import torch
+from msgspec.structs import replace
 
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.failure import store_error
+from pytest_graphbreak.repair.loading import Cut, ModulePath, SavedInputs
 from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
@@ -50,7 +53,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
 
     with capture.install():
         go(window)
-    return {"cuts": cutter.cuts}
+    return {"cuts": msgspec.to_builtins(cutter.cuts)}
 
 
 class _FrameCutter:
@@ -59,7 +62,7 @@ class _FrameCutter:
     def __init__(
         self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
-        self.cuts: dict[str, Answer] = {}
+        self.cuts: dict[str, Cut] = {}
         self._wanted = functions
         self._places = places(Path.cwd())
         self._folder = folder
@@ -82,37 +85,42 @@ class _FrameCutter:
         try:
             self.cuts["\n".join(key)] = self._cut(frame, key[1])
         except Exception as error:
-            self.cuts["\n".join(key)] = {"why": f"{type(error).__name__}: {error}"[:200]}
+            self.cuts["\n".join(key)] = Cut(why=_words(error))
         finally:
             sys.setprofile(self.look)
 
-    def _cut(self, frame: FrameType, function: str) -> Answer:
+    def _cut(self, frame: FrameType, function: str) -> Cut:
         """Return the arguments of a call and how a script comes by what is called."""
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return {"why": "it is a generator"}
+            return Cut(why="it is a generator")
         args, kwargs = _arguments(frame)
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
         method = _method(module, frame.f_code, function) if module is not None else ""
         name = frame.f_globals.get("__name__", "")
         mine = Path(frame.f_code.co_filename).resolve() == self._program
-        answer: Answer = {"module": "" if mine else name, "method": method}
-        answer["grad"] = torch.is_grad_enabled()
         stem = self._folder / f"cut{len(self.cuts)}"
+        path = None
         for number, entry in enumerate(self._capture.entries):
-            if path := _path(entry.original, module, frame.f_code):
+            if way := _path(entry.original, module, frame.f_code):
                 inputs = _save(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
-                answer["path"] = {**path, **inputs, "number": number}
+                path = replace(way, number=number, inputs=_if_saved(inputs))
                 break
+        cut = Cut("" if mine else name, method, torch.is_grad_enabled(), path)
         if "<locals>" in function and not method:
-            return answer | {"why": "it is defined inside a function"}
-        return answer | _save(args, kwargs, Path(f"{stem}.pt"))
+            return replace(cut, why="it is defined inside a function")
+        inputs = _save(args, kwargs, Path(f"{stem}.pt"))
+        return replace(cut, inputs=_if_saved(inputs), why=inputs if isinstance(inputs, str) else "")
 
 
-def _path(original: Any, module: Any, code: CodeType) -> Answer | None:
+def _if_saved(inputs: SavedInputs | str) -> SavedInputs | None:
+    return None if isinstance(inputs, str) else inputs
+
+
+def _path(original: Any, module: Any, code: CodeType) -> ModulePath | None:
     """Return the expression for a module, or for a function, from ``full_model`` on."""
     if module is None:
         same = getattr(inspect.unwrap(original), "__code__", None) is code
-        return {"expression": "full_model", "what": "as the program compiles it"} if same else None
+        return ModulePath("full_model", "as the program compiles it") if same else None
     for expression, root in _roots(original):
         if isinstance(root, torch.nn.Module):
             path = next((name for name, child in root.named_modules() if child is module), None)
@@ -120,7 +128,7 @@ def _path(original: Any, module: Any, code: CodeType) -> Answer | None:
                 name = type(root).__name__
                 what = f"{path} of {name} by its path" if path else f"{name} as loaded"
                 tail = f'.get_submodule("{path}")' if path else ""
-                return {"expression": f"{expression}{tail}", "what": what}
+                return ModulePath(f"{expression}{tail}", what)
     return None
 
 
@@ -163,14 +171,18 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
     return args, kwargs
 
 
-def _save(args: list[Any], kwargs: Answer, file: Path) -> Answer:
-    """Save arguments, and return where, or the reason if they cannot be saved."""
+def _save(args: list[Any], kwargs: Answer, file: Path) -> SavedInputs | str:
+    """Save arguments, and return where, or the reason why they cannot be saved."""
     try:
         torch.save({"args": args, "kwargs": kwargs}, file)
         needs = _needs(file)
     except Exception as error:
-        return {"why": f"{type(error).__name__}: {error}"[:200]}
-    return {"file": str(file), "inline": _inline(args, kwargs), "needs": needs}
+        return _words(error)
+    return SavedInputs(str(file), _inline(args, kwargs), needs)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
 
 
 def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:

@@ -75,6 +75,45 @@ _TEST: Final = """\
             vars(program).update(vars(next(of_test, program)))"""
 
 
+class SavedInputs(Struct, frozen=True):
+    """The arguments of a call: in a file, and ``inline`` as source if all of them are small.
+
+    ``needs`` are the names of ``__main__`` that the file refers to.
+    """
+
+    file: str
+    inline: str | None = None
+    needs: list[str] = []
+
+
+class ModulePath(Struct, frozen=True):
+    """The way to a module from what the program compiles with its call ``number``.
+
+    ``expression`` is Python that begins with ``full_model``, ``what`` says it in words.
+    """
+
+    expression: str
+    what: str
+    number: int = 0
+    inputs: SavedInputs | None = None
+
+
+class Cut(Struct, frozen=True):
+    """A function that was taken out of a running program, or ``why`` it could not be.
+
+    ``module`` is the name of its module, empty for the program itself; ``method`` is the method of
+    the ``torch.nn.Module`` that is its first argument, if it is one; ``grad`` is whether gradients
+    were computed.
+    """
+
+    module: str = ""
+    method: str = ""
+    grad: bool = False
+    path: ModulePath | None = None
+    inputs: SavedInputs | None = None
+    why: str = ""
+
+
 class Writer(Struct, frozen=True):
     """Writes scripts for a target; ``device`` and ``options`` are those of the original's compile.
 
@@ -87,31 +126,32 @@ class Writer(Struct, frozen=True):
     as_test: bool
     out: Path = Path("repros")
 
-    def by_path(self, item: Break, frame: Frame, cut: Answer, data: str) -> str:
+    def by_path(
+        self, item: Break, frame: Frame, cut: Cut, path: ModulePath, inputs: SavedInputs, data: str
+    ) -> str:
         """Return a script that takes the module out of the model as the program loads it.
 
         ``data`` is the file of the inputs, if they are not in the script.
         """
-        path = cut["path"]
         body = ["full_model, _ = load_the_original_full_model()"]
-        body.append(f"model = {path['expression']}")
-        body += self._call(path, _callee("model", cut["method"]), data, cut["grad"])
-        what = f"{frame.function}, {path['what']}"
-        return self._script(item, what, body, self._loader(path["number"]))
+        body.append(f"model = {path.expression}")
+        body += self._call(inputs.inline, _callee("model", cut.method), data, cut.grad)
+        what = f"{frame.function}, {path.what}"
+        return self._script(item, what, body, self._loader(path.number))
 
-    def saved(self, item: Break, frame: Frame, cut: Answer, data: str) -> str:
+    def saved(self, item: Break, frame: Frame, cut: Cut, inputs: SavedInputs, data: str) -> str:
         """Return a script that calls the function with inline arguments or those in ``data``."""
         first, _, inner = frame.function.partition(".")
-        what, imports = frame.function, [f"from {cut['module']} import {first}"]
-        names = [f'sys.modules["__main__"].{name} = program["{name}"]' for name in cut["needs"]]
-        module = cut["inline"] is None and bool(cut["method"])
+        what, imports = frame.function, [f"from {cut.module} import {first}"]
+        names = [f'sys.modules["__main__"].{name} = program["{name}"]' for name in inputs.needs]
+        module = inputs.inline is None and bool(cut.method)
         if module:
-            what, imports = _callee("model", cut["method"]), []
-        elif not cut["module"]:
+            what, imports = _callee("model", cut.method), []
+        elif not cut.module:
             what, imports = f'program["{first}"]{inner and "."}{inner}', []
-        loads = bool(names) or (not cut["module"] and not module)
+        loads = bool(names) or (not cut.module and not module)
         body = ["_, program = load_the_original_full_model()"] if loads else []
-        body += [*names, *self._call(cut, what, data, cut["grad"], module=module)]
+        body += [*names, *self._call(inputs.inline, what, data, cut.grad, module=module)]
         loader = self._loader(0) if loads else ""
         return self._script(item, frame.function, body, loader, imports)
 
@@ -139,10 +179,9 @@ class Writer(Struct, frozen=True):
         return run, path_source(program, self.out)
 
     def _call(
-        self, inputs: Answer, what: str, data: str, grad: bool, *, module: bool = False
+        self, call: str | None, what: str, data: str, grad: bool, *, module: bool = False
     ) -> Iterator[str]:
         """Yield the lines that make the inputs, the ``module`` among them, and make the call."""
-        call = inputs["inline"]
         if call is None:
             yield f'saved = torch.load(Path(__file__).with_name("{data}"), weights_only=False)'
             call = '*saved["args"], **saved["kwargs"]'

@@ -31,8 +31,6 @@ Answer = dict[str, Any]
 
 ROUNDS: Final = 4
 """How often the calls of a program are made again, to see whether it is steady."""
-_INPUTS: Final = ".inputs"
-"""The end of the name of the file with the inputs of what is called by a name."""
 
 
 def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
@@ -96,16 +94,12 @@ class _Program:
 
     def _space(self) -> dict[str, Any]:
         """Return the variables of the program, without those that Dynamo puts there."""
-        path = os.path.realpath(self._order["path"])
-        modules = [sys.modules["__main__"], *list(sys.modules.values())]
-        module = next(
-            (
-                x
-                for x in modules
-                if os.path.realpath(getattr(x, "__file__", None) or "") == path and len(vars(x)) > 8
-            ),
-            modules[0],
-        )
+        module = sys.modules["__main__"]
+        if self._order["test"]:  # that one is empty
+            path = os.path.realpath(self._order["path"])
+            imported = [x for name, x in list(sys.modules.items()) if name != "__main__"]
+            files = ((x, getattr(x, "__file__", None) or "") for x in imported)
+            module = next((x for x, file in files if os.path.realpath(file) == path), module)
         names = vars(module).items()
         return {name: x for name, x in names if name[:2] != "__" and name in self._source}
 
@@ -138,7 +132,8 @@ class _Program:
             results.calls = []  # the question is what the program shows of them
         else:
             rounds = self._rounds()
-            self._draw(results, space)
+            options = {name: order[name] for name in ("eager", "values_only", "left_out")}
+            results.drawn = Drawing(capture, **options).results(capture.called())
         torch.save(results, order["results"])
         endless = [kind for kind, call in results.drawn.items() if call.raised == ENDLESS]
         return {"endless": endless, "rounds": rounds}
@@ -178,21 +173,6 @@ class _Program:
             if ended["error"] is not None:
                 return rounds | {"raised": ended["error"]}
         return rounds
-
-    def _draw(self, results: Results, space: dict[str, Any]) -> None:
-        """Call with drawn inputs: what a patch put around what the original calls, if it did."""
-        order, capture = self._order, self.capture
-        inputs, original = f"{order['results']}{_INPUTS}", order["original"]
-        # In a file of their own: what compares results may not know their device.
-        names = torch.load(f"{original}{_INPUTS}", weights_only=False) if original else {}
-        outer = capture.outer_calls(space, names)
-        results.moved = outer is not None
-        options = {name: order[name] for name in ("eager", "values_only", "left_out")}
-        results.drawn = Drawing(capture, **options).results(outer or capture.called())
-        try:
-            torch.save(capture.names(space), inputs)
-        except Exception:  # inputs that cannot be saved, such as a local function
-            torch.save({}, inputs)
 
 
 def _codes(code: types.CodeType, depth: int = 0) -> Iterator[types.CodeType]:

@@ -16,18 +16,16 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import lazy
-from pytest_graphbreak.repair.loading import WHOLE, Writer
+from pytest_graphbreak.repair.loading import WHOLE, Cut, SavedInputs, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
-
-Answer = dict[str, Any]
 
 MOST_TRIES = 5
 """The number of functions that are tried for one break, from the break outwards."""
@@ -50,7 +48,7 @@ class Script(Struct, frozen=True):
 
 
 class _Attempt(Struct):
-    """A script to try. ``weights`` are those that a module taken by its path should have."""
+    """A script to try, with the ``files`` that it reads."""
 
     text: str
     files: Mapping[str, str] = {}
@@ -105,7 +103,7 @@ class Repro:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _cuts(self) -> dict[str, Any]:
+    def _cuts(self) -> dict[str, Cut]:
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         functions = {
@@ -116,8 +114,7 @@ class Repro:
         }
         order = {"kind": "cut", "cut": sorted(functions), "folder": str(folder)}
         answer, _ = self._bench.run(self._target, order)
-        cuts: dict[str, Any] = answer.get("cuts") or {}
-        return cuts
+        return msgspec.convert(answer.get("cuts") or {}, dict[str, Cut])
 
     def _paths(self) -> Iterator[Path]:
         """Yield names for the scripts, without the numbers that files of others use.
@@ -136,14 +133,13 @@ class Repro:
                 if not any(file.is_symlink() for file in others):
                     yield path
 
-    def _found(self, path: Path, item: Break, cuts: Answer) -> Script:
+    def _found(self, path: Path, item: Break, cuts: Mapping[str, Cut]) -> Script:
         """Try the functions from the break outwards, and then the program."""
         reasons: list[str] = []
         notes: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
-            cut = cuts.get(
-                f"{frame.file}\n{frame.function}", {"why": "it was not called by itself"}
-            )
+            key = f"{frame.file}\n{frame.function}"
+            cut = cuts.get(key, Cut(why="it was not called by itself"))
             for attempt in self._attempts(item, frame, cut, path.stem):
                 self._write(path, attempt)
                 trial = self._measure(path)
@@ -155,8 +151,8 @@ class Repro:
                     reasons.append(f"{frame.function} alone: {why}")
                 else:
                     notes.append(f"{frame.function} by its path: {why}")
-            if "why" in cut:
-                reasons.append(f"{frame.function}: {cut['why']}")
+            if cut.why:
+                reasons.append(f"{frame.function}: {cut.why}")
         self._write(path, _Attempt(self._writer.whole(item)))
         why = missing(item, self._measure(path))
         if why is not None:
@@ -169,17 +165,16 @@ class Repro:
         why = lazy.missing(cut, self._measure(path, lazy.TEST))
         return Script(path, cut.item, WHOLE, why is None, why or "")
 
-    def _attempts(self, item: Break, frame: Frame, cut: Answer, stem: str) -> Iterator[_Attempt]:
+    def _attempts(self, item: Break, frame: Frame, cut: Cut, stem: str) -> Iterator[_Attempt]:
         """Yield the scripts for one function: by its path in the model, then from a saved file."""
         data = f"{stem}.pt"
-        path = cut.get("path", {})
-        for source, write in ((path, self._writer.by_path), (cut, self._writer.saved)):
-            if "file" not in source or "inline" not in source:
-                continue
-            saved = {} if source["inline"] is not None else {data: source["file"]}
-            restored = f"restored from {data}" if saved else ""
-            how = path["what"] if source is path else restored
-            yield _Attempt(write(item, frame, cut, data), saved, how, source is path)
+        if cut.path is not None and (inputs := cut.path.inputs) is not None:
+            text = self._writer.by_path(item, frame, cut, cut.path, inputs, data)
+            yield _Attempt(text, _saved(inputs, data), cut.path.what, True)
+        if (inputs := cut.inputs) is not None:
+            saved = _saved(inputs, data)
+            text = self._writer.saved(item, frame, cut, inputs, data)
+            yield _Attempt(text, saved, f"restored from {data}" if saved else "")
 
     def _write(self, path: Path, attempt: _Attempt) -> None:
         """Write the script and its files, and remove those of the previous attempt."""
@@ -203,6 +198,11 @@ def _removed_if_interrupted(path: Path) -> Iterator[None]:
         for old in _files(path):
             old.unlink(missing_ok=True)
         raise
+
+
+def _saved(inputs: SavedInputs, name: str) -> dict[str, str]:
+    """Return the file that a script needs, by the name that it has beside it."""
+    return {} if inputs.inline is not None else {name: inputs.file}
 
 
 def _slug(out: Path) -> str:

@@ -21,7 +21,12 @@ class _Watch:
     def __init__(self, window: Callable[[], Any]) -> None:
         self.calls = 0
         self.reports: list[str] = []
+        self.warnings: list[str] = []
         self._around = window
+
+    def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
+        if when == "runtest" and f"{os.sep}torch{os.sep}" not in warning_message.filename:
+            self.warnings.append(f"{warning_message.category.__name__}: {warning_message.message}")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and report.when != "call":
@@ -49,10 +54,10 @@ def run(order: Answer, window: Callable[[], Any]) -> Answer:
     program = sys.modules["__main__"] = types.ModuleType("__main__")
     program.__file__ = os.path.abspath(order["path"])
     sys.path.append(os.getcwd())  # last on the path, for modules only found there
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
     code = pytest.main([*options, nodeid], plugins=[watch])
     if watch.calls == 1:
-        return {}
+        return {"warnings": watch.warnings}
     why = "; ".join(watch.reports) or f"pytest ended with {int(code)}"
     if watch.calls > 1:
         why = f"{watch.calls} tests have this id; give one of them, with its [parameters]"

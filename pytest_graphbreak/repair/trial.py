@@ -76,7 +76,7 @@ class Trial(Struct, frozen=True):
         return f" at `{code[:60]}`" if code else ""
 
 
-LOG_OF_TORCH: Final = re.compile(r"[DIWEC]\d{4} [\d:.]+ \d+ ")
+LOG_OF_TORCH: Final = re.compile(r"\[?[DIWEC]\d{4} [\d:.]+ \d+ ")
 """How a line of torch's own log begins: it says what is compiled, not what the program does."""
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites"}
@@ -114,9 +114,8 @@ class Bench:
         ``original`` is the run that this is compared with; ``options`` are those of ``_OPTIONS``.
         """
         results = self.directory / f"results{self.runs + 1}.pt" if outputs else None
-        order = {"kind": "measure", "results": str(results or ""), "original": "", "left_out": []}
-        if original is not None:
-            order |= {"original": str(original.results), "left_out": list(original.endless)}
+        endless = list(original.endless) if original is not None else []
+        order = {"kind": "measure", "results": str(results or ""), "left_out": endless}
         answer, out = self.run(target, {**order, **_OPTIONS, **options}, alone=alone)
         sites = answer.get("sites") or {}
         return Trial(
@@ -205,6 +204,7 @@ class Bench:
             text = file.read_bytes()[start:end].decode(errors="replace")
             lines[name] = [line for line in text.splitlines() if not LOG_OF_TORCH.match(line)]
         lines["the log"] = ended.answer.get("logged", [])
+        lines["warnings"] = ended.answer.get("warnings", [])
         return ended.answer | {"lines": lines}, out
 
 

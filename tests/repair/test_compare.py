@@ -65,7 +65,8 @@ def test_what_differs(before: Any, after: Any, words: str | None) -> None:
     [
         (3, torch.tensor(3), True),
         (3, torch.tensor(4), False),
-        (3, torch.tensor(3.0), False),
+        (3, torch.tensor([3.0]), True),
+        (ONE, (ONE.double(), 1), False),
         (ONE, (ONE, torch.zeros(1)), True),
         (ONE, (ONE + 1, torch.zeros(1)), False),
         ([0.5, 1.5], torch.tensor([0.5, 1.5, 0.0]), True),

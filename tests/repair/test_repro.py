@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
-from pytest_graphbreak.repair.loading import Writer
+from pytest_graphbreak.repair.loading import Cut, ModulePath, SavedInputs, Writer
 from pytest_graphbreak.repair.target import Target
 from tests.repair.conftest import Shop
 
@@ -248,9 +248,8 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     where = Frame("a.py", "f", 2, "print(x)")
     break_ = Break("dynamo", "print", where)
     writer = Writer(Target(path), "TT", {"backend": "tt"}, as_test=False)
-    inputs = {"inline": "torch.ones(2).to(device)", "needs": []}
-    cut = {**inputs, "module": "", "method": "", "grad": True}
-    lines = writer.saved(break_, where, cut, "a.pt").splitlines()
+    inputs = SavedInputs("", "torch.ones(2).to(device)")
+    lines = writer.saved(break_, where, Cut(grad=True), inputs, "a.pt").splitlines()
     assert lines.index("import torch_xla.runtime as xr") < lines.index("def main():")
     first = lines.index("def main():") + 1
     assert lines[first] == '    xr.set_device_type("TT")'
@@ -258,9 +257,9 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     assert lines.index("    device = torch_xla.device()") < lines.index("    torch_xla.sync()")
 
     method = Frame("a.py", "Model.forward", 2, "print(x)")
-    path_ = {"inline": None, "expression": 'full_model.get_submodule("a.b")', "number": 0}
-    cut = {"path": path_ | {"what": ""}, "module": "zoo", "method": "forward", "grad": False}
-    lines = writer.by_path(break_, method, cut, "a.pt").splitlines()
+    module = ModulePath('full_model.get_submodule("a.b")', "")
+    cut = Cut("zoo", "forward")
+    lines = writer.by_path(break_, method, cut, module, SavedInputs(""), "a.pt").splitlines()
     first = lines.index("def main():") + 1
     assert lines[first : first + 6] == [
         '    xr.set_device_type("TT")',
