@@ -169,10 +169,12 @@ class _Comparing:
         if (old is None) != (new is None) or (old and new and not printed.same(old, new)):
             return ValueDifference("what it raises", old or "nothing", new or "nothing", _PROGRAM)
         for stream, lines in self._first.lines.items():
-            unsteady = printed.unsteady(lines, self._originals[-1].lines[stream])
+            unsteady = printed.unsteady(lines, self._originals[-1].lines.get(stream, ()))
             if unsteady:
                 self._left_out.append(f"lines of {stream} that differ from run to run")
-            texts = [printed.without(x, unsteady) for x in (lines, self._patched.lines[stream])]
+            texts = [
+                printed.without(x, unsteady) for x in (lines, self._patched.lines.get(stream, ()))
+            ]
             if not self._numbers:
                 texts = [*map(printed.without_numbers, texts)]
             if unlike := printed.difference(*texts):

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.capture import Capture
 from pytest_graphbreak.repair.failure import store_error
-from pytest_graphbreak.repair.loading import Cut, ModulePath, SavedInputs
+from pytest_graphbreak.repair.loading import CutFunction, ModulePath, SavedInputs
 from pytest_graphbreak.repair.steady import seed
 
 Answer = dict[str, Any]
@@ -62,7 +62,7 @@ class _FrameCutter:
     def __init__(
         self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
-        self.cuts: dict[str, Cut] = {}
+        self.cuts: dict[str, CutFunction] = {}
         self._wanted = functions
         self._places = places(Path.cwd())
         self._folder = folder
@@ -85,14 +85,14 @@ class _FrameCutter:
         try:
             self.cuts["\n".join(key)] = self._cut(frame, key[1])
         except Exception as error:
-            self.cuts["\n".join(key)] = Cut(why=_words(error))
+            self.cuts["\n".join(key)] = CutFunction(why=_words(error))
         finally:
             sys.setprofile(self.look)
 
-    def _cut(self, frame: FrameType, function: str) -> Cut:
+    def _cut(self, frame: FrameType, function: str) -> CutFunction:
         """Return the arguments of a call and how a script comes by what is called."""
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return Cut(why="it is a generator")
+            return CutFunction(why="it is a generator")
         args, kwargs = _arguments(frame)
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
         method = _method(module, frame.f_code, function) if module is not None else ""
@@ -105,7 +105,7 @@ class _FrameCutter:
                 inputs = _save(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
                 path = replace(way, number=number, inputs=_if_saved(inputs))
                 break
-        cut = Cut("" if mine else name, method, torch.is_grad_enabled(), path)
+        cut = CutFunction("" if mine else name, method, torch.is_grad_enabled(), path)
         if "<locals>" in function and not method:
             return replace(cut, why="it is defined inside a function")
         inputs = _save(args, kwargs, Path(f"{stem}.pt"))

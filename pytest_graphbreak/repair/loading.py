@@ -98,7 +98,7 @@ class ModulePath(Struct, frozen=True):
     inputs: SavedInputs | None = None
 
 
-class Cut(Struct, frozen=True):
+class CutFunction(Struct, frozen=True):
     """A function that was taken out of a running program, or ``why`` it could not be.
 
     ``module`` is the name of its module, empty for the program itself; ``method`` is the method of
@@ -127,7 +127,13 @@ class Writer(Struct, frozen=True):
     out: Path = Path("repros")
 
     def by_path(
-        self, item: Break, frame: Frame, cut: Cut, path: ModulePath, inputs: SavedInputs, data: str
+        self,
+        item: Break,
+        frame: Frame,
+        cut: CutFunction,
+        path: ModulePath,
+        inputs: SavedInputs,
+        data: str,
     ) -> str:
         """Return a script that takes the module out of the model as the program loads it.
 
@@ -139,7 +145,9 @@ class Writer(Struct, frozen=True):
         what = f"{frame.function}, {path.what}"
         return self._script(item, what, body, self._loader(path.number))
 
-    def saved(self, item: Break, frame: Frame, cut: Cut, inputs: SavedInputs, data: str) -> str:
+    def saved(
+        self, item: Break, frame: Frame, cut: CutFunction, inputs: SavedInputs, data: str
+    ) -> str:
         """Return a script that calls the function with inline arguments or those in ``data``."""
         first, _, inner = frame.function.partition(".")
         what, imports = frame.function, [f"from {cut.module} import {first}"]

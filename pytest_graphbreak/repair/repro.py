@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import lazy
-from pytest_graphbreak.repair.loading import WHOLE, Cut, SavedInputs, Writer
+from pytest_graphbreak.repair.loading import WHOLE, CutFunction, SavedInputs, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
@@ -103,7 +103,7 @@ class Repro:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _cuts(self) -> dict[str, Cut]:
+    def _cuts(self) -> dict[str, CutFunction]:
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         functions = {
@@ -114,7 +114,7 @@ class Repro:
         }
         order = {"kind": "cut", "cut": sorted(functions), "folder": str(folder)}
         answer, _ = self._bench.run(self._target, order)
-        return msgspec.convert(answer.get("cuts") or {}, dict[str, Cut])
+        return msgspec.convert(answer.get("cuts") or {}, dict[str, CutFunction])
 
     def _paths(self) -> Iterator[Path]:
         """Yield names for the scripts, without the numbers that files of others use.
@@ -133,13 +133,13 @@ class Repro:
                 if not any(file.is_symlink() for file in others):
                     yield path
 
-    def _found(self, path: Path, item: Break, cuts: Mapping[str, Cut]) -> Script:
+    def _found(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
         """Try the functions from the break outwards, and then the program."""
         reasons: list[str] = []
         notes: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
             key = f"{frame.file}\n{frame.function}"
-            cut = cuts.get(key, Cut(why="it was not called by itself"))
+            cut = cuts.get(key, CutFunction(why="it was not called by itself"))
             for attempt in self._attempts(item, frame, cut, path.stem):
                 self._write(path, attempt)
                 trial = self._measure(path)
@@ -165,7 +165,9 @@ class Repro:
         why = lazy.missing(cut, self._measure(path, lazy.TEST))
         return Script(path, cut.item, WHOLE, why is None, why or "")
 
-    def _attempts(self, item: Break, frame: Frame, cut: Cut, stem: str) -> Iterator[_Attempt]:
+    def _attempts(
+        self, item: Break, frame: Frame, cut: CutFunction, stem: str
+    ) -> Iterator[_Attempt]:
         """Yield the scripts for one function: by its path in the model, then from a saved file."""
         data = f"{stem}.pt"
         if cut.path is not None and (inputs := cut.path.inputs) is not None:

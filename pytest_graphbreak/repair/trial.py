@@ -198,14 +198,18 @@ class Bench:
         if ended.answer is None:
             last = (ended.last(1) or ["nothing was printed"])[0]
             return {"error": f"the process ended with {ended.code}: {last[:200]}"}, out
-        ranges, lines = ended.answer.get("output") or (), {}
+        return ended.answer | {"lines": self._lines(ended.answer)}, out
+
+    def _lines(self, answer: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Return what the program wrote while it was measured, by stream."""
+        lines = {"the log": answer.get("logged", []), "warnings": answer.get("warnings", [])}
         streams = {"stdout": self._runner.out, "stderr": Path(f"{self._runner.out}.err")}
-        for (name, file), (start, end) in zip(streams.items(), ranges, strict=False):
+        for (name, file), (start, end) in zip(
+            streams.items(), answer.get("output") or (), strict=False
+        ):
             text = file.read_bytes()[start:end].decode(errors="replace")
             lines[name] = [line for line in text.splitlines() if not LOG_OF_TORCH.match(line)]
-        lines["the log"] = ended.answer.get("logged", [])
-        lines["warnings"] = ended.answer.get("warnings", [])
-        return ended.answer | {"lines": lines}, out
+        return lines
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
-from pytest_graphbreak.repair.loading import Cut, ModulePath, SavedInputs, Writer
+from pytest_graphbreak.repair.loading import CutFunction, ModulePath, SavedInputs, Writer
 from pytest_graphbreak.repair.target import Target
 from tests.repair.conftest import Shop
 
@@ -249,7 +249,7 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     break_ = Break("dynamo", "print", where)
     writer = Writer(Target(path), "TT", {"backend": "tt"}, as_test=False)
     inputs = SavedInputs("", "torch.ones(2).to(device)")
-    lines = writer.saved(break_, where, Cut(grad=True), inputs, "a.pt").splitlines()
+    lines = writer.saved(break_, where, CutFunction(grad=True), inputs, "a.pt").splitlines()
     assert lines.index("import torch_xla.runtime as xr") < lines.index("def main():")
     first = lines.index("def main():") + 1
     assert lines[first] == '    xr.set_device_type("TT")'
@@ -258,7 +258,7 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
 
     method = Frame("a.py", "Model.forward", 2, "print(x)")
     module = ModulePath('full_model.get_submodule("a.b")', "")
-    cut = Cut("zoo", "forward")
+    cut = CutFunction("zoo", "forward")
     lines = writer.by_path(break_, method, cut, module, SavedInputs(""), "a.pt").splitlines()
     first = lines.index("def main():") + 1
     assert lines[first : first + 6] == [
