@@ -108,8 +108,6 @@ def test_of_a_lazy_loop_it_is_said_what_to_do_by_hand(shop: Shop) -> None:
         "      a.py:8 in <module>",
         "          while diff.max() > 0.07:",
     ]
-    words = "fix: torch_xla.sync() at the end of each round"
-    assert sum(words in line for line in lines) == 3  # also of the rounds that compile again
     assert "<string>" not in said.out  # no line of ours
 
 
