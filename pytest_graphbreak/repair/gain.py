@@ -23,7 +23,8 @@ def no_gain(before: Trial, after: Trial, *, whole: bool = False) -> str:
     counts = (graphs, eager, lambda record: len(places(record)), _recompiles)
     if any(count(new) < count(old) for count in counts):
         return ""
-    return f"as many graphs, breaks and recompiles as before ({graphs(old)} graphs)"
+    counts_now = f"{graphs(old)} -> {graphs(new)}, {len(places(old))} -> {len(places(new))}"
+    return f"neither graphs nor breaks got fewer ({counts_now})"
 
 
 def worse(before: Trial, after: Trial) -> str:

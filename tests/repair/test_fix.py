@@ -286,11 +286,11 @@ def test_a_setting_by_which_longer_runs_leave_the_compiler_is_not_kept(shop: Sho
 
 
 def test_of_what_is_left_code_before_and_after_is_shown_and_what_judges_it(shop: Shop) -> None:
-    shop.write("a.py", SAYS.replace("print(x.shape)", "x.numpy().dump('a')"))
+    shop.write("a.py", SAYS)
     said = shop.run("fix", "a.py")
     assert said.code == 1
     lines = said.out.splitlines()
-    at = lines.index("          x.numpy().dump('a')")
+    at = lines.index("          print(x.shape)")
     words = ("        before", "        after", "      more: ", "What is left is yours: copy a.py ")
     places = [next(n for n, x in enumerate(lines) if x.startswith(word)) for word in words]
     assert [at, *places] == sorted([at, *places])
@@ -343,15 +343,6 @@ def test_a_run_whose_server_was_killed_is_an_error(
         f"graphbreak {command}: the process that runs the program was killed; try again"
     )
     assert shop.files() == {"a.py"}
-
-
-def test_a_file_that_came_while_it_ran_is_left_as_it_is(shop: Shop) -> None:
-    there = shop.path / "a_fixed.py"
-    shop.write("a.py", f"open({str(there)!r}, 'w').write('mine')\n{textwrap.dedent(CUT)}")
-    said = shop.run("fix", "a.py")
-    assert said.code == 2
-    assert "a_fixed.py is not written by graphbreak, and is left as it is" in said.err
-    assert there.read_text() == "mine"
 
 
 def test_a_file_of_tests_that_does_not_run_alone_says_how_to_name_a_test(shop: Shop) -> None:

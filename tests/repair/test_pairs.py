@@ -15,7 +15,6 @@ PAIRS: Final = (
     "loop 0",  # torch.while_loop
     "loop 2",  # Newton's method
     "c-call 1",  # a custom op
-    "assert 0",  # a check in the graph
 )
 """The page, and which of its examples. That they break before and not after is in tests/advice."""
 
