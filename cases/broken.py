@@ -305,6 +305,7 @@ FAST: Final = (
     "item",
     "mask",
     "print_tensor",
+    "logging",
     "disabled",
     "lengths",
     "lengths_and_floats",

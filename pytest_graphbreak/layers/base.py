@@ -14,12 +14,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from types import CodeType
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -28,6 +28,18 @@ from pytest_graphbreak.model.record import LineRuns, Record
 
 class MissingName(Exception):
     """A private name of a compiler is missing; the text says which one, and what it is used for."""
+
+
+def locate(holder: Any, chain: str) -> tuple[Any, str]:
+    """Return the holder of a name, such as ``OutputGraph.call_user_compiler``, and its last part.
+
+    Raises ``AttributeError`` if the name, or what should hold it, does not exist.
+    """
+    *path, last = chain.split(".")
+    for attribute in path:
+        holder = getattr(holder, attribute)
+    getattr(holder, last)
+    return holder, last
 
 
 class Window(Protocol):
@@ -51,6 +63,10 @@ class Window(Protocol):
         """
 
 
+TURN: Final = 1.0
+"""Seconds that who reads a window waits for a sensor in another thread to come to its end."""
+
+
 class OneWindow(ABC):
     """A window that looks at what was observed, and remembers the last look once it is closed."""
 
@@ -69,9 +85,11 @@ class OneWindow(ABC):
 
     def close(self) -> Record | None:
         if self._is_open:
-            self._last = self._look()
-            self._is_open = False
-            self._leave()
+            try:
+                self._last = self._look()
+            finally:
+                self._is_open = False
+                self._leave()
         return self._last
 
 
@@ -117,14 +135,12 @@ class EventWindow(OneWindow):
         yield from self._noted[first:until]
 
     def _read(self, events: Sequence[Any]) -> Record | None:
-        try:
+        errors = [*self._errors_of(events)]
+        words = f"{self._layer}: what was seen could not be read"
+        with guard(lambda fault: errors.append(f"{words}: {type(fault).__name__}: {fault}")):
             return self._explain(events)
-        except Exception as fault:
-            graphs = sum(isinstance(event, self.graph_event) for event in events)
-            words = f"{type(fault).__name__}: {fault}"
-            error = f"{self._layer}: what was seen could not be read: {words}"
-            errors = (*self._errors_of(events), error)
-            return record_of(self._layer, graphs=graphs, errors=errors)
+        graphs = sum(isinstance(event, self.graph_event) for event in events)
+        return record_of(self._layer, graphs=graphs, errors=errors)
 
 
 class Observer(ABC):
@@ -232,16 +248,16 @@ def load(path: str) -> Any:
 @cache
 def _load() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
     loaded: list[Observer] = []
-    faults = []
+    faults: list[str] = []
     for layer in DESCRIPTIONS.values():
-        try:
+        with guard(partial(_note_load_error, faults, layer.name)):
             loaded.append(load(layer.observer)())
-        except Exception as fault:
-            words = f"{type(fault).__name__}: {fault}"
-            faults.append(
-                f"the {layer.name} layer cannot be loaded ({words}): reinstall pytest-graphbreak"
-            )
     return tuple(loaded), tuple(faults)
+
+
+def _note_load_error(errors: list[str], layer: str, fault: Exception) -> None:
+    words = f"{type(fault).__name__}: {fault}"
+    errors.append(f"the {layer} layer cannot be loaded ({words}): reinstall pytest-graphbreak")
 
 
 class SensorLock:
@@ -262,7 +278,37 @@ class SensorLock:
         self._lock = threading.RLock()
 
 
-_LOCKS: Final[WeakSet[SensorLock]] = WeakSet()
+class Turn:
+    """Has one thread at a time do something, without a lock that a step of the user's waits for.
+
+    Who comes meanwhile, in another thread or in a signal handler, has it done once more.
+    """
+
+    def __init__(self) -> None:
+        self._again = False
+        self.renew()
+        _LOCKS.add(self)
+
+    def take(self, work: Callable[[], object], patience: float = 0.0) -> None:
+        """Do it, or have it done. Who reads a window waits ``patience`` seconds, and does it."""
+        self._again = True
+        mine = self._lock.acquire(timeout=patience) if patience else False
+        try:
+            mine = mine or self._lock.acquire(blocking=False)
+            while self._again and (mine or patience):
+                self._again = False
+                work()
+        finally:
+            if mine:
+                self._lock.release()
+        if self._again and mine:  # somebody came after the last look, and left it to us
+            self.take(work)
+
+    def renew(self) -> None:
+        self._lock = threading.Lock()
+
+
+_LOCKS: Final[WeakSet[SensorLock | Turn]] = WeakSet()
 
 
 def _after_fork() -> None:
@@ -299,9 +345,6 @@ class Listener:
 
         A step of a model waits for it, so it must be cheap.
         """
-
-    apart: tuple[CodeType, ...] = (on_run.__code__,)
-    """What runs for it, which Dynamo must not compile."""
 
 
 class CountedFunction(Protocol):

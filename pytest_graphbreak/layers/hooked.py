@@ -7,7 +7,6 @@ a test shows then does not depend on the modules that an earlier test imported.
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, SensorLock, Window
+from pytest_graphbreak.layers.dynamo.private import torch_version
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -114,7 +114,7 @@ class HookedObserver(Observer):
 
     def note_fault(self, fault: Exception) -> None:
         """Note that a hook could not be put in or failed: a gate that cannot see must not pass."""
-        version = getattr(sys.modules.get("torch"), "__version__", "unknown")
+        version = torch_version()
         words = f"{type(fault).__name__}: {fault}"
         self.faults.append(f"{self.layer}: it cannot be observed in torch {version} ({words})")
 

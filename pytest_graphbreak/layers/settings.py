@@ -26,6 +26,8 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.faults import arrived, or_else
+from pytest_graphbreak.layers.imports import loaded
 from pytest_graphbreak.model.forms import Plain
 
 CONFIGS: Final = (
@@ -88,12 +90,12 @@ class Setting(Struct, frozen=True):
 def take() -> Snapshot:
     """Read all settings, in a fraction of a millisecond. Raises ``SettingsError``."""
     snapshot = Snapshot()
-    torch = sys.modules.get("torch")
+    torch = loaded("torch")
     # Before a module is imported to its end it is nearly empty.
     if torch is None or getattr(torch.__spec__, "_initializing", False):
         return snapshot
     with _settings_errors("could not be read"):
-        for module in filter(None, map(sys.modules.get, CONFIGS)):
+        for module in filter(None, map(loaded, CONFIGS)):
             unset, entries = _entries(module)
             for name, entry in entries.items():
                 value = DELETED if entry.hide else _override(entry)
@@ -161,10 +163,9 @@ def _is_same(before: Snapshot, after: Snapshot, key: Key) -> bool:
 
 def _equal(before: Any, now: Any) -> bool:
     """Return whether two values have one type and are equal; False if they cannot be compared."""
-    try:
-        return before is now or (type(before) is type(now) and bool(before == now))
-    except Exception:
-        return False
+    return before is now or (
+        type(before) is type(now) and or_else(False, lambda: bool(before == now))
+    )
 
 
 def deleted_entries(snapshot: Snapshot) -> Iterator[Key]:
@@ -225,6 +226,8 @@ def _settings_errors(what: str) -> Iterator[None]:
     except SettingsError:
         raise
     except Exception as fault:
+        if arrived(fault, sys.exc_info()[2]):
+            raise
         why = str(fault) if isinstance(fault, MissingName) else f"{type(fault).__name__}: {fault}"
         raise SettingsError(f"torch's settings {what}: {why}") from fault
 

@@ -14,7 +14,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.hooks import AroundImports
+from pytest_graphbreak.layers.faults import guard
+from pytest_graphbreak.layers.imports import AroundImports
 from pytest_graphbreak.layers.settings import (
     Key,
     Setting,
@@ -137,10 +138,11 @@ class Leaks:
         """Exclude what changed since ``before`` from the changes of the test."""
         if before is None or self._before is None or (after := self._take()) is None:
             return
-        try:
+        with guard(self._note_fault):
             self._before.adopt(after, self._try([], changed_keys, before, after))
-        except Exception as fault:
-            self._faults.append(f"torch's settings: {type(fault).__name__}: {fault}")
+
+    def _note_fault(self, fault: Exception) -> None:
+        self._faults.append(f"torch's settings: {type(fault).__name__}: {fault}")
 
     def _take(self) -> Snapshot | None:
         return self._try(None, take)

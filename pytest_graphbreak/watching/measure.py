@@ -6,10 +6,8 @@ command line all measure through it.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Window, load_errors, observers
 from pytest_graphbreak.layers.children.observer import Following, keep
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing
+from pytest_graphbreak.layers.imports import is_installed
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, compilers
 from pytest_graphbreak.model.merging import merge
@@ -37,7 +36,7 @@ def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) ->
     """
     for layer, count in graphs.items():
         compiler = DESCRIPTIONS[layer].compiler
-        if count and layer not in observed and not _is_installed(compiler):
+        if count and layer not in observed and not is_installed(compiler):
             return (
                 f"the baseline has {count} {layer} {noun(count, 'graph')}, and {compiler} is not "
                 "installed in this Python"
@@ -50,20 +49,11 @@ def cap_impossible(cap: Cap, observed: Collection[str]) -> str:
     missing = compilers(cap.layers)
     if cap.every is not None or not missing or any(layer in observed for layer in cap.layers):
         return ""
-    if any(map(_is_installed, missing)):
+    if any(map(is_installed, missing)):
         return ""
     names = ", ".join(f"{layer}={count}" for layer, count in cap.layers.items())
     are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
     return f"the {cap.by} names {names}, and {are} not installed in this Python"
-
-
-@cache
-def _is_installed(name: str) -> bool:
-    """Return whether a module can be found. Cached: searching ``sys.path`` is slow."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # something replaced it in sys.modules
-        return False
 
 
 def isolate(key: str) -> None:
@@ -192,7 +182,7 @@ def _complete_record(record_here: Record, children: Sequence[Record]) -> Record:
 
 def _why_nothing_is_observed() -> str:
     """Return why no layer can be observed; empty if one can."""
-    if any(all(map(_is_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
+    if any(all(map(is_installed, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""
     names = dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values())
     if len(names) == 1:

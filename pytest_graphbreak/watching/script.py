@@ -20,7 +20,7 @@ from typing import Final, TextIO
 from msgspec import Struct
 
 from pytest_graphbreak.layers.children import processes
-from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.text.files import HEADER, write
 
 TORCH_LOGS: Final = "+dynamo,recompiles"

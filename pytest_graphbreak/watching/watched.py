@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, Listener
 from pytest_graphbreak.layers.children import processes, spool
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Note, Patch, do_nothing, note_hook
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.record import Record
@@ -103,7 +104,7 @@ class Reporter(Listener):
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
             # The state is sent before the process ends, or becomes another program.
             send = note_hook(self._sender(state), do_nothing)
-            self._patches.append(Patch(os, name, send, of_torch=False))
+            self._patches.append(Patch(os, name, send))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -138,7 +139,7 @@ class Reporter(Listener):
                 self._channel.send(status)
 
     def _send(self, state: str) -> None:
-        with contextlib.suppress(Exception):  # the script itself must not fail from this
+        with guard():  # the script itself must not fail from this
             if os.getpid() == self._process and not self._over:
                 self._channel.send(Status(self._peek(), self._name(), state))
 

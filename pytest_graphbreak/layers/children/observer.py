@@ -23,6 +23,7 @@ from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.model.merging import added_since, number_names, of_process
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
@@ -134,7 +135,7 @@ class _Family:
         self._open = 0
         self._kept = []
         NOTIFIER.listener = NOBODY  # that of the process that was forked
-        with contextlib.suppress(Exception):
+        with guard():
             if watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
                 self.adopt(Child(about, observers(), self._places, forked=True))

@@ -8,18 +8,25 @@ graphs are told as they happen (``runs``).
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import re
 import sys
-import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from pytest_graphbreak.layers.base import NOTIFIER, CountedFunction, Listener, Observer, Window
+from pytest_graphbreak.layers.base import (
+    NOTIFIER,
+    TURN,
+    CountedFunction,
+    Listener,
+    Observer,
+    Turn,
+    Window,
+)
 from pytest_graphbreak.layers.children.runs import Told
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
-from pytest_graphbreak.layers.dynamo.private import frame_hook
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Patch, do_nothing, note_hook
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
@@ -37,10 +44,10 @@ class Child(Listener):
         self._node = Node(about.spool)
         self._forked = forked
         self._born = _worker()
-        self._running = 0
-        self._lock = threading.Lock()
-        self._count = threading.Lock()
-        self._repeat = False
+        self._running: list[None] = []
+        """An item for each compilation that is under way: any thread appends and removes one."""
+        self._is_marked = False
+        self._turn = Turn()
         self._written: Record | None = None
         self._places = places
         self._told: Told | None = None
@@ -57,29 +64,26 @@ class Child(Listener):
             observer.when_silent(self._note_silence)
 
     def on_begin(self) -> None:
-        with self._count:
-            self._running += 1
-            first = self._running == 1
-        if first:
-            self._mark(True)
+        self._running.append(None)
+        self._mark_running()
 
     def on_end(self) -> None:
-        with self._count:
-            self._running -= 1
-            last = self._running == 0
+        del self._running[-1:]
         self.on_event()
-        if last:
+        if not self._running:
             self._mark(False)
+            self._is_marked = False
+            if self._running:  # another thread began meanwhile
+                self._mark_running()
+
+    def _mark_running(self) -> None:
+        if not self._is_marked:
+            self._is_marked = True
+            self._mark(True)
 
     def on_event(self) -> None:
         """Report what was observed. If another thread is writing, let it write once more."""
-        self._repeat = True
-        while self._repeat and self._lock.acquire(blocking=False):
-            try:
-                self._repeat = False
-                self._write(final=False)
-            finally:
-                self._lock.release()
+        self._turn.take(partial(self._write, final=False))
 
     def on_run(self, compiled: CountedFunction, key: Any) -> None:
         number = self._numbers.get((id(compiled), key))
@@ -90,19 +94,15 @@ class Child(Listener):
 
     def _first_run(self, compiled: CountedFunction, key: Any) -> int:
         """Return the number of a place and a thread that call a compiled function first."""
-        hook = frame_hook(None)  # Dynamo must not find what this does: see ``RuntimePatch``
         number = 0
-        with contextlib.suppress(Exception):
+        with guard():
             self._tell_runs()
             if self._told is not None:
                 number = self._told.add(compiled.line(key, self._places))
         self._numbers[id(compiled), key] = number
         if self._written is None:
             self.on_event()
-        frame_hook(hook)
         return number
-
-    apart = (on_run.__code__, _first_run.__code__, frame_hook.__code__)
 
     def _tell_runs(self) -> None:
         """Begin to tell of runs. Raises ``OSError``."""
@@ -113,8 +113,7 @@ class Child(Listener):
         """Write the last report, at each of the ways in which a process ends."""
         if os.getpid() != self._pid:
             return
-        with self._lock:
-            self._write(final=True)
+        self._turn.take(partial(self._write, final=True), TURN)
 
     def _record(self, final: bool) -> Record:
         seen = [window.close() if final else window.peek() for window in self._windows]
@@ -126,7 +125,7 @@ class Child(Listener):
         self.on_event()
 
     def _write(self, final: bool) -> None:
-        with contextlib.suppress(Exception):  # the child itself must not fail from this
+        with guard():  # the child itself must not fail from this
             record = self._record(final)
             reported = self._silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
@@ -140,7 +139,7 @@ class Child(Listener):
             self._node.write(record, self._name(), final=final, device=device)
 
     def _mark(self, compiling: bool) -> None:
-        with contextlib.suppress(OSError):
+        with guard():
             if is_alive(self._about.owner):
                 self._node.mark_compiling(compiling, self._name())
 
@@ -155,9 +154,7 @@ class Child(Listener):
         atexit.register(self.end)
         if self._forked:
             # multiprocessing ends a forked process by this, and so does code that forks by hand.
-            Patch(
-                os, "_exit", note_hook(lambda args, kwargs: self.end(), do_nothing), of_torch=False
-            )
+            Patch(os, "_exit", note_hook(lambda args, kwargs: self.end(), do_nothing))
 
 
 def _can_watch(observer: Observer, forked: bool) -> bool:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import count
 from types import CodeType
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import private
+from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooked import (
     Attachable,
     HookedObserver,
@@ -43,8 +46,8 @@ _BY: Final = {
 }
 """The functions of torch that capture for somebody, and the causes of what they capture."""
 
-Replays = dict[tuple[int, CodeType | None, int], int]
-"""The number of replays by graph and by the code and instruction that asked for them."""
+Replay = tuple[int, CodeType | None, int]
+"""A replay: the number of the graph, and the code and the instruction that asked for it."""
 
 
 class Captured(Struct, frozen=True):
@@ -71,9 +74,11 @@ class CudaGraphObserver(HookedObserver):
         super().__init__()
         self._local = _Recording()
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
-        self._count = 0
+        self._count = count(1)
         self._captured: set[int] = set()
-        self._replays: Replays = {}
+        self._replays: list[Replay] = []
+        self._same: dict[Replay, Replay] = {}
+        """Each place once, so that a replay adds no more than a reference."""
 
     def hooks(self) -> Sequence[Attachable]:
         return (
@@ -85,10 +90,8 @@ class CudaGraphObserver(HookedObserver):
     def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         result = original(*args, **kwargs)
-        try:
+        with guard(self.note_fault):
             self._note_capture(args[0])
-        except Exception as fault:
-            self.note_fault(fault)
         return result
 
     def _note_capture(self, graph: Any) -> None:
@@ -107,23 +110,20 @@ class CudaGraphObserver(HookedObserver):
         key = id(graph)
         numbered = self._numbers.get(key)
         if numbered is None or numbered[0]() is not graph:
-            self._count += 1
             forget = weakref.ref(graph, lambda _: self._numbers.pop(key, None))
-            numbered = self._numbers[key] = (forget, self._count)
+            numbered = self._numbers[key] = (forget, next(self._count))
         return numbered[1]
 
     def _replay(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         result = original(*args, **kwargs)
-        try:
+        with guard(self.note_fault):
             frame = caller()
             while frame is not None and is_machinery(frame):
                 frame = frame.f_back
             place = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
             key = (self._number(args[0]), *place)
-            self._replays[key] = self._replays.get(key, 0) + 1
-        except Exception as fault:
-            self.note_fault(fault)
+            self._replays.append(self._same.setdefault(key, key))
         return result
 
     def _record(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
@@ -131,35 +131,28 @@ class CudaGraphObserver(HookedObserver):
         __tracebackhide__ = True
         before = self._local.again
         try:
-            self._local.again = _why_again(*args[:3])
-        except Exception:
-            self._local.again = None
-        try:
+            self._local.again = or_else(None, _why_again, *args[:3])
             return original(*args, **kwargs)
         finally:
             self._local.again = before
 
-    def mark_runs(self) -> Replays:
-        return dict(self._replays)
+    def mark_runs(self) -> int:
+        return len(self._replays)
 
     def leave(self) -> None:
         super().leave()
         if not self._windows:
             self._replays.clear()
+            self._same.clear()
 
     def with_runs(self, record: Record | None, mark: Any, places: Places) -> Record | None:
         """Return the record with the replays since ``mark``, by graph and line."""
-        ran = {
-            key: count - mark.get(key, 0)
-            for key, count in [*self._replays.items()]
-            if count > mark.get(key, 0)
-        }
+        ran = Counter(self._replays[mark:])
         if record is None and not ran:
             return None
         record = record or record_of(LAYER)
-        runs = [_runs(key, count, places) for key, count in ran.items()]
-        total = sum(ran.values())
-        return merge([replace(record, executions={LAYER: total}, execution_list=tuple(runs))])
+        runs = [_runs(key, times, places) for key, times in ran.items()]
+        return merge([replace(record, executions={LAYER: ran.total()}, execution_list=tuple(runs))])
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
         return record_of_graphs(LAYER, (_explain(event, places) for event in events))
@@ -204,7 +197,7 @@ def _explain(event: Captured, places: Places) -> tuple[Graph, Recompile | None]:
     return Graph(LAYER, name, "recompile", where=where, stack=stack, reason=event.again), repeat
 
 
-def _runs(key: tuple[int, CodeType | None, int], count: int, places: Places) -> LineRuns:
+def _runs(key: Replay, times: int, places: Places) -> LineRuns:
     number, code, instruction = key
     where: Frame = NOWHERE if code is None else places.frame(*line_of(code, instruction))
-    return LineRuns(LAYER, "call", str(number), count, where=where)
+    return LineRuns(LAYER, "call", str(number), times, where=where)

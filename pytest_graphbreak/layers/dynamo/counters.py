@@ -5,8 +5,6 @@ from __future__ import annotations
 import weakref
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import SensorLock
-
 _LEFT: dict[int, tuple[weakref.ref[Any], set[int]]] = {}
 """The values at which a counter was cleared or replaced, by its id: a fixture of a later test may
 put one back."""
@@ -25,8 +23,11 @@ class Ledger:
         self._counters: Any = None
         self._box: Any = None
         self._value = 0
-        self._seen = 0
-        self._lock = SensorLock()
+        self._noted: list[None] = []
+        """An item for each graph that we saw: any thread may append one."""
+        self._read_up_to = 0
+        self._ahead = 0
+        """The graphs that we had seen at the last look, and Dynamo had not counted."""
 
     def begin(self, counters: Any) -> None:
         self._counters = counters
@@ -34,25 +35,30 @@ class Ledger:
 
     def count_seen(self) -> tuple[int, int]:
         """Count a graph on our side; return the value of Dynamo's counter, for ``counted``."""
-        with self._lock:
-            self._seen += 1
-            box, value = self._read()
-            return id(box), value
+        self._noted.append(None)
+        box, value = self._read()
+        return id(box), value
 
     def count_missed(self) -> int:
-        """Return how many graphs Dynamo counted since the last call that we did not see."""
-        with self._lock:
-            box, value = self._read()
-            # Dynamo counts a graph a moment after us: another thread may be between.
-            ahead = self._value + self._seen - value
-            is_moved = (self._box is not None and box is not self._box) or value < self._value
-            if (is_moved or ahead < 0) and _was_left(box, value):
-                ahead = 0  # put back
-            elif is_moved:
-                self._leave()
-                ahead = max(0, self._seen - value)
-            self._box, self._value, self._seen = box, value, max(0, ahead)
-            return max(0, -ahead)
+        """Return how many graphs Dynamo counted since the last call that we did not see.
+
+        One thread at a time may call it.
+        """
+        box, value = self._read()
+        # Dynamo counts a graph a moment after us, so ours are read second: another thread may be
+        # between.
+        noted = len(self._noted)
+        seen = self._ahead + noted - self._read_up_to
+        ahead = self._value + seen - value
+        is_moved = (self._box is not None and box is not self._box) or value < self._value
+        if (is_moved or ahead < 0) and _was_left(box, value):
+            ahead = 0  # put back
+        elif is_moved:
+            self._leave()
+            ahead = max(0, seen - value)
+        self._box, self._value = box, value
+        self._read_up_to, self._ahead = noted, max(0, ahead)
+        return max(0, -ahead)
 
     def _leave(self) -> None:
         """Remember the counter's value when it was cleared or replaced."""

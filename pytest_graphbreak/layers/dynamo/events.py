@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo.messages import Reason, reason
+from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.model.stacks import Line, outwards
 
 Calls = tuple[tuple[str, int], ...]
@@ -30,16 +31,9 @@ NO_CODE: Final = Line("", 0, "")
 MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
 """The file whose functions raise for their callers: a break was raised above them."""
 
-Inlined = tuple[str, ...]
-"""What called each function that Dynamo traced between the compiled one and a break, outermost
-first: empty for a plain call, else ``generator``, ``method``, ``callback``, ``operator``."""
-UNKNOWN: Final = "unknown"
-UNTOLD: Final[Inlined] = (UNKNOWN,)
-"""The value where nothing is known of them, as in a log."""
-
-Said = tuple[str, Any, Line, Line, Inlined]
-"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, the disabled
-function that it is about, and the functions that lead to it."""
+Said = tuple[str, Any, Line, Line]
+"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, and the disabled
+function that it is about."""
 
 
 class Attempt(Struct, eq=False):
@@ -145,7 +139,7 @@ class Broke(Struct, frozen=True, eq=False):
 
     ``full_stack``: the stack begins where that of the attempt does, and not in its frame.
     ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
-    that is disabled, if that is why. A log does not say what ``inlined`` is.
+    that is disabled, if that is why.
     """
 
     attempt: Attempt | None
@@ -155,7 +149,6 @@ class Broke(Struct, frozen=True, eq=False):
     read: Reason | None = None
     raised: Line = NO_CODE
     disabled: Line = NO_CODE
-    inlined: Inlined = UNTOLD
 
     @property
     def reason(self) -> Reason:
@@ -211,7 +204,7 @@ class Local(threading.local):
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
-        self.unsupported: Said = ("", None, NO_CODE, NO_CODE, UNTOLD)
+        self.unsupported: Said = ("", None, NO_CODE, NO_CODE)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
         self.latest_graph: Made | None = None
@@ -225,9 +218,12 @@ class Local(threading.local):
         self.running.append(attempt)
 
     def end(self, attempt: Attempt) -> None:
+        """End an attempt and what is left of attempts in it; does nothing if it has ended."""
+        if attempt not in self.running:
+            return
+        del self.running[self.running.index(attempt) :]
         took = time.perf_counter() - attempt.began
         attempt.seconds = took - attempt.within
-        self.running.pop()
         if self.running:
             self.running[-1].within += took
 
@@ -292,11 +288,19 @@ def _with_bodies(gm: Any) -> Iterator[Any]:
 
 
 def say(fault: BaseException) -> str:
-    """Return the text of an exception; Dynamo adds the user's code to ``str``, not to ``msg``."""
-    text = getattr(fault, "msg", None)
-    if not isinstance(text, str):
-        text = str(fault)
+    """Return the text of an exception; Dynamo adds the user's code to ``str``, not to ``msg``.
+
+    One of the user's may refuse to be printed: then it is the name of its class.
+    """
+    text = vars(fault).get("msg") if has(fault, "msg") else None
+    if type(text) is not str:
+        text = or_else("", str, fault)
     return text or type(fault).__name__
+
+
+def has(fault: BaseException, name: str) -> bool:
+    """Return whether an exception itself has an attribute, without running code of its class."""
+    return name in BaseException.__getattribute__(fault, "__dict__")
 
 
 def stack_lines(stack: Iterable[Any]) -> tuple[Line, ...]:

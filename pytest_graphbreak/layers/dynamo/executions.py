@@ -32,8 +32,9 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.apart import keep_out, never_compile
 from pytest_graphbreak.layers.dynamo.events import Made
-from pytest_graphbreak.layers.hooks import COUNTING, count_calls, never_compile
+from pytest_graphbreak.layers.hooks import COUNTING, count_calls
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, LineRuns
 from pytest_graphbreak.model.stacks import line_of
@@ -95,8 +96,8 @@ class GraphRuns:
 
     def attach(self) -> None:
         """Count also the runs of what was compiled before."""
-        for code in (COUNTING, GraphRuns._count_call.__code__, GraphRuns._classify.__code__):
-            never_compile(code)
+        never_compile(COUNTING)
+        keep_out(self._count_call)
         for hooks in [*names.value(names.CLEANUP).instance.values.values()]:
             for hook in hooks:
                 self.add(hook.scope, hook.name, None)
@@ -106,8 +107,6 @@ class GraphRuns:
     def add(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
         """Handle something that Dynamo put into the globals of a function that it compiled."""
         if name.startswith(_NAME) and name in scope:
-            for code in NOTIFIER.listener.apart:
-                never_compile(code)
             compiled = _Compiled(scope, name, graph, self._codes)
             compiled.attach(self._count_call)
             self._compiled.append(compiled)

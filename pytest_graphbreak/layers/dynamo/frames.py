@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from types import CodeType, FrameType
@@ -58,11 +58,11 @@ def _unwrap(value: Any) -> Any:
         return None
     if type(value).__name__ != "OptimizedModule":
         return value
-    return (_instance(value).get("_modules") or {}).get("_orig_mod", value)
+    return _held(value, "_modules").get("_orig_mod", value)
 
 
 def _is_module(value: Any) -> bool:
-    return sys.modules["torch"].nn.Module in type(value).__mro__
+    return issubclass(type(value), sys.modules["torch"].nn.Module)
 
 
 def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | None:
@@ -90,7 +90,6 @@ _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
 _IDENTITY: Final = re.compile(r"^___check_obj_id\(([^,()]{1,200}),")
-_TYPE: Final = re.compile(r"^___check_type_id\(([^,()]{1,200}),")
 _SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
 _LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
 _START: Final = re.compile(r"^[A-Za-z_]\w*")
@@ -109,13 +108,11 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     """
     text = _text_of(guard)
     match = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
-    match = match or _VALUE.match(text) or _IDENTITY.match(text) or _TYPE.match(text)
+    match = match or _VALUE.match(text) or _IDENTITY.match(text)
     if match is None:
         return ""
     source = _LOCAL.sub(r"\1", match[1].strip())
     value = _look_up(source, values)
-    if match.re is _TYPE:
-        return "" if value is _NOTHING else f"{source} is of type {type(value).__name__} now"
     if match.re not in (_VALUE, _IDENTITY):
         return _of_tensor(source, value, text)
     shown = _member(value)
@@ -147,12 +144,11 @@ def modules(values: Mapping[str, Any]) -> Modules:
 def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of the parameters of a module and of all modules in it."""
     torch = sys.modules["torch"]
-    attributes = _instance(module)
-    for value in dict.values(attributes.get("_parameters") or {}):
+    for value in _held(module, "_parameters").values():
         if type(value) is torch.nn.Parameter:
             with plain_tensors():
                 yield tuple(map(int, value.shape))
-    for inner in dict.values(attributes.get("_modules") or {}):
+    for inner in _held(module, "_modules").values():
         yield from _shapes(inner) if inner is not None else ()
 
 
@@ -245,3 +241,12 @@ def _instance(value: Any) -> dict[str, Any]:
     except AttributeError:
         return {}
     return holder if type(holder) is dict else {}
+
+
+def _held(value: Any, attribute: str) -> dict[str, Any]:
+    """Return a dictionary of an instance; empty for another mapping, which may do as it likes.
+
+    A ScriptModule has an ``OrderedModuleDict`` of C++ there (torch/jit/_script.py of 2.13).
+    """
+    held = _instance(value).get(attribute)
+    return held if type(held) is dict or type(held) is OrderedDict else {}

@@ -20,10 +20,12 @@ from pytest_graphbreak.layers.dynamo.events import (
     Local,
     Stance,
     Stopped,
+    has,
     say,
     shape_of,
     stack_lines,
 )
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing, note_hook
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.stacks import Line, of_traceback
@@ -85,10 +87,8 @@ class LateSensors:
         """Handle ``compile_submod(self, input_mod, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE
-        try:
+        with guard(partial(self._sensor_failed, _BUCKETS)):
             shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
-        except Exception as fault:
-            self._sensor_failed(_BUCKETS, fault)
         result = original(*args, **kwargs)
         self._local.buckets.append(shape)
         return result
@@ -100,15 +100,11 @@ class LateSensors:
         """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
         __tracebackhide__ = True
         loaded = False
-        try:
+        with guard(partial(self._sensor_failed, _AHEAD)):
             loaded = args[0]._artifacts.guard_manager is None
-        except Exception as fault:
-            self._sensor_failed(_AHEAD, fault)
         result = original(*args, **kwargs)
-        try:
+        with guard(partial(self._sensor_failed, _AHEAD)):
             self._note_loaded(args[0], loaded)
-        except Exception as fault:
-            self._sensor_failed(_AHEAD, fault)
         return result
 
     # An export cannot break, so it raises.
@@ -127,19 +123,17 @@ class LateSensors:
             return original(*args, **kwargs)
         except Exception as fault:
             if depth == 0:
-                self._note_stop(fault)
+                with guard(partial(self._sensor_failed, _EXPORTS)):
+                    self._note_stop(fault)
             raise
         finally:
             self._depth.value = depth
 
     def _note_stop(self, fault: Exception) -> None:
-        try:
-            root = _root_cause(fault)
-            stack = getattr(root, "real_stack", None)
-            traced = stack_lines(stack) if stack else of_traceback(fault.__traceback__)
-            self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
-        except Exception as error:
-            self._sensor_failed(_EXPORTS, error)
+        root = _root_cause(fault)
+        stack = vars(root)["real_stack"] if has(root, "real_stack") else None
+        traced = stack_lines(stack) if stack else of_traceback(sys.exc_info()[2])
+        self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
 
     def _note_stance(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``_set_stance(stance)``, which was called."""
@@ -154,9 +148,8 @@ def _begin_to_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _root_cause(fault: BaseException) -> BaseException:
     """Return the first of a chain of Dynamo's exceptions; the later ones are its consequences."""
-    while hasattr(fault.__cause__, "real_stack"):
-        assert fault.__cause__ is not None
-        fault = fault.__cause__
+    while (cause := fault.__cause__) is not None and has(cause, "real_stack"):
+        fault = cause
     return fault
 
 

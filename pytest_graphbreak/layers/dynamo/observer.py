@@ -18,14 +18,15 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import EventWindow, Observer, SensorLock, Window
+from pytest_graphbreak.layers.base import TURN, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
 from pytest_graphbreak.layers.dynamo.explain import explain
 from pytest_graphbreak.layers.dynamo.late import current_stance, stance_notes
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
-from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.layers.faults import guard
+from pytest_graphbreak.layers.imports import ImportWatch, is_extension, loaded
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -61,19 +62,17 @@ class DynamoObserver(Observer):
             window = DynamoWindow(self, sensors, places, self._isolated)
             self._isolated = None
             self._windows.append(window)
-            if DYNAMO not in sys.modules and self._import is None:
+            if not _is_imported() and self._import is None:
                 self._import = ImportWatch([DYNAMO], lambda: self._on_import(sensors))
                 self._import.attach()
-        if DYNAMO in sys.modules:
-            try:
+        if _is_imported():
+            with guard(lambda fault: window.fail(f"dynamo: it could not be watched: {fault}")):
                 if not sensors.attached:
                     # Another thread may be importing it: wait for that outside of the
                     # lock, which it needs as well.
                     importlib.import_module(DYNAMO)
                     self._attach(sensors)
                 window.begin()
-            except Exception as fault:
-                window.fail(f"dynamo: it could not be watched: {fault}")
         return window
 
     def isolate(self, key: str) -> None:
@@ -81,19 +80,21 @@ class DynamoObserver(Observer):
 
         A reset that fails is reported by the next window.
         """
-        self._isolated = []
-        if DYNAMO not in sys.modules:
+        self._isolated = notes = list[str]()
+        if not _is_imported():
             return
-        try:
-            with _no_other_compiles(0 if self._stuck else PATIENCE):
-                isolation.reset()
-            self._stuck = False
-        except Exception as fault:
+
+        def tell(fault: Exception) -> None:
             self._stuck = isinstance(fault, _Busy)
-            self._isolated.append(
+            notes.append(
                 f"dynamo: torch._dynamo.reset() failed before {key}, "
                 f"so its counts depend on what ran before it: {fault}"
             )
+
+        with guard(tell):
+            with _no_other_compiles(0 if self._stuck else PATIENCE):
+                isolation.reset()
+            self._stuck = False
 
     def leave(self, window: DynamoWindow) -> None:
         """Close a window; with the last one everything is put back, unless it is held."""
@@ -153,7 +154,7 @@ class DynamoWindow(EventWindow):
         isolated: Sequence[str] | None,
     ) -> None:
         """Open a window; ``isolated`` is what prevented isolating it, None if nobody tried."""
-        sensors.check()  # what nobody saw before belongs to earlier windows
+        sensors.check(TURN)  # what nobody saw before belongs to earlier windows
         super().__init__("dynamo", sensors.events)
         self._observer = observer
         self._sensors = sensors
@@ -175,35 +176,36 @@ class DynamoWindow(EventWindow):
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        self._sensors.check()
+        self._sensors.check(TURN)
         start = len(self._noted)
         ran = self._sensors.ran()
-        there = DYNAMO in sys.modules
+        there = _is_imported()
         mark = isolation.mark() if there and self._isolated is not None else None
         try:
             yield
         finally:
-            self._sensors.check()
+            self._sensors.check(TURN)
             self._exclude_since(start)
             for key, count in calls_since(self._sensors.ran(), ran).items():
                 self._ran[key] = self._ran.get(key, 0) + count
-            try:
+            with guard(self._not_forgotten):
                 if mark is not None:
                     isolation.forget(mark)
-                elif self._isolated is not None and not there and DYNAMO in sys.modules:
+                elif self._isolated is not None and not there and _is_imported():
                     isolation.reset()
-            except Exception as fault:
-                self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
+
+    def _not_forgotten(self, fault: Exception) -> None:
+        self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
 
     def _leave(self) -> None:
         self._observer.leave(self)
 
     def _look(self) -> Record | None:
-        if "torch" not in sys.modules:
+        if not is_extension("torch._C"):
             return None
-        if DYNAMO in sys.modules and not self._sensors.attached:
+        if _is_imported() and not self._sensors.attached:
             return explain((), self._places, [*self._errors, _UNSEEN])
-        self._sensors.check()
+        self._sensors.check(TURN)
         record = self._read_events()
         return None if record is None else self._with_runs(record)
 
@@ -211,14 +213,14 @@ class DynamoWindow(EventWindow):
         executions = self._sensors.executions
         if executions is None:
             return record
-        ran = calls_since(executions.calls_so_far(), self._ran)
-        try:
+        errors = [*record.errors]
+        words = "dynamo: what ran could not be read"
+        with guard(lambda fault: errors.append(f"{words}: {type(fault).__name__}: {fault}")):
+            ran = calls_since(executions.calls_so_far(), self._ran)
             runs = tuple(executions.runs(ran, self._places))
-        except Exception as fault:
-            error = f"dynamo: what ran could not be read: {type(fault).__name__}: {fault}"
-            return replace(record, errors=(*record.errors, error))
-        count = sum(run.count for run in runs)
-        return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
+            count = sum(run.count for run in runs)
+            return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
+        return replace(record, errors=tuple(errors))
 
     def _explain(self, events: Sequence[Event]) -> Record:
         errors = self._errors_of(events)
@@ -230,6 +232,10 @@ class DynamoWindow(EventWindow):
         """Return what could not be observed; what was not isolated, only if something compiled."""
         compiled = any(isinstance(event, (Started, Made, Missed)) for event in events)
         return [*((self._isolated or ()) if compiled else ()), *self._errors]
+
+
+def _is_imported() -> bool:
+    return loaded(DYNAMO) is not None
 
 
 class _Busy(Exception):

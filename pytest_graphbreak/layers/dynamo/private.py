@@ -17,8 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.base import MissingName
-from pytest_graphbreak.layers.hooks import locate
+from pytest_graphbreak.layers.base import MissingName, locate
 
 Version = tuple[int, int]
 LATEST: Version = (999, 0)
@@ -77,8 +76,9 @@ STEP = Name(_TRACING, "InstructionTranslatorBase.step_graph_break", _NOT_RESUMED
 SKIP = Name(_EXC, "SkipFrame", _NOT_SKIPPED, until=(2, 10))
 COUNTERS = Name("torch._dynamo.utils", "counters", _UNCHECKED)
 CONFIG = Name("torch._dynamo.config", "disable", "whether Dynamo is disabled cannot be known")
-NEVER_COMPILED = Name("torch._dynamo.decorators", "skip_code", _NOT_APART)
-FRAME_HOOK = Name("torch._C._dynamo.eval_frame", "set_eval_frame", _NOT_APART)
+STRATEGY = Name("torch._C._dynamo.eval_frame", "set_code_exec_strategy", _NOT_APART)
+STRATEGY_KIND = Name("torch._C._dynamo.eval_frame", "_FrameExecStrategy", _NOT_APART)
+ACTION = Name("torch._C._dynamo.eval_frame", "_FrameAction", _NOT_APART)
 CLEANUP = Name("torch._dynamo.utils", "CleanupManager", _NO_RUNS)
 
 NAMES = tuple(name for name in [*vars().values()] if isinstance(name, Name))
@@ -195,12 +195,6 @@ def value(name: Name) -> Any:
 def part(module: str) -> Any:
     """Return a module of Dynamo by its last name if it is loaded, or None."""
     return sys.modules.get(f"torch._dynamo.{module}")
-
-
-def frame_hook(hook: Any) -> Any:
-    """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
-    change = getattr(sys.modules.get(FRAME_HOOK.module), FRAME_HOOK.chain, None)
-    return None if change is None else change(hook)
 
 
 def compile_id() -> Any:

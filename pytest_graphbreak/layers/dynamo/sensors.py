@@ -18,11 +18,12 @@ import functools
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName, Turn
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
@@ -41,6 +42,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Shape,
     Started,
     argument,
+    has,
     in_capture,
     say,
     shape_of,
@@ -59,11 +61,12 @@ from pytest_graphbreak.layers.dynamo.frames import (
 )
 from pytest_graphbreak.layers.dynamo.late import LateSensors
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
-_APART: Final = (names.NEVER_COMPILED, names.FRAME_HOOK)
+_APART: Final = (names.STRATEGY, names.STRATEGY_KIND, names.ACTION)
 """The names without which no hook can be made."""
 _OF_RUNS: Final = (names.INSTALL, names.CLEANUP)
 """The names without which runs are not counted."""
@@ -82,6 +85,7 @@ class DynamoSensors:
         self._patches: list[Patch] = []
         self._local = Local()
         self._ledger = Ledger()
+        self._turn = Turn()
         self._resolved: dict[Name, Any] = {}
         self._breaks = BreakSensors(
             self.events, self._local, self._resolved, self._sensor_failed, self._look_up
@@ -113,21 +117,22 @@ class DynamoSensors:
         for name in names.required_names(names.torch_version()):
             if name in _OF_RUNS and self.executions is None:
                 continue
-            try:
+            is_blind = len(self._blind)
+            with guard(partial(self._cannot_install, name)):
                 self._install(name, hooks.get(name))
-                continue
-            except MissingName as fault:
-                self._blind.append(str(fault))
-            except Exception as fault:
-                self._blind.append(names.missing_name(name, say(fault)))
-            if name in _OF_RUNS:
+            if len(self._blind) > is_blind and name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
         self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
-            self._guard_runs(self.executions.attach)
+            with self._guard("runs of graphs"):
+                self.executions.attach()
         for sensor in self._late:
             sensor.attach()
+
+    def _cannot_install(self, name: Name, fault: Exception) -> None:
+        is_said = isinstance(fault, MissingName)
+        self._blind.append(str(fault) if is_said else names.missing_name(name, say(fault)))
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -159,13 +164,20 @@ class DynamoSensors:
             patch.remove()
         self._patches.clear()
 
-    def check(self) -> None:
-        """Note graphs that Dynamo counted since the last check and no sensor saw."""
-        try:
+    def check(self, patience: float = 0.0) -> None:
+        """Note graphs that Dynamo counted since the last check and no sensor saw.
+
+        For ``patience`` see ``Turn``.
+        """
+        self._turn.take(self._check, patience)
+
+    def _check(self) -> None:
+        with self._guard("Dynamo's counter"):
             if missed := self._ledger.count_missed():
                 self.events.append(Missed(missed))
-        except Exception as fault:
-            self._sensor_failed("Dynamo's counter", fault)
+
+    def _guard(self, what: str) -> guard:
+        return guard(partial(self._sensor_failed, what))
 
     def _sensor_failed(self, what: str, fault: BaseException) -> None:
         self.events.append(NotObserved(f"dynamo: the sensor for {what} failed: {say(fault)}"))
@@ -175,23 +187,26 @@ class DynamoSensors:
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         attempt = Attempt()
-        try:
+        with self._guard("frames"):
             self._start(attempt, args, kwargs)
-        except Exception as fault:
-            self._sensor_failed("frames", fault)
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: leave ours out, too
             kwargs["skip"] += FRAMES
-        self._local.begin(attempt)
-        NOTIFIER.listener.on_begin()
+        listener = NOTIFIER.listener
         try:
+            self._local.begin(attempt)
+            listener.on_begin()
             result = original(*args, **kwargs)
         except BaseException as fault:
-            self._local.end(attempt)
-            self._end(attempt, None, fault)
+            with self._guard("frames"):
+                self._end(attempt, None, fault)
             raise
-        self._local.end(attempt)
-        self._end(attempt, result, None)
-        return result
+        else:
+            with self._guard("frames"):
+                self._end(attempt, result, None)
+            return result
+        finally:
+            self._local.end(attempt)
+            listener.on_end()
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.check()
@@ -203,13 +218,13 @@ class DynamoSensors:
         code: CodeType = argument("code", self._where, args, kwargs)
         values = argument("locals", self._where, args, kwargs)
         attempt.code = first_line(code)
-        attempt.written = first_line(written_forward(code, values) or code)
+        attempt.written = first_line(or_else(None, written_forward, code, values) or code)
         attempt.export = bool(argument("export", self._where, args, kwargs))
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
         attempt.above, attempt.parent = self._look_up(caller())
-        attempt.owner = owner(caller(), values)
+        attempt.owner = or_else("", owner, caller(), values)
         self._latest[attempt.code] = attempt
-        self._modules[attempt.id] = modules(values)
+        self._modules[attempt.id] = or_else({}, modules, values)
 
     def _above(self) -> tuple[Line, ...]:
         """Return the stack that called a function of torch, from the test on."""
@@ -235,32 +250,30 @@ class DynamoSensors:
         return tuple(reversed(above)), parent
 
     def _end(self, attempt: Attempt, result: Any, fault: BaseException | None) -> None:
-        try:
-            if fault is not None:
-                attempt.outcome = "failed"
-                # torch._dynamo.exc.get_exc_message marks what tracing or the backend raised.
-                traced = hasattr(fault, "compile_id")
-                attempt.fault = Fault(type(fault).__name__, say(fault), traced)
-                self._local.failed = (id(fault), attempt)
-            else:
-                code = getattr(result, "guarded_code", result)
-                attempt.outcome = "skipped" if code is None else "compiled"
-                if attempt.outcome == "skipped" and attempt.unlogged:
-                    self._breaks.add_break(attempt, *attempt.unlogged)
-            attempt.pending = attempt.unlogged = None
-            if not attempt.is_torchs:
-                self.events.append(Ended(attempt))
-            if attempt.counted and not self._ledger.has_counted(attempt.counted, attempt.calls):
-                self.events.append(
-                    NotObserved(
-                        f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
-                        f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
-                    )
+        self._local.end(attempt)
+        if fault is not None:
+            attempt.outcome = "failed"
+            # torch._dynamo.exc.get_exc_message marks what tracing or the backend raised.
+            attempt.fault = Fault(type(fault).__name__, say(fault), has(fault, "compile_id"))
+            self._local.failed = (id(fault), attempt)
+        else:
+            code = getattr(result, "guarded_code", result)
+            attempt.outcome = "skipped" if code is None else "compiled"
+            if attempt.outcome == "skipped" and attempt.unlogged:
+                self._breaks.add_break(attempt, *attempt.unlogged)
+        attempt.pending = attempt.unlogged = None
+        if not attempt.is_torchs:
+            self.events.append(Ended(attempt))
+        # What ended it by an exception may have come between the backend and Dynamo's counter.
+        since = attempt.counted if fault is None else None
+        if since is not None and not self._ledger.has_counted(since, attempt.calls):
+            self.events.append(
+                NotObserved(
+                    f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
+                    f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
                 )
-            self.check()
-        except Exception as error:
-            self._sensor_failed("frames", error)
-        NOTIFIER.listener.on_end()
+            )
+        self.check()
 
     # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
     # 2.13), only those of DDP (``late``) take another way.
@@ -268,28 +281,25 @@ class DynamoSensors:
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``call_user_compiler(output, gm, ...)``."""
         __tracebackhide__ = True
-        shape = NO_SHAPE
-        try:
+        shape, before = NO_SHAPE, None
+        with self._guard("graphs"):
             # It is read now, since a backend may change the graph that it is given.
             gm = args[1] if len(args) > 1 else kwargs["gm"]
             shape = shape_of(gm)
             if (attempt := self._local.current()) and not attempt.owner:
-                attempt.owner = owner_of_graph(gm)
-        except Exception as fault:
-            self._sensor_failed("graphs", fault)
-        before = counters.cache_counts(self.counters)
+                attempt.owner = or_else("", owner_of_graph, gm)
+            before = counters.cache_counts(self.counters)
         began = time.perf_counter()
         outer, self._local.buckets = self._local.buckets, []
         try:
             result = original(*args, **kwargs)
         finally:
             buckets, self._local.buckets = self._local.buckets, outer
-        try:
-            cached = counters.cache_state(before, counters.cache_counts(self.counters))
+        with self._guard("graphs"):
+            now = counters.cache_counts(self.counters)
+            cached = None if before is None else counters.cache_state(before, now)
             took = time.perf_counter() - began
             self._note_graph(args[0], buckets or [shape], cached, took)
-        except Exception as fault:
-            self._sensor_failed("graphs", fault)
         return result
 
     def _note_graph(
@@ -324,22 +334,15 @@ class DynamoSensors:
         """Handle ``install_global_unsafe(output, name, value)``."""
         __tracebackhide__ = True
         result = original(*args, **kwargs)
-        if self.executions is not None:
-            name = kwargs["name"] if "name" in kwargs else args[1]
-            self._guard_runs(
-                self.executions.add, args[0].global_scope, name, self._local.latest_graph
-            )
+        with self._guard("runs of graphs"):
+            if self.executions is not None:
+                name = kwargs["name"] if "name" in kwargs else args[1]
+                self.executions.add(args[0].global_scope, name, self._local.latest_graph)
         return result
 
     def ran(self) -> Counted:
         """Return all runs of graphs up to now."""
         return {} if self.executions is None else self.executions.calls_so_far()
-
-    def _guard_runs(self, call: Callable[..., None], *args: Any) -> None:
-        try:
-            call(*args)
-        except Exception as fault:
-            self._sensor_failed("runs of graphs", fault)
 
     def _owner(self, output: Any) -> Attempt | None:
         """Return the attempt that made a graph which is compiled again while it runs.
@@ -355,15 +358,14 @@ class DynamoSensors:
     def _reasons(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         reasons = original(*args, **kwargs)
-        try:
+        with self._guard("recompiles"):
             attempt = self._local.current()
             if attempt is not None and not kwargs.get("skip_logging"):
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
                 attempt.guards = tuple(str(reason) for reason in reasons or ())
                 if attempt.guards:
-                    attempt.guard_value = self._now(attempt, attempt.guards[0], frame.f_locals)
-        except Exception as fault:
-            self._sensor_failed("recompiles", fault)
+                    values, guard_text = frame.f_locals, attempt.guards[0]
+                    attempt.guard_value = or_else("", self._now, attempt, guard_text, values)
         return reasons
 
     def _now(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo import ahead, private
 from pytest_graphbreak.layers.dynamo.ahead import Function
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
 from pytest_graphbreak.layers.inductor.eager import Fallback, Part, fallbacks, part
@@ -114,13 +115,12 @@ class InductorSensors:
         """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
         __tracebackhide__ = True
         asked = False
-        try:
+        with guard(self._failed):
             bound = inspect.signature(original).bind(*args, **kwargs)
             asked = bool(bound.arguments.get("cudagraphs"))
-        except Exception as fault:
-            self._failed(fault)
         result = original(*args, **kwargs)
-        self._remember(args[0], asked)
+        with guard(self._failed):
+            self._remember(args[0], asked)
         return result
 
     def _remember(self, graph: Any, asked: bool) -> None:
@@ -130,13 +130,13 @@ class InductorSensors:
     def _post_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``post_compile(self, example_inputs, constants, graph_kwargs)``."""
         __tracebackhide__ = True
-        options: Any = kwargs.get("graph_kwargs") or (args[3] if len(args) > 3 else {})
-        asked = bool(options.get("cudagraphs"))
+        asked, options = False, dict[str, Any]()
+        with guard(self._failed):
+            options = kwargs.get("graph_kwargs") or (args[3] if len(args) > 3 else {})
+            asked = bool(options.get("cudagraphs"))
         result = original(*args, **kwargs)
-        try:
+        with guard(self._failed):
             self._compiled(args[0], options, asked, args[1] if len(args) > 1 else ())
-        except Exception as fault:
-            self._failed(fault)
         return result
 
     def _compiled(self, graph: Any, options: Any, asked: bool, inputs: Any) -> None:
@@ -197,7 +197,7 @@ class InductorSensors:
     def _hash(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``compiled_fx_graph_hash(...)``: a key, and its parts as lines."""
         result = original(*args, **kwargs)
-        try:
+        with guard(self._failed):
             key, lines = result
             parts = {}
             for line in lines:
@@ -206,19 +206,15 @@ class InductorSensors:
             self._local.key, self._local.moved = str(key), self._moved(str(key), parts)
             if len(self._parts) < MOST_KEYS:
                 self._parts[str(key)] = parts
-        except Exception as fault:
-            self._failed(fault)
         return result
 
     def _key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``FxGraphCache.prepare_key(...)``: a key, or why there is none."""
         result = original(*args, **kwargs)
-        try:
+        with guard(self._failed):
             key, info = result
             reason = None if key else _one_line(str(info.get("cache_bypass_reason")))
             self._local.passed_over = reason
-        except Exception as fault:
-            self._failed(fault)
         return result
 
     def _autograd_key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
@@ -227,7 +223,8 @@ class InductorSensors:
         try:
             result = original(*args, **kwargs)
         except Exception as fault:
-            self._bypassed[frame] = _one_line(str(fault)) or type(fault).__name__
+            with guard(self._failed):
+                self._bypassed[frame] = _one_line(str(fault)) or type(fault).__name__
             raise
         self._bypassed[frame] = ""
         return result
@@ -244,10 +241,8 @@ class InductorSensors:
 
     def _skip(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle a skip that shows only when the compiled function runs."""
-        try:
+        with guard(self._failed):
             self._note(Skipped(str(args[0] if args else kwargs.get("msg", "")), stack_here()))
-        except Exception as fault:
-            self._failed(fault)
         return original(*args, **kwargs)
 
 

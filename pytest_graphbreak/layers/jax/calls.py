@@ -15,11 +15,12 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from types import CodeType, FrameType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
+from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
 
@@ -175,8 +176,8 @@ def call(frame: FrameType | None) -> JaxCall:
     if of.miss is not None:
         if of.fun is None:
             call.fun = of.miss.get("fun")
-            call.of_jax = _is_own(call.fun, of.direct)
-        call.key = _key(of.params, of.miss, jaxpr)
+            call.of_jax = or_else(False, _is_own, call.fun, of.direct)
+        call.key = or_else(Key(), _key, of.params, of.miss, jaxpr)
     elif jaxpr is not None:
         call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
         call.key = Key(arguments=_pairs((), jaxpr.in_avals))
@@ -258,17 +259,17 @@ def _is_own(fun: Any, direct: bool) -> bool:
 def unwrap(fun: Any) -> Any:
     """Return the function inside of partials, methods, transformations and callable objects."""
     for _ in range(_DEEPEST):
-        if isinstance(fun, functools.partial):
+        if issubclass(type(fun), functools.partial):
             fun = fun.func
-        elif isinstance(fun, MethodType):
+        elif type(fun) is MethodType:
             fun = fun.__func__
         elif (inner := _attribute(fun, "__wrapped__")) is not None:
             fun = inner
-        elif isinstance(getattr(fun, "__code__", None), CodeType):
+        elif type(or_else(None, getattr, fun, "__code__", None)) is CodeType:
             return fun
         else:
             method = inspect.getattr_static(type(fun), "__call__", None)
-            return method if isinstance(getattr(method, "__code__", None), CodeType) else fun
+            return method if type(method) is FunctionType else fun
     return fun
 
 
@@ -281,8 +282,8 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def code_of(fun: Any) -> CodeType | None:
-    code = getattr(unwrap(fun), "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    code = or_else(None, getattr, unwrap(fun), "__code__", None)
+    return code if type(code) is CodeType else None
 
 
 def definition(fun: Any) -> str:

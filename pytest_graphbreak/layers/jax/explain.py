@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import LIBRARIES, home, lines
 from pytest_graphbreak.model.merging import record_of, round_seconds
@@ -340,14 +341,14 @@ def stop_reason(error: BaseException) -> str:
     errors: Any = sys.modules.get("jax.errors")
     for name, how in ASKED.items():
         kind = getattr(errors, name, None)
-        if isinstance(kind, type) and isinstance(error, kind):
+        if isinstance(kind, type) and issubclass(type(error), kind):
             return f"{name}: the value of a traced array is asked for {how}"
     return ""
 
 
 def refusal(name: str, error: BaseException) -> str:
     """Return what XLA said when it could not compile a function."""
-    text = str(error).strip().split("\n")[0]
+    text = or_else("", str, error).strip().split("\n")[0]
     return f"XLA cannot compile {name}: {text or type(error).__name__}"
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -22,7 +21,8 @@ from hashlib import sha256
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import MissingName, SensorLock
+from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import home
@@ -196,39 +196,37 @@ class KeptExecutables:
 
     def __init__(self) -> None:
         self.is_on = False
-        self._lock = SensorLock()
-        self._executables: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
+        self._executables: dict[Hashable, tuple[Any, Any]] = {}
+        """The backend and the executable by key, the least recently used first."""
 
     def executable(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what ``backend_compile_and_load`` returns for these arguments."""
         __tracebackhide__ = True
         key = self._key(original, args, kwargs)
-        with self._lock:
-            if key in self._executables:
-                self._executables.move_to_end(key)
-                return self._executables[key][1]
-        executable = original(*args, **kwargs)
-        if key is not None:
-            with self._lock:  # the backend is kept alive, since its id is in the key
-                self._executables[key] = args[0], executable
-                if len(self._executables) > MOST_KEPT:
-                    self._executables.popitem(last=False)
-        return executable
+        # No lock: another thread that comes between two of these lines compiles for itself.
+        kept = self._executables.pop(key, None)
+        if kept is None:
+            kept = args[0] if args else None, original(*args, **kwargs)
+        if key is not None:  # the backend is kept alive, since its id is in the key
+            self._executables[key] = kept
+            if len(self._executables) > MOST_KEPT:
+                with guard():  # another thread may drop it
+                    del self._executables[next(iter(self._executables))]
+        return kept[1]
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""
         if not self.is_on or kwargs or len(args) != 5 or args[4] or not _is_of_jax(original):
             return None
-        backend, module, devices, options, _ = args
-        try:
-            text = module.operation.get_asm(enable_debug_info=False)
-            if len(text) > LONGEST_MODULE or any(part in text for part in _CALLS_PYTHON):
-                return None
-            where = tuple(int(device.id) for device in devices)
-            digest = sha256(text.encode()).digest()
-            return id(backend), where, options.SerializeAsString(), digest
-        except (AttributeError, TypeError, ValueError):  # another backend has other types here
+        return or_else(None, self._key_of, *args)  # another backend has other types here
+
+    def _key_of(self, backend: Any, module: Any, devices: Any, options: Any, _: Any) -> Hashable:
+        text = module.operation.get_asm(enable_debug_info=False)
+        if len(text) > LONGEST_MODULE or any(part in text for part in _CALLS_PYTHON):
             return None
+        where = tuple(int(device.id) for device in devices)
+        digest = sha256(text.encode()).digest()
+        return id(backend), where, options.SerializeAsString(), digest
 
 
 def _is_of_jax(function: Any) -> bool:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from pytest_graphbreak.layers.base import EventWindow, Observer, Window
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.explain import Event, Executable, explain
 from pytest_graphbreak.layers.jax.sensors import SENSORS
@@ -38,20 +40,19 @@ class JaxObserver(Observer):
     def isolate(self, key: str) -> None:
         """Forget what JAX compiled; do nothing if it is not loaded."""
         self._not_isolated = []
+        words = (
+            f"jax: its caches could not be cleared before {key}, so its counts depend on what ran "
+            "before it"
+        )
         if private.is_loaded():
-            try:
+            with guard(partial(_note, self._not_isolated, words)):
                 self.forget()
-            except Exception as fault:
-                self._not_isolated.append(
-                    f"jax: its caches could not be cleared before {key}, so its counts depend on "
-                    f"what ran before it: {type(fault).__name__}: {fault}"
-                )
 
     @contextmanager
     def keep_history(self) -> Iterator[None]:
         """Keep the ledger of functions by keeping the sensors in."""
         with ExitStack() as leaving:
-            with suppress(Exception):  # a window reports what prevents it
+            with guard():  # a window reports what prevents it
                 SENSORS.acquire()
                 leaving.callback(SENSORS.release)
             yield
@@ -63,6 +64,10 @@ class JaxObserver(Observer):
         if private.has_compiled():
             SENSORS.traces.clear()
             _forget_traces()
+
+
+def _note(errors: list[str], words: str, fault: Exception) -> None:
+    errors.append(f"{words}: {type(fault).__name__}: {fault}")
 
 
 def _forget_traces() -> None:
@@ -89,10 +94,8 @@ class JaxWindow(EventWindow):
         self._places = places
         self._not_isolated = not_isolated
         self._errors: list[str] = []
-        try:
+        with guard(partial(_note, self._errors, "the jax layer cannot be observed")):
             SENSORS.acquire()
-        except Exception as fault:
-            self._errors.append(f"the jax layer cannot be observed: {fault}")
         super().__init__(observer.layer, SENSORS.events)
 
     def _look(self) -> Record | None:
@@ -117,10 +120,9 @@ class JaxWindow(EventWindow):
 
     def _forget(self) -> None:
         """Forget what a wider fixture compiled: it is compiled again where the test needs it."""
-        try:
+        words = "jax: what a fixture compiled could not be forgotten"
+        with guard(partial(_note, self._errors, words)):
             self._observer.forget()
-        except Exception as fault:
-            self._errors.append(f"jax: what a fixture compiled could not be forgotten: {fault}")
 
     def _explain(self, events: Sequence[Event]) -> Record:
         return explain(events, self._places, self._errors_of(events))

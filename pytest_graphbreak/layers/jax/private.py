@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import MissingName
-from pytest_graphbreak.layers.hooks import locate
+from pytest_graphbreak.layers.base import MissingName, locate
+from pytest_graphbreak.layers.imports import is_extension, loaded
 
 
 class JaxName(NamedTuple):
@@ -48,7 +48,7 @@ HEARD: Final = JaxName(
 )
 EVENT: Final = JaxName("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
 CONTEXT: Final = JaxName("jax._src.config", "trace_context", "settings are compared by it")
-CLEAR: Final = JaxName("jax", "clear_caches", "it isolates tests")
+CLEAR: Final = JaxName("jax._src.api", "clear_caches", "it isolates tests")
 ARRAY: Final = JaxName("jax._src.array", "ArrayImpl", "it gives the devices of arguments")
 BRIDGE: Final = JaxName("jax._src.xla_bridge", "get_backend", "it gives the device")
 RAISED: Final = JaxName(
@@ -76,8 +76,12 @@ _IMPL_LOCALS: Final = ("jaxpr", "name")
 
 
 def is_loaded() -> bool:
-    """Return whether the user's code has imported jax."""
-    return sys.modules.get("jax") is not None
+    """Return whether the user's code has imported jax, with its extension module.
+
+    What a test puts into ``sys.modules`` under the name of jax has none. Source: jaxlib 0.7.1 to
+    0.12.
+    """
+    return is_extension("jaxlib._jax") and loaded(COMPILE.module) is not None
 
 
 def has_compiled() -> bool:
@@ -89,11 +93,11 @@ def has_compiled() -> bool:
 
 def jit_is_disabled() -> bool:
     """Return whether ``JAX_DISABLE_JIT`` is set, or ``jax.disable_jit`` is in force."""
-    return bool(sys.modules["jax"].config.jax_disable_jit)
+    return bool(sys.modules[CONTEXT.module].config.jax_disable_jit)
 
 
 def version() -> str:
-    return str(getattr(sys.modules.get("jax"), "__version__", "of unknown version"))
+    return str(getattr(sys.modules.get("jax.version"), "__version__", "of unknown version"))
 
 
 def find(name: JaxName) -> tuple[Any, str]:
@@ -161,7 +165,7 @@ def _setting_names(number: int) -> tuple[str, ...]:
 
 def _as_typed(name: str) -> str:
     """Return a name as a user types it, if it is one of ``jax.config``."""
-    config = sys.modules["jax"].config
+    config = sys.modules[CONTEXT.module].config
     return f"jax_{name}" if hasattr(config, f"jax_{name}") else name
 
 

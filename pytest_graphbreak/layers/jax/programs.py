@@ -19,7 +19,7 @@ from itertools import product
 from types import MethodType
 from typing import Any, Final, get_args
 
-from pytest_graphbreak.layers.base import SensorLock
+from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.jax.calls import (
     JaxCall,
     Key,
@@ -36,13 +36,12 @@ class FunctionLedger:
     """The functions compiled in this process since caches were last cleared, of all threads."""
 
     def __init__(self) -> None:
-        self._lock = SensorLock()
         self.clear()
 
     def clear(self) -> None:
         self._keys: dict[Identity, list[Key]] = {}
         self._alive: dict[Identity, weakref.ref[Any]] = {}
-        self._made: dict[Identity, str] = {}
+        self._made: dict[Identity, object] = {}
 
     def note(self, call: JaxCall, on_device: bool = True) -> str:
         """Return why a function is compiled again; empty if it is the first time.
@@ -50,11 +49,9 @@ class FunctionLedger:
         The device and the host are counted apart: a function whose golden result the host
         computed before is compiled for the device for the first time.
         """
-        with self._lock:
-            identity = (*self._identity(call), call.kind, on_device)
-            is_known = identity in self._keys
-            why = self._difference(identity, call.key)
-            return why if is_known else self._why_new_function(call, on_device)
+        identity = (*self._identity(call), call.kind, on_device)
+        is_known, why = self._difference(identity, call.key)
+        return why if is_known else self._why_new_function(call, on_device)
 
     def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
         """Return why an operation outside of ``jit`` is compiled again for one line; else empty."""
@@ -62,18 +59,22 @@ class FunctionLedger:
             return ""
         identity = (name, call.caller.file, call.caller.line, on_device)
         made_with = Key(statics=parameters(call.fun))
-        with self._lock:
-            whys = [self._difference(("eager", *identity), call.key)]
-            whys.append(self._difference(("parameters", *identity), made_with))
+        whys = [
+            self._difference(("eager", *identity), call.key)[1],
+            self._difference(("parameters", *identity), made_with)[1],
+        ]
         why = next((why for why in whys if why != FORGOTTEN), "")
         return why.replace("the static argument ", "")
 
-    def _difference(self, identity: Identity, key: Key) -> str:
-        """Return how a program differs from the closest before; empty for an identity's first."""
-        earlier = self._keys.setdefault(identity, [])
-        why = reason(key, earlier) if earlier else ""
-        earlier.append(key)
-        return why
+    def _difference(self, identity: Identity, key: Key) -> tuple[bool, str]:
+        """Return whether a program is not the identity's first, and how it differs from before.
+
+        Its key is noted first: of two threads one comes before the other, and neither waits.
+        """
+        keys = self._keys.setdefault(identity, [])
+        keys.append(key)
+        earlier = keys[: next(number for number, noted in enumerate(keys) if noted is key)]
+        return bool(earlier), reason(key, earlier) if earlier else ""
 
     def _identity(self, call: JaxCall) -> Identity:
         """Return what JAX knows a function by: the object, or the source of a backward pass."""
@@ -95,8 +96,8 @@ class FunctionLedger:
             return ""
         place = (definition(call.fun), call.caller.file, call.caller.line, call.kind, on_device)
         name = str(getattr(call.fun, "__name__", type(call.fun).__name__))
-        if place not in self._made:
-            self._made[place] = name
+        mine = object()
+        if self._made.setdefault(place, mine) is mine:
             return ""
         if isinstance(call.fun, MethodType):
             owner = type(call.fun.__self__).__qualname__
@@ -176,27 +177,11 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
         elif name not in old:
             yield f"{argument} was left out before, is {value(new[name])} now"
         elif not _is_same(old[name], new[name]):
-            if fields := [*_fields(old[name], new[name])]:
-                yield from (f"{argument}.{text}" for text in fields)
-                continue
             before_text, now_text = value(old[name]), value(new[name])
             if before_text == now_text:
                 yield f"{argument}: another {before_text}, which is not equal"
             else:
                 yield f"{argument}: {before_text} before, {now_text} now"
-
-
-def _fields(before: Any, now: Any) -> Iterator[str]:
-    """Yield ``peak: 0.1 before, 0.05 now`` for plain attributes of two objects of one class."""
-    if type(before) is not type(now):
-        return
-    try:
-        old, new = (object.__getattribute__(item, "__dict__") for item in (before, now))
-    except AttributeError:
-        return
-    for name, text in new.items() if type(old) is type(new) is dict else ():
-        if type(old.get(name)) in _PLAIN and type(text) in _PLAIN and old.get(name) != text:
-            yield f"{_short(name)}: {value(old.get(name))} before, {value(text)} now"
 
 
 def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
@@ -222,21 +207,14 @@ def _trees(before: Key, now: Key) -> str:
         words.append(f"{_join(gone)} not there now")
     if not words:
         was, text = _tree(before.tree), _tree(now.tree)
-        static = "the same arrays, in which something static is another"
-        is_readable = not any("CustomNode" in part or part.endswith("...") for part in (was, text))
-        other = (
-            f"{was} before, {text} now" if is_readable else "the arrays are the same, the rest not"
-        )
-        words = [static if was == text else other]
+        static = f"{text}, in which something static is another"
+        words = [static if was == text else f"{was} before, {text} now"]
     return f"arguments put together differently: {', '.join(words)}"
 
 
 def _tree(tree: Any) -> str:
     """Return a tree as JAX prints it; its static parts may refuse to be printed."""
-    try:
-        return _short(str(tree))
-    except Exception:
-        return "a tree of arrays"
+    return _short(or_else("a tree of arrays", str, tree))
 
 
 def abstract(aval: Any) -> str:
@@ -286,10 +264,7 @@ def value(constant: Any) -> str:
         return _short(f"({inner}{comma})" if kind is tuple else f"[{inner}]")
     if kind.__module__ in ("numpy", "numpy.dtypes"):
         return _short(str(constant))
-    try:
-        name = constant.__qualname__
-    except Exception:  # the user's own attributes may raise anything
-        name = None
+    name = or_else(None, getattr, constant, "__qualname__", None)
     return _short(name if isinstance(name, str) else f"{kind.__qualname__} object")
 
 
@@ -309,13 +284,10 @@ def _is_same(before: Any, now: Any) -> bool:
     """
     if before is now:
         return True
-    with suppress(Exception):  # from the user's own hash
+    with guard():  # from the user's own hash
         if hash(before) != hash(now):
             return False
-    try:
-        return bool(before == now)
-    except Exception:  # from the user's own comparison
-        return False
+    return or_else(False, lambda: bool(before == now))
 
 
 def _join(names: Iterable[str]) -> str:

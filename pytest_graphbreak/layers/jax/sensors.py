@@ -19,7 +19,9 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
-from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller, note_hook
+from pytest_graphbreak.layers.faults import guard, or_else
+from pytest_graphbreak.layers.hooks import Hook, Patch, caller, note_hook
+from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
 from pytest_graphbreak.layers.jax.explain import (
@@ -65,20 +67,21 @@ class ModuleContents(NamedTuple):
 
 def contents(module: Any) -> ModuleContents:
     """Return what a module holds; empty if it cannot be read."""
-    try:
-        ops, inputs, outputs = 0, None, None
-        callbacks: list[HostCallback] = []
-        for function in module.body.operations:
-            if str(function.attributes["sym_name"]).strip('"') == "main":
-                kind = function.type
-                inputs, outputs = len(kind.inputs), len(kind.results)
-            for inner in _operations(function.operation):
-                ops += inner.name.rpartition(".")[2] not in _PLAIN
-                if _calls_python(inner):
-                    callbacks.append(callback(str(inner.location)))
-        return ModuleContents(ops, inputs, outputs, tuple(callbacks))
-    except Exception:  # the program still counts
-        return ModuleContents()
+    return or_else(ModuleContents(), _contents, module)  # the program still counts
+
+
+def _contents(module: Any) -> ModuleContents:
+    ops, inputs, outputs = 0, None, None
+    callbacks: list[HostCallback] = []
+    for function in module.body.operations:
+        if str(function.attributes["sym_name"]).strip('"') == "main":
+            kind = function.type
+            inputs, outputs = len(kind.inputs), len(kind.results)
+        for inner in _operations(function.operation):
+            ops += inner.name.rpartition(".")[2] not in _PLAIN
+            if _calls_python(inner):
+                callbacks.append(callback(str(inner.location)))
+    return ModuleContents(ops, inputs, outputs, tuple(callbacks))
 
 
 def _operations(operation: Any) -> Iterator[Any]:
@@ -152,6 +155,7 @@ class JaxSensors:
             if self._windows == 1:
                 self.events = []
                 self.errors = []
+                self._local = _Local()  # an exception may have ended something half-way
                 if not private.is_loaded():
                     self._imports.attach()
         if private.is_loaded() and not self.attached:
@@ -196,11 +200,11 @@ class JaxSensors:
             self.errors.append(_error_words(str(fault)))
 
     def _patch(self, name: JaxName, hook: Hook) -> None:
-        try:
-            self._patches.append(Patch(*private.find(name), hook, of_torch=False))
-        except MissingName:
-            pass  # the check reports it
-        except Exception as fault:
+        with guard(partial(self._cannot_patch, name)):
+            self._patches.append(Patch(*private.find(name), hook))
+
+    def _cannot_patch(self, name: JaxName, fault: Exception) -> None:
+        if not isinstance(fault, MissingName):  # the check reports that
             self.errors.append(_error_words(f"{name.path}: {error_words(fault)}"))
 
     def _detach(self) -> None:
@@ -234,30 +238,30 @@ class JaxSensors:
         if local.is_reading:  # a comparison of the user's that we caused
             local.unheard += 1
             return original(*args, **kwargs)
-        local.is_reading = True
+        program = Executable("")
         try:
-            program = self._program(args, kwargs)
-        except Exception as fault:
-            self.sensor_failed("programs", fault)
-            program = Executable("")
+            local.is_reading = True
+            with guard(partial(self.sensor_failed, "programs")):
+                self._read_program(program, args, kwargs)
         finally:
             local.is_reading = False
-        local.compiling.append(False)
-        local.is_aot = program.cause == "aot"
-        listener.on_begin()
-        began = time.perf_counter()
+        depth = len(local.compiling)
         try:
-            try:
-                executable = original(*args, **kwargs)
-            except Exception as error:
-                self.events.append(Interrupted(explain.refusal(program.name, error), program.stack))
-                raise
+            local.compiling.append(False)
+            local.is_aot = program.cause == "aot"
+            listener.on_begin()
+            began = time.perf_counter()
+            executable = original(*args, **kwargs)
             program.seconds = time.perf_counter() - began
             program.loaded = not local.compiling[-1]
             self.events.append(program)
             return executable
+        except Exception as error:
+            with guard(partial(self.sensor_failed, "programs")):
+                self.events.append(Interrupted(explain.refusal(program.name, error), program.stack))
+            raise
         finally:
-            local.compiling.pop()
+            del local.compiling[depth:]
             local.unheard += 1
             listener.on_end()
 
@@ -277,24 +281,30 @@ class JaxSensors:
             else:
                 self.events.append(MissedExecutable(str(kwargs.get("fun_name", ""))))
 
-    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Executable:
+    def _read_program(
+        self, program: Executable, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Read what is compiled, and first where: what decides whether it counts."""
         values = dict(zip(private.COMPILE.parameters, args, strict=False)) | kwargs
         backend, module = values["backend"], values["computation"]
         devices = sorted(int(device.id) for device in values["devices"].flatten())
-        platform = str(backend.platform)
+        platform = program.platform = str(backend.platform)
+        program.devices = tuple(devices)
+        # It is open: something is compiled for it.
+        program.default = str(private.value(private.BRIDGE)().platform)
+        program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
         asked = call(caller())
+        program.stack = asked.stack
         asked.key = replace(
             asked.key,
             devices=tuple(f"{platform}:{number}" for number in devices),
             settings=private.settings(),
         )
-        program = Executable(_name(asked, module), platform, tuple(devices), stack=asked.stack)
-        # It is open: something is compiled for it.
-        program.default = str(private.value(private.BRIDGE)().platform)
-        program.cause, program.reason = self._cause(program.name, asked, is_on_device(program))
-        program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
-        program.defined = asked.defined
-        return program
+        program.name = or_else("", _name, asked, module)
+        program.cause, program.reason = or_else(
+            ("jit", ""), self._cause, program.name, asked, is_on_device(program)
+        )
+        program.defined = or_else(None, lambda: asked.defined)
 
     def _cause(self, name: str, call: JaxCall, on_device: bool) -> tuple[str, str]:
         if call.aot:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.hooked import (
     Attachable,
     HookedObserver,
@@ -102,7 +103,7 @@ class TritonObserver(HookedObserver):
             filter(None, (str(getattr(function, "module", "")), str(getattr(function, "name", ""))))
         )
         jit = getattr(function, "jit_function", function)
-        now = read(kwargs.get("compile") or {}, jit)
+        now = or_else(UNREAD, read, kwargs.get("compile") or {}, jit)
         earlier = self._compiled_for.setdefault(jit, [])
         again = difference(earlier, now) if earlier else None
         earlier.append(now)
@@ -160,6 +161,10 @@ class Specialization(Struct, frozen=True):
             for name, kind in self.types.items()
         ]
         return f"({', '.join(parts)})"
+
+
+UNREAD: Final = Specialization({}, {}, frozenset(), {})
+"""What is known of a kernel whose constants refuse to be printed."""
 
 
 def read(compiled: Mapping[str, Any], function: Any) -> Specialization:

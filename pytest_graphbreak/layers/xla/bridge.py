@@ -41,6 +41,7 @@ class Bridge:
     def forget(self) -> None:
         """Forget graphs once no window is open: later windows do not compare with them."""
         self._signatures.clear()
+        self._local = threading.local()  # an exception may have ended something half-way
         self.lazy.forget()
 
     @property

@@ -9,21 +9,26 @@ reported becomes an event without a report. So there is always one event for eac
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from pytest_graphbreak.layers import hooks
-from pytest_graphbreak.layers.base import NOTIFIER, MissingName, SensorLock
+from pytest_graphbreak.layers.base import NOTIFIER, TURN, MissingName, Turn
+from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Hook, Patch, RuntimePatch, do_nothing
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile
 from pytest_graphbreak.model.stacks import Line, line_at, outwards
+
+_T = TypeVar("_T")
 
 # The number of graphs that the PJRT client compiled: the corrected ``CompileTime`` metric.
 #
@@ -92,10 +97,7 @@ class Meter:
 
     def _keep(self, args: tuple[Any, ...]) -> None:
         self._before_clear()
-        try:
-            self.total()
-        except Exception:  # the user's call must go through; the next total() reports it
-            return
+        self.total()  # where it fails, the next one reports it
         self._kept += self._seen.graphs
         self._seen = native.Compiles(0, ())
 
@@ -180,7 +182,9 @@ class Recorder:
         self.owner: Owner = lambda report, ops: None
         self.graphs = 0
         """The count at the last ``drain``; each graph since the first one is an event."""
-        self.lock = SensorLock()
+        self._turn = Turn()
+        self._contexts: deque[LoweringContext | None] = deque()
+        """What compilations belong to that are still to be noted, in the order of the calls."""
         self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
@@ -197,12 +201,18 @@ class Recorder:
         self._hits = native.cache_hits()
         self.settle_counters()
 
-    def guard(self, call: Callable[..., Any], *args: Any) -> Any:
+    def forget(self) -> None:
+        """Begin anew with the first window: an exception may have ended something half-way."""
+        self.errors.clear()
+        self.events.clear()
+        self.backward.clear()
+        self._contexts.clear()
+        self._turn = Turn()
+
+    def guard(self, call: Callable[..., _T], *args: Any) -> _T | None:
         """Call a function of ours. A fault is kept as an error, and never gets to user code."""
-        try:
+        with guard(partial(self.failed, call)):
             return call(*args)
-        except Exception as fault:
-            self.failed(call, fault)
         return None
 
     def failed(self, call: Hook, fault: Exception) -> None:
@@ -215,17 +225,21 @@ class Recorder:
         if error not in self.errors:
             self.errors.append(error)
 
-    def drain(self, context: LoweringContext | None = None) -> None:
+    def drain(self, context: LoweringContext | None = None, patience: float = 0.0) -> None:
         """Note what was compiled since the last call; it belongs to ``context``.
 
-        A listener is told outside of the lock: it may look at all windows, and write a file.
+        For ``patience`` see ``Turn``. A listener is told afterwards: it may look at all windows,
+        and write a file.
         """
-        with self.lock:
-            before = len(self.events)
-            self.guard(self._drain, context)
-            is_new = len(self.events) > before
-        if is_new:
+        self._contexts.append(context)
+        before = len(self.events)
+        self._turn.take(self._drain_all, patience)
+        if len(self.events) > before:
             NOTIFIER.listener.on_event()
+
+    def _drain_all(self) -> None:
+        while self._contexts:
+            self.guard(self._drain, self._contexts.popleft())
 
     def quick(self, context: LoweringContext | None = None) -> None:
         """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
@@ -235,12 +249,14 @@ class Recorder:
     @contextmanager
     def exclude(self) -> Iterator[None]:
         """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
-        self.drain()
+        self.drain(patience=TURN)
         with self.meter.exclude():
             yield
-        with self.lock:
-            self.debug.read()
-            self.settle_counters()
+        self._turn.take(self._leave_out, TURN)
+
+    def _leave_out(self) -> None:
+        self.debug.read()
+        self.settle_counters()
 
     def settle_counters(self) -> None:
         """Take the CPU counters as they are now as known; only what is added counts as new."""

@@ -20,13 +20,14 @@ import operator
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.hooks import COUNTING, never_compile_function
+from pytest_graphbreak.layers.dynamo.apart import keep_out, never_compile
+from pytest_graphbreak.layers.faults import guard
+from pytest_graphbreak.layers.hooks import COUNTING
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
@@ -53,27 +54,24 @@ class Asked(NamedTuple):
     stack: Stack
 
 
+READ: Final = "item"
+"""The cause of a read; all others are of runs."""
+
+
+class Mark(NamedTuple):
+    """The numbers of the metrics at one moment, and how often lines had asked."""
+
+    executions: int = 0
+    reads: int = 0
+    asked: int = 0
+
+
 class Totals(NamedTuple):
-    """The numbers of the metrics so far, and the lines that asked."""
+    """What ran and was read in a window, and the lines that asked."""
 
     executions: int
     reads: int
-    ran: Counter[Asked]
-    read: Counter[Asked]
-
-    def since(self, before: Totals) -> Totals:
-        return Totals(
-            self.executions - before.executions,
-            self.reads - before.reads,
-            self.ran - before.ran,
-            self.read - before.read,
-        )
-
-    def plus(self, more_runs: Totals) -> Totals:
-        return Totals(*map(operator.add, self, more_runs))
-
-
-NOTHING: Final = Totals(0, 0, Counter(), Counter())
+    asked: Counter[Asked]
 
 
 class _Doing(threading.local):
@@ -83,13 +81,18 @@ class _Doing(threading.local):
 
 
 class DeviceRuns:
-    """The runs and reads of this process. There is one for all windows, as of the metrics."""
+    """The runs and reads of this process. There is one for all windows, as of the metrics.
+
+    A step notes by appending to a list, which any thread and any signal handler may do at any
+    moment; all is added up when a window is read.
+    """
 
     def __init__(self) -> None:
         self._before_clear = [0, 0]
         """What the metrics had counted when the user's code cleared them."""
-        self._ran: Counter[Asked] = Counter()
-        self._read: Counter[Asked] = Counter()
+        self._asked: list[Asked] = []
+        self._same: dict[Asked, Asked] = {}
+        """Each place once, so that a step adds no more than a reference."""
         self._codes: dict[int, CodeType] = {}
         self._is_users: dict[int, bool | None] = {}
         """Whether a frame of this code is the user's; None for torch's, which no stack has."""
@@ -98,25 +101,31 @@ class DeviceRuns:
         self._watched = False
         self._counter_value: Callable[[str], int | None] = lambda name: None
         """The function of torch_xla, once runs are counted: a step calls it four times."""
-        self._lock = threading.Lock()
         self._local = _Doing()
 
     def add_cleared_metrics(self) -> None:
         """Add up the metrics before the user's code clears them; what still runs comes later."""
-        with suppress(Exception):  # the user's call must go through
+        with guard():  # the user's call must go through
             self._before_clear[0] += _sum(_RAN)
             self._before_clear[1] += _sum(_READ)
 
-    def totals(self) -> Totals:
-        """Return everything up to now. Only differences have a meaning."""
-        executions, reads = _sum(_RAN), _sum(_READ)
-        with self._lock:
-            return Totals(
-                self._before_clear[0] + executions,
-                self._before_clear[1] + reads,
-                Counter(self._ran),
-                Counter(self._read),
-            )
+    def mark(self) -> Mark:
+        """Return how much there was up to now. Only differences have a meaning."""
+        executions, reads = map(operator.add, self._before_clear, (_sum(_RAN), _sum(_READ)))
+        return Mark(executions, reads, len(self._asked))
+
+    def totals(self, spans: Iterable[tuple[Mark, Mark]]) -> Totals:
+        """Return what there was in these stretches."""
+        executions = reads = 0
+        asked: Counter[Asked] = Counter()
+        for begin, end in spans:
+            executions += end.executions - begin.executions
+            reads += end.reads - begin.reads
+            asked.update(self._asked[begin.asked : end.asked])
+        return Totals(executions, reads, asked)
+
+    def _note(self, asked: Asked) -> None:
+        self._asked.append(self._same.setdefault(asked, asked))
 
     # Functions of torch_xla that run graphs.
 
@@ -136,15 +145,11 @@ class DeviceRuns:
         after = self._lookups()
         if before is None or before == after:
             return False
-        asked = Asked("sync", self._stack())
-        with self._lock:
-            self._ran[asked] += 1
+        self._note(Asked("sync", self._stack()))
         return before[1] != after[1] and not self._local.lowers
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        asked = Asked("call", self._stack())
-        with self._lock:
-            self._ran[asked] += 1
+        self._note(Asked("call", self._stack()))
 
     def before_lower(self, args: tuple[Any, ...]) -> bool:
         """Note that the bridge lowers a graph: what it syncs meanwhile is its own."""
@@ -205,13 +210,12 @@ class DeviceRuns:
 
     def detach(self) -> None:
         self._watched = False
+        self._asked.clear()
+        self._same.clear()
+        self._local = _Doing()  # an exception may have ended something half-way
 
     def _kernel(self) -> Callable[[Any], Any]:
-        """Return ``aten::item`` as ``item`` of ATen/native/Scalar.cpp has it, with our notes.
-
-        Dynamo's frame hook may be active here, and must not find what the notes call.
-        """
-        set_eval_frame = names.value(names.FRAME_HOOK)
+        """Return ``aten::item`` as ``item`` of ATen/native/Scalar.cpp has it, with our notes."""
         torch: Any = sys.modules["torch"]
         value_of = torch.ops.aten._local_scalar_dense.default
         kinds = (torch.Tensor, torch.nn.Parameter)
@@ -222,35 +226,34 @@ class DeviceRuns:
                 raise RuntimeError(f"a Tensor with {count} elements cannot be converted to Scalar")
             if not self._watched or type(tensor) not in kinds:
                 return value_of(tensor)
-            dynamo = set_eval_frame(None)
             before = self._lookups()
-            set_eval_frame(dynamo)
             value = value_of(tensor)
-            dynamo = set_eval_frame(None)
-            self._note_read(before)
-            set_eval_frame(dynamo)
+            with guard():  # the value must get to the user's code
+                self._note_read(before)
             return value
 
-        never_compile_function(item)
+        never_compile(item.__code__)
+        keep_out(self._lookups)
+        keep_out(self._note_read)
         return item
 
     def _note_read(self, before: Lookups) -> None:
-        with suppress(Exception):  # the value must get to the user's code
-            stack, after = self._stack(), self._lookups()
-            with self._lock:
-                self._read[Asked("item", stack)] += 1
-                if after != before:
-                    self._ran[Asked("access", stack)] += 1
+        stack, after = self._stack(), self._lookups()
+        self._note(Asked(READ, stack))
+        if after != before:
+            self._note(Asked("access", stack))
 
     # What runs and reads are in a record.
 
     def runs(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that ran graphs."""
-        return self._lines(ran.ran, ran.executions, places)
+        asked = {item: count for item, count in ran.asked.items() if item.cause != READ}
+        return self._lines(asked, ran.executions, places)
 
     def reads(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that read values."""
-        return self._lines(ran.read, ran.reads, places)
+        asked = {item: count for item, count in ran.asked.items() if item.cause == READ}
+        return self._lines(asked, ran.reads, places)
 
     def _lines(
         self, counter: Mapping[Asked, int], total: int, places: Places

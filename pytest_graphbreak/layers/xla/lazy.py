@@ -80,6 +80,7 @@ class Lazy:
 
     def forget(self) -> None:
         self._run = None
+        self._depth = threading.local()
 
     # _WrappedCall.__call__(self, module, *inputs): other code calls a graph module.
 

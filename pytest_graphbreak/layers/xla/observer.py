@@ -15,15 +15,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import MissingName, Observer, OneWindow
-from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.layers.base import TURN, MissingName, Observer, OneWindow
+from pytest_graphbreak.layers.faults import guard, or_else
+from pytest_graphbreak.layers.imports import ImportWatch, is_installed
 from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
-from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
+from pytest_graphbreak.layers.xla.executions import Mark, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
 from pytest_graphbreak.layers.xla.repeats import explain
-from pytest_graphbreak.layers.xla.sensors import XlaSensors, is_available
+from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
@@ -91,7 +92,7 @@ class XlaObserver(Observer):
         if native.is_loaded():
             call()
             return
-        if not is_available():
+        if not is_installed("torch_xla"):
             return
 
         def on_import() -> None:
@@ -134,10 +135,8 @@ class _Isolation:
         pending, key = False, self._cache_key
         if native.is_loaded():
             self._settle(flush=False)
-            try:
-                pending = native.pending_count() > 0
-            except Exception:  # a tensor that cannot be computed is pending, too
-                pending = True
+            # A tensor that cannot be computed is pending, too.
+            pending = or_else(1, native.pending_count) > 0
             if key is not None:
                 _cache_keys.pop(key)
         try:
@@ -168,15 +167,14 @@ class _Isolation:
         # would never ask again where to report.
         _sensors.acquire(self._reasons)
         try:
-            if native.is_in_use():
-                if flush:
-                    with _recorder.exclude():
-                        native.flush()
-                if not native.settle():
-                    self.not_isolated.append(_AT_WORK.format("before"))
-                    return False
-        except Exception as error:
-            self._note_unsettled(error)
+            with guard(self._note_unsettled):
+                if native.is_in_use():
+                    if flush:
+                        with _recorder.exclude():
+                            native.flush()
+                    if not native.settle():
+                        self.not_isolated.append(_AT_WORK.format("before"))
+                        return False
         finally:
             _sensors.release(self._reasons)
         return True
@@ -207,13 +205,17 @@ class XlaWindow(OneWindow):
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._late: list[str] = []
         self._settle()
-        self._ran = self._totals()
+        self._marks: list[Mark] = [self._mark()]
+        """Where it opened, and where each stretch began and ended that is left out."""
         self._loaded = _recorder.loaded
 
     def close(self) -> Record | None:
-        if self._is_open and not self._settle():
-            self._late.append(_AT_WORK.format("after"))
-        return super().close()
+        try:
+            if self._is_open and not self._settle():
+                self._late.append(_AT_WORK.format("after"))
+        finally:
+            record = super().close()
+        return record
 
     def _settle(self) -> bool:
         """Wait until what was asked of the devices has run; return whether it has.
@@ -222,9 +224,8 @@ class XlaWindow(OneWindow):
         """
         if not (self._runs and native.is_loaded()):
             return True
-        with suppress(Exception):  # work that failed: the user's code is told by torch_xla, too
-            return native.settle()
-        return True
+        # Work that failed: the user's code is told by torch_xla, too.
+        return or_else(True, native.settle)
 
     def _look(self) -> Record | None:
         return self._observe() if native.is_loaded() else None
@@ -233,7 +234,8 @@ class XlaWindow(OneWindow):
     def exclude(self) -> Iterator[None]:
         self._settle()
         graphs, events = self._drain()
-        loaded, ran = _recorder.loaded, self._totals()
+        loaded = _recorder.loaded
+        self._marks.append(self._mark())
         try:
             if self._isolation is not None:
                 with self._isolation.exclude():
@@ -245,18 +247,25 @@ class XlaWindow(OneWindow):
             now, until = self._drain()
             self._excluded.append((now - graphs, events, until))
             self._loaded += _recorder.loaded - loaded
-            self._ran = self._ran.plus(self._totals().since(ran))
+            self._marks.append(self._mark())
 
-    def _totals(self) -> Totals:
-        """Return what ran and what was read up to now."""
+    def _mark(self) -> Mark:
+        """Return how much ran and was read up to now."""
         counts_runs = self._runs and native.is_loaded()
-        totals = _recorder.guard(_recorder.executions.totals) if counts_runs else None
-        return totals or NOTHING
+        mark = _recorder.guard(_recorder.executions.mark) if counts_runs else None
+        return mark or Mark()
+
+    def _ran(self) -> Totals:
+        """Return what ran and was read in this window, without what is left out."""
+        marks = [*self._marks]
+        if len(marks) % 2:  # not while a fixture of wider scope is left out
+            marks.append(self._mark())
+        return _recorder.executions.totals(zip(marks[::2], marks[1::2], strict=True))
 
     def _drain(self) -> tuple[int, int]:
         """Return how many graphs and events there were up to now."""
         if native.is_loaded():
-            _recorder.drain()
+            _recorder.drain(patience=TURN)
         return _recorder.graphs, len(_recorder.events)
 
     def _leave(self) -> None:
@@ -276,11 +285,11 @@ class XlaWindow(OneWindow):
         return count, [*events, *_recorder.events[first:]]
 
     def _observe(self) -> Record:
-        _recorder.drain()
+        _recorder.drain(patience=TURN)
         graphs, events = self._events_in_window()
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
         explained, repeated = seen or ([], set())
-        ran = self._totals().since(self._ran)
+        ran = self._ran()
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolation_notes(graphs, explained)
         errors = [*errors, *self._uncounted(errors)]
@@ -342,10 +351,7 @@ def _recompile(graph: Graph) -> Recompile:
 
 def _pending_notes() -> list[str]:
     """Return a note on what is left pending; nothing if torch_xla cannot say what is."""
-    try:
-        waiting = native.pending_count()
-    except Exception:
-        return []
+    waiting = or_else(0, native.pending_count)
     if not waiting:
         return []
     is_single = waiting == 1

@@ -22,6 +22,8 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.faults import guard
+from pytest_graphbreak.layers.imports import is_extension, loaded
 
 BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 """The module that lowers FX graphs; ``sensors`` names the functions of it."""
@@ -53,6 +55,9 @@ class Compiles(NamedTuple):
     samples: tuple[tuple[float, float], ...]
 
 
+EXTENSION: Final = "_XLAC"
+"""The extension module of torch_xla, by its name in ``sys.modules`` (torch_xla of 2.9)."""
+
 IMPORTED: Final = ("torch_xla", "torch_xla.torch_xla")
 """The modules after whose import torch_xla is loaded.
 
@@ -62,11 +67,11 @@ import has begun. Source: torch_xla/__init__.py of 2.9.
 
 
 def is_loaded() -> bool:
-    """Return whether the user's code has imported torch_xla, as far as its extension module."""
-    module = sys.modules.get("torch_xla")
-    if module is None or hasattr(module, "_XLAC"):
-        return module is not None
-    return not getattr(module.__spec__, "_initializing", False)
+    """Return whether the user's code has imported torch_xla, as far as its extension module.
+
+    What a test puts into ``sys.modules`` under the name of torch_xla has none.
+    """
+    return is_extension(EXTENSION)
 
 
 def version() -> str | None:
@@ -81,10 +86,10 @@ def version() -> str | None:
 
 
 def binding() -> ModuleType:
-    """Return torch_xla's extension module. Raises ``MissingName``."""
-    extension = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    """Return torch_xla's extension module, once it is loaded. Raises ``MissingName``."""
+    extension = loaded(EXTENSION)
     if extension is None:
-        raise MissingName("torch_xla is loaded without its extension module _XLAC")
+        raise MissingName(f"torch_xla's extension module {EXTENSION} is not loaded")
     return extension  # type: ignore[no-any-return]
 
 
@@ -208,9 +213,8 @@ def settle(patience: float = PATIENCE) -> bool:
 
     def wait_for_devices() -> None:
         try:
-            wait([])
-        except Exception as fault:
-            faults.append(fault)
+            with guard(faults.append):
+                wait([])
         finally:
             done.release()
 

@@ -7,21 +7,12 @@ A name that is missing becomes an error of the observation, never a graph that n
 from __future__ import annotations
 
 import sys
-from functools import cache
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.base import TURN, MissingName, SensorLock, locate
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.hooks import (
-    After,
-    Before,
-    ImportWatch,
-    Patch,
-    RuntimePatch,
-    locate,
-)
+from pytest_graphbreak.layers.hooks import After, Before, Patch, RuntimePatch
+from pytest_graphbreak.layers.imports import ImportWatch, is_installed, loaded
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
@@ -115,6 +106,7 @@ class XlaSensors:
         self.recorder = Recorder()
         self._bridge = Bridge(self.recorder)
         self._hooks = _hooks(self._bridge, self.recorder)
+        self._lock = SensorLock()
         self._windows = 0
         self._reasons = 0
         self._runs: Places | None = None
@@ -127,21 +119,20 @@ class XlaSensors:
         ``runs`` names the user's frames where runs are counted.
         """
         recorder = self.recorder
-        with recorder.lock:
+        with self._lock:
             self._windows += 1
             self._runs = runs or self._runs
             self._reasons += reasons
             if self._windows == 1:
-                recorder.errors.clear()
-                recorder.events.clear()
-                if is_available():
+                recorder.forget()
+                if is_installed("torch_xla"):
                     self._imports.attach()
             if native.is_loaded():
                 self._attach()
-                recorder.drain()
+                recorder.drain(patience=TURN)
 
     def release(self, reasons: bool) -> None:
-        with self.recorder.lock:
+        with self._lock:
             self._windows -= 1
             self._reasons -= reasons
             if not self._reasons:
@@ -161,13 +152,12 @@ class XlaSensors:
             recorder.guard(recorder.executions.attach, self._runs)
         for sensor in SENSORS:
             is_needed = self._runs is not None or sensor not in RUNS
-            if is_needed and sensor not in self._patches and sensor.module in sys.modules:
+            if is_needed and sensor not in self._patches and loaded(sensor.module):
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
 
     def _patch(self, sensor: Sensor) -> Patch | None:
-        module: ModuleType = sys.modules[sensor.module]
         try:
-            owner, name = locate(module, sensor.chain)
+            owner, name = locate(loaded(sensor.module), sensor.chain)
         except AttributeError:
             missing = f"{sensor.module} has no {sensor.chain}: {sensor.purpose}"
             raise MissingName(missing) from None
@@ -191,10 +181,3 @@ class XlaSensors:
             patch.remove()
         self._patches.clear()
         self._bridge.forget()
-        self.recorder.backward.clear()
-
-
-@cache
-def is_available() -> bool:
-    """Return whether torch_xla is loaded, or could be imported."""
-    return "torch_xla" in sys.modules or find_spec("torch_xla") is not None

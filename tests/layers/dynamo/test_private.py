@@ -17,8 +17,9 @@ ALWAYS = {
     names.UNSUPPORTED,
     names.COUNTERS,
     names.CONFIG,
-    names.NEVER_COMPILED,
-    names.FRAME_HOOK,
+    names.STRATEGY,
+    names.STRATEGY_KIND,
+    names.ACTION,
     names.CLEANUP,
 }
 SILENT = {names.UNSUPPORTED_INIT, names.RESTART, names.STEP}

@@ -274,7 +274,7 @@ def test_traces_that_chex_counts_begin_anew_with_the_caches() -> None:
 def test_nothing_is_cleared_before_a_backend_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.devices()  # opens one, whichever test came first
     calls: list[str] = []
-    monkeypatch.setattr(jax, "clear_caches", lambda: calls.append("cleared"))
+    monkeypatch.setattr("jax._src.api.clear_caches", lambda: calls.append("cleared"))
     JaxObserver().isolate("a test")
     monkeypatch.setattr("jax._src.xla_bridge.backends_are_initialized", lambda: False)
     JaxObserver().isolate("a test")
@@ -537,7 +537,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
     with window.exclude():
         jax.jit(wave)(THREE)
     (error,) = (window.close() or Record()).errors
-    assert error == "jax: what a fixture compiled could not be forgotten: not now"
+    assert error == "jax: what a fixture compiled could not be forgotten: RuntimeError: not now"
 
 
 def test_hooks_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,7 +551,7 @@ def test_hooks_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatc
         seen = window.close()
         assert window.peek() is seen
     assert seen is not None
-    assert "the jax layer cannot be observed: no room" in seen.errors
+    assert "the jax layer cannot be observed: RuntimeError: no room" in seen.errors
     assert any("was imported in a way that could not be watched" in one for one in seen.errors)
 
 

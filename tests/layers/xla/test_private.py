@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import importlib.metadata
 import sys
 import types
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -25,21 +25,14 @@ def test_the_version_of_what_is_installed_and_not_loaded(monkeypatch: pytest.Mon
     assert private.version() is None
 
 
-def test_a_torch_xla_without_its_extension_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch_xla", types.ModuleType("torch_xla"))
-    with pytest.raises(private.MissingName, match="without its extension module _XLAC"):
-        private.binding()
-
-
-def test_torch_xla_is_not_there_while_it_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its extension comes after torch, and torch is what a process is watched from."""
-    module = types.ModuleType("torch_xla")
-    module.__spec__ = importlib.machinery.ModuleSpec("torch_xla", None)
-    monkeypatch.setitem(sys.modules, "torch_xla", module)
-    monkeypatch.setattr(module.__spec__, "_initializing", True, raising=False)
-    assert not private.is_loaded()
-    module._XLAC = None  # type: ignore[attr-defined]
-    assert private.is_loaded()
+def test_torch_xla_is_there_with_its_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody puts into ``sys.modules`` has none, and neither has one that imports torch."""
+    monkeypatch.setitem(sys.modules, "torch_xla", mock.Mock())
+    for extension in (mock.Mock(), types.ModuleType("_XLAC")):
+        monkeypatch.setitem(sys.modules, "_XLAC", extension)
+        assert not private.is_loaded()
+        with pytest.raises(private.MissingName, match="_XLAC is not loaded"):
+            private.binding()
 
 
 def test_tensors_are_found_in_what_is_handed_over() -> None:

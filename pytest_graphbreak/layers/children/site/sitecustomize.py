@@ -15,28 +15,41 @@ import sys
 VARIABLE = "GRAPHBREAK_CHILDREN"
 
 
-class _Compiler(object):  # noqa: UP004
-    """A finder that begins to watch when a compiler is first looked for.
+def _wait(about: str) -> None:
+    """Begin to watch when a compiler is about to run for the first time.
 
-    It finds nothing itself, but the finders that are put before it by then are asked for that
-    import.
+    The method by which Python runs a module from its source is replaced until then: a finder of
+    ours would be seen in ``sys.meta_path``.
     """
+    # This is JSON, read as text so that json itself need not be imported.
+    waited = about.partition('"waited": [')[2].partition("]")[0]
+    try:
+        from importlib.machinery import SourceFileLoader as Loader
 
-    def __init__(self, about: str) -> None:
-        # This is JSON, read as text so that json itself need not be imported.
-        self.waited = about.partition('"waited": [')[2].partition("]")[0]
+        replaced = Loader.exec_module
+        is_inherited = "exec_module" not in vars(Loader)
+        file = replaced.__code__.co_filename
+    except Exception:  # a Python of another kind
+        return
+    waiting = [waited]
 
-    def find_spec(self, name: str, path: object = None, target: object = None):  # type: ignore[no-untyped-def]
-        if not self.waited or '"%s"' % name not in self.waited:  # noqa: UP031
-            return None
-        self.waited = ""
-        there = len(sys.meta_path)
+    def exec_module(self, module):  # type: ignore[no-untyped-def]
+        if not waiting or '"%s"' % getattr(self, "name", "") not in waited:  # noqa: UP031
+            return replaced(self, module)
+        waiting.clear()
+        if vars(Loader).get("exec_module") is not exec_module:  # somebody has wrapped ours
+            _begin()
+            return replaced(self, module)
+        if is_inherited:
+            del Loader.exec_module
+        else:
+            Loader.exec_module = replaced  # type: ignore[method-assign]
         _begin()
-        for finder in sys.meta_path[: len(sys.meta_path) - there]:
-            spec = finder.find_spec(name, path, target)  # type: ignore[arg-type]
-            if spec is not None:
-                return spec
-        return None
+        return self.exec_module(module)
+
+    # Frames of the import system are left out of tracebacks and warnings: ours belongs to it.
+    exec_module.__code__ = exec_module.__code__.replace(co_filename=file)
+    Loader.exec_module = exec_module  # type: ignore[method-assign]
 
 
 def _begin() -> None:
@@ -90,5 +103,5 @@ def _chain() -> None:
 
 
 if os.environ.get(VARIABLE) and not _of_torch():
-    sys.meta_path.insert(0, _Compiler(os.environ[VARIABLE]))
+    _wait(os.environ[VARIABLE])
 _chain()

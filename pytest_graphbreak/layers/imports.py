@@ -1,0 +1,186 @@
+"""Which modules are loaded, and when they are imported.
+
+Imports are followed by the method of Python's loader of source files, which runs a module. It is
+replaced while anybody follows. A finder in ``sys.meta_path`` would be in the way: of who takes his
+own out again by its place, of who counts them, of who asks for what is there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Collection
+from functools import cache
+from importlib.machinery import (
+    ExtensionFileLoader,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
+from types import ModuleType
+from typing import Any, Final
+
+from pytest_graphbreak.layers.dynamo.apart import keep_out
+from pytest_graphbreak.layers.faults import guard
+
+
+def loaded(name: str) -> Any:
+    """Return a module that Python has loaded; None for what somebody else put in its place."""
+    module = sys.modules.get(name)
+    return None if _spec(module) is None else module
+
+
+def is_whole(name: str) -> bool:
+    """Return whether a module is loaded, and has come to its end. One that begins is listed too."""
+    spec = _spec(sys.modules.get(name))
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
+def is_extension(name: str) -> bool:
+    """Return whether a compiled extension module is loaded: a compiler is there with its own."""
+    spec = _spec(sys.modules.get(name))
+    return spec is not None and type(spec.loader) is ExtensionFileLoader
+
+
+def _spec(module: Any) -> ModuleSpec | None:
+    if not issubclass(type(module), ModuleType):  # a Mock may say that it is one
+        return None
+    spec = object.__getattribute__(module, "__dict__").get("__spec__")
+    return spec if type(spec) is ModuleSpec else None
+
+
+@cache
+def is_installed(name: str) -> bool:
+    """Return whether a package can be found, whatever a test has put into ``sys.modules``.
+
+    Cached: searching ``sys.path`` is slow.
+    """
+    if loaded(name) is not None or PathFinder.find_spec(name) is not None:
+        return True
+    with guard():  # the finders of somebody else: an editable install has one
+        return importlib.util.find_spec(name) is not None
+    return False
+
+
+class ImportWatch:
+    """Calls ``then`` after each import of one of ``modules``, by any code, while attached."""
+
+    def __init__(self, modules: Collection[str], then: Callable[[], None]) -> None:
+        self._modules = modules
+        self._then = then
+
+    def attach(self) -> None:
+        if self not in _watches and not all(map(is_whole, self._modules)):
+            _watches.append(self)
+            _follow()
+
+    def detach(self) -> None:
+        if self in _watches:
+            _watches.remove(self)
+            _follow()
+
+    def begins(self, name: str) -> bool:
+        """Return whether ``ends`` is to be called when this module was run."""
+        return name in self._modules
+
+    def ends(self, is_loaded: bool) -> None:
+        """Handle the end of it: ``is_loaded`` says whether the module raised nothing."""
+        if is_loaded:
+            self._then()
+
+
+class AroundImports(ImportWatch):
+    """Calls ``before`` and ``after`` around each import in one thread that loads a module.
+
+    What is imported in turn is part of the outermost import.
+    """
+
+    def __init__(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        super().__init__((), after)
+        self._before = before
+        self._thread = threading.get_ident()
+        self._is_importing = False
+
+    def attach(self) -> None:
+        _watches.append(self)
+        _follow()
+
+    def begins(self, name: str) -> bool:
+        if self._is_importing or threading.get_ident() != self._thread:
+            return False
+        self._is_importing = True
+        self._before()
+        return True
+
+    def ends(self, is_loaded: bool) -> None:
+        self._is_importing = False
+        self._then()
+
+
+_watches: Final[list[ImportWatch]] = []
+_METHOD: Final = "exec_module"
+
+
+class _Loader:
+    """The method that ours replaces, or did last, and whether the class itself had it."""
+
+    replaced: Callable[[Any, ModuleType], object] = SourceFileLoader.exec_module
+    is_inherited = True
+    is_ours = False
+
+
+def _follow() -> None:
+    """Have the method ours while there is a watch. No lock: a thread may be held by an import."""
+    if _watches and not _Loader.is_ours:
+        _Loader.is_ours = True
+        keep_out(_begin)
+        keep_out(_end)
+        _Loader.is_inherited = _METHOD not in vars(SourceFileLoader)
+        _Loader.replaced = getattr(SourceFileLoader, _METHOD)
+        setattr(SourceFileLoader, _METHOD, _exec_module)
+    # Where somebody has wrapped ours since, it stays, and passes on.
+    elif not _watches and vars(SourceFileLoader).get(_METHOD) is _exec_module:
+        if _Loader.is_inherited:
+            delattr(SourceFileLoader, _METHOD)
+        else:
+            setattr(SourceFileLoader, _METHOD, _Loader.replaced)
+        _Loader.is_ours = False
+        if _watches:  # another thread came meanwhile
+            _follow()
+
+
+def _exec_module(loader: Any, module: ModuleType) -> None:
+    run = _Loader.replaced
+    waiting = _begin(loader) if _watches else ()
+    is_loaded = False
+    try:
+        run(loader, module)
+        is_loaded = True
+    finally:
+        if waiting:
+            _end(waiting, is_loaded)
+
+
+# Python leaves frames of its import system out of tracebacks, and warnings with a ``stacklevel``
+# pass over them (remove_importlib_frames of Python/import.c, _is_internal_frame of warnings.py):
+# ours, between two of them, would show, and would be named as who is warned.
+_exec_module.__code__ = _exec_module.__code__.replace(
+    co_filename="<frozen importlib._bootstrap_external>"
+)
+
+
+def _begin(loader: Any) -> list[ImportWatch]:
+    """Return the watches that wait for the module that is about to run."""
+    waiting: list[ImportWatch] = []
+    with guard():
+        for watch in [*_watches]:
+            if watch.begins(loader.name):
+                waiting.append(watch)
+    return waiting
+
+
+def _end(waiting: Collection[ImportWatch], is_loaded: bool) -> None:
+    for watch in waiting:
+        with guard():
+            watch.ends(is_loaded)
