@@ -107,8 +107,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1])
-    except UserError as error:
-        print(f"graphbreak run: {error}", file=sys.stderr)
-        sys.exit(2)
+    main(sys.argv[1])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from msgspec.structs import replace
 
@@ -89,11 +90,14 @@ def run(args: argparse.Namespace) -> int:
     judged = None if code else _judge(record, args.max_graphs, args.max_compiled)
     name = (status.name if status is not None else "") or program.title or program.name
     failed = judged is not None and judged.fails
+    settle_streams()
+    # The program of --model is ours, so standard output is free for the report.
+    out = sys.stdout if args.model else sys.stderr
     with suppress(OSError):  # even if nobody reads the output, the files are written
-        _show(name, code, record, judged.lines if judged is not None else ())
+        _show(name, code, record, judged.lines if judged is not None else (), out)
     entry = _entry(name, code, record, judged)
     page = as_markdown("Graphs of a script", [script_lines(name, f"exit {code}", record)])
-    if not _write(files, page, entry, device, code):
+    if not _write(files, page, entry, device, code, out):
         return code or UNUSABLE
     return 1 if failed else code
 
@@ -134,7 +138,7 @@ def _here(
                     reporter.end(status)
                 return code, status
             return code, watched.Status()
-    except OSError as error:  # ``program`` shows those of the script itself
+    except (OSError, UserError) as error:  # ``program`` shows errors of the script itself
         status = watched.Status(state=watched.ENDED, refused=failure_words(error))
         if channel is not None:
             channel.send(status)
@@ -148,6 +152,9 @@ _LIBRARY = "transformers"
 
 def _program(args: argparse.Namespace) -> UserProgram:
     """Return the script or module; a script is called as it was typed."""
+    if args.script.startswith(f"{_LIBRARY}:") and not os.path.exists(args.script):
+        command = this_command().graphbreak("run", "--model", args.script)
+        raise UserError(f"{args.script} is no script; a model is run by: {command}")
     title = "" if args.module else args.script
     return UserProgram(args.script, tuple(args.args), args.module, title)
 
@@ -220,14 +227,13 @@ def _judge(record: Record, most: int | None, compiled: int | None) -> Judgement 
     return judgement(Case(record, cap=cap), typed=this_command())
 
 
-def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> None:
-    """Print the report, after all output of the script."""
-    settle_streams()
-    say("", sys.stderr)
-    say_all(script_lines(name, f"exit {code}", record), sys.stderr)
+def _show(name: str, code: int, record: Record, lines: Sequence[TextLine], out: TextIO) -> None:
+    """Print the report to ``out``, after all output of the script."""
+    say("", out)
+    say_all(script_lines(name, f"exit {code}", record), out)
     if lines:
-        say("", sys.stderr)
-        say_all(lines, sys.stderr)
+        say("", out)
+        say_all(lines, out)
 
 
 def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> TestReport:
@@ -238,7 +244,9 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     return json.entry(name, outcome, {"record": record.to_dict(), **said}, failed_by, 1)
 
 
-def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, code: int) -> bool:
+def _write(
+    files: dict[str, str], page: str, entry: TestReport, device: Device, code: int, out: TextIO
+) -> bool:
     """Write the requested files; return False if one could not be written."""
     written = True
     if "json" in files:
@@ -246,7 +254,7 @@ def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, 
         packages = owners.versions(owners.files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         whole = document(here, session, [entry_json(entry)])
-        written = write_report(files["json"], whole, sys.stderr)
+        written = write_report(files["json"], whole, out)
     if "markdown" in files:
-        written = write(files["markdown"], page, sys.stderr) and written
+        written = write(files["markdown"], page, out) and written
     return written

@@ -22,6 +22,7 @@ from msgspec import Struct
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.text.files import HEADER, write
+from pytest_graphbreak.text.output import UserError
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """The setting by which ``send_log_to`` has torch log all that ``analyze`` can use."""
@@ -49,7 +50,8 @@ class UserProgram(Struct, frozen=True):
     def run(self) -> int:
         """Run to the end, including threads that it started, and return the exit code.
 
-        What the script raises is shown as Python shows it, and is the exit code.
+        What the script raises is shown as Python shows it, and is the exit code. A ``UserError`` of
+        a program of ours is raised.
         """
         before = threading.enumerate()
         with _as_main(self):
@@ -59,6 +61,8 @@ class UserProgram(Struct, frozen=True):
             except SystemExit as stop:
                 processes.wait_for_threads(before)
                 return _code(stop)
+            except UserError:
+                raise
             except KeyboardInterrupt as error:
                 _show(error)
                 return 130

@@ -29,10 +29,11 @@ def test_a_model_is_reported_by_its_name_with_breaks_at_the_lines_of_the_library
     name = "transformers:longformer-base-4096"
     said = run_model(workspace, name, "--max-graphs", "1", "--json", "r.json")
     assert said.returncode == 1
-    assert f"{name}   exit 0" in said.stderr.splitlines()
-    assert "models/longformer/modeling_longformer.py:" in said.stderr
-    assert "is_global_attn = is_index_global_attn.flatten().any().item()" in said.stderr
-    assert "cli/models.py" not in said.stderr
+    assert f"{name}   exit 0" in said.stdout.splitlines()
+    assert "models/longformer/modeling_longformer.py:" in said.stdout
+    assert "is_global_attn = is_index_global_attn.flatten().any().item()" in said.stdout
+    assert "cli/models.py" not in said.stdout
+    assert name not in said.stderr
     test = entry(workspace)
     assert test["nodeid"] == name
     file = "transformers/models/longformer/modeling_longformer.py"
@@ -58,6 +59,8 @@ def test_what_cannot_be_run_is_said_in_one_line(
     assert said.returncode == 2
     assert words in said.stderr
     assert "Traceback" not in said.stderr
+    assert said.stdout == ""
+    assert "exit 2" not in said.stderr
 
 
 @pytest.mark.parametrize("name", ["bert", "transformers:", "hf:bert", ":"])
@@ -65,6 +68,12 @@ def test_a_name_says_its_library(workspace: Workspace, name: str) -> None:
     said = workspace.run("run", "--model", name)
     assert said.code == 2
     assert f"--model takes transformers:NAME, as transformers:bert-base, not {name!r}" in said.err
+
+
+def test_a_model_without_the_option_says_what_to_type(workspace: Workspace) -> None:
+    said = workspace.run("run", "transformers:bert-base")
+    assert said.code == 2
+    assert "run --model transformers:bert-base" in " ".join(said.err.split())
 
 
 def test_without_transformers_the_command_says_what_to_install(
