@@ -16,21 +16,29 @@ import traceback
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-COMMANDS: Final = {
-    "run": "run a script and report its graphs",
-    "analyze": "count and explain the graphs in a log",
-    "accept": "write baselines from JSON reports",
-    "check": "give one verdict over the reports of all shards",
-    "compare": "show what changed between two runs, by cause",
-    "report": "render JSON reports as text, Markdown or HTML",
-    "explain": "explain what a reason means and how to fix it",
-    "repro": "write scripts that reproduce graph breaks",
-    "fix": "write a patched copy of a script, proved",
-    "prove": "prove that a patched program does the same in fewer graphs",
-    "dynamic": "compare static and dynamic sizes, in graphs and in time",
-    "export": "check whether torch.export accepts what a program compiles",
-    "doctor": "check what works on this machine and what does not",
+GROUPS: Final = {
+    "judge": {
+        "check": "give one verdict over the reports of all shards",
+        "accept": "write baselines from JSON reports",
+        "report": "render JSON reports as text, Markdown or HTML",
+        "compare": "show what changed between two runs, by cause",
+    },
+    "look": {
+        "run": "run a script and report its graphs",
+        "explain": "explain what a reason means and how to fix it",
+        "analyze": "count and explain the graphs in a log",
+        "doctor": "check what works on this machine and what does not",
+    },
+    "mend": {
+        "fix": "write a patched copy of a script, proved",
+        "prove": "prove that a patched program does the same in fewer graphs",
+        "repro": "write scripts that reproduce graph breaks",
+        "dynamic": "compare static and dynamic sizes, in graphs and in time",
+        "export": "check whether torch.export accepts what a program compiles",
+    },
 }
+"""The commands with their help, by what they are needed for."""
+COMMANDS: Final = {name: words for group in GROUPS.values() for name, words in group.items()}
 
 LONGEST: Final = 1000
 """The largest number of characters in an error line."""
@@ -122,15 +130,24 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Return a parser with the names of all commands, and the arguments of the chosen one only."""
     from pytest_graphbreak.config.device import version
 
+    groups = (
+        "\n".join((f"{title}:", *(f"  {name:<9} {words}" for name, words in group.items())))
+        for title, group in GROUPS.items()
+    )
     parser = _Parser(
-        prog="graphbreak", description="Count, compare and explain the graphs of compiled models."
+        prog="graphbreak",
+        description="Count, compare and explain the graphs of compiled models.",
+        epilog="\n\n".join(groups),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--version", action="version", version=f"graphbreak {version('pytest-graphbreak')}"
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help="see below; COMMAND --help says more"
+    )
     for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command = commands.add_parser(name, description=f"{text[0].upper()}{text[1:]}.")
         if name == chosen:
             importlib.import_module(f"pytest_graphbreak.cli.{name}").add_arguments(command)
     return parser

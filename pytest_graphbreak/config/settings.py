@@ -124,25 +124,21 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     ),
     "_backend": (
         "",
-        "The backend that torch.compile takes in a measured run where none is asked for, such as "
-        "eager or aot_eager; after it, names of backends that it is taken in place of, too.",
+        "The backend of torch.compile where none is asked for.",
     ),
     "_tt_log": (
         "headers",
-        "How much of the TT plugin's log is on. headers: what counting needs; full: what "
-        "analysis needs; off: nothing, and tt graphs are counted through xla.",
+        "What is on of the TT plugin's log: headers, full, off.",
     ),
     "_jax_device": (
         "",
-        "The device whose programs the jax layer counts: a platform of JAX (tt), or a platform "
-        "with a device number (cpu:1). Programs for other devices are not counted.",
+        "The device that the jax layer counts, as tt or cpu:1.",
     ),
     "_infra": (
         [],
-        "Directories of test infrastructure, one per line, relative to the rootdir: instead of "
-        "a place in them, the line that called them is named.",
+        "Directories that are no place of a graph, one a line.",
     ),
-    "_reasons": (True, "false: xla graphs are counted and not explained, which costs less."),
+    "_reasons": (True, "false: xla graphs are counted, and not explained."),
 }
 """Ini keys: the default, whose type is that of the key, and the help."""
 _TYPES: Final[Mapping[type, Any]] = {bool: "bool", list: "linelist", str: None}

@@ -17,6 +17,10 @@ def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr()
     assert not shown.out
     words = shown.err.split()
+    places = [
+        words.index(word) for word in ("judge:", "accept", "look:", "analyze", "mend:", "prove")
+    ]
+    assert places == sorted(places)
     assert [name for name in COMMANDS if name not in words] == []
 
 
