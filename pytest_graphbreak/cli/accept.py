@@ -9,11 +9,12 @@ import argparse
 import fnmatch
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import (
     BaselineError,
@@ -22,28 +23,24 @@ from pytest_graphbreak.baseline import (
     Changes,
     Entry,
     Measured,
-    Values,
     preview,
     split_nodeid,
     update,
 )
 from pytest_graphbreak.cli import report
-from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
-from pytest_graphbreak.cli.messages import note, say, say_list
+from pytest_graphbreak.cli.changes import change_lines
+from pytest_graphbreak.cli.check import add_directory, stale_entries
+from pytest_graphbreak.cli.messages import note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
-from pytest_graphbreak.judging.finding import GONE, NEW
-from pytest_graphbreak.judging.findings import finding_of_place
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.measured import measurement
-from pytest_graphbreak.model.budget import BaselinePlace, Cause
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report.lines import lines
+from pytest_graphbreak.report.rejudge import Judge
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.files import display_path, without_collector
 from pytest_graphbreak.text.output import (
-    BLANK,
     TextLine,
     UserError,
     indent_lines,
@@ -78,7 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_writing(parser: argparse._ActionsContainer) -> None:
     """Add the options for what is written, and whether the user is asked before."""
-    parser.add_argument("--yes", action="store_true", help="write without asking")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--yes", action="store_true", help="write without asking")
+    asked.add_argument("--review", action="store_true", help="ask for each test")
     parser.add_argument("--dry-run", action="store_true", help="show the changes, and stop")
     parser.add_argument(
         "--tests",
@@ -106,16 +105,23 @@ class Collected(Struct):
     blind: list[str] = []
     failed: list[str] = []
     xfailed: list[str] = []
+    contradictions: list[str] = []
     unmeasured: int = 0
 
 
 def run(args: argparse.Namespace) -> int:
-    """Accept reports. Returns 0 if written or nothing to write, 1 if declined, 2 if not usable."""
+    """Accept reports.
+
+    Returns 0 if written or nothing to write, 1 if a test was declined or its reports contradict
+    each other, 2 if not usable.
+    """
     checkout = find(Path.cwd(), args.graph_budget_dir)
     with without_collector():
-        together = union(_reports(args))
+        together = union(_reports(args), runs=checkout.runs == "fail")
         refuse(together, args.base_profile)
-        return settle(args, checkout, offer_of(args, checkout, together))
+        offer = offer_of(args, checkout, together)
+        code = settle(args, checkout, offer)
+    return DECLINED if offer.collected.contradictions else code
 
 
 def _reports(args: argparse.Namespace) -> list[RunReport]:
@@ -162,8 +168,8 @@ def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> O
 
 def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
     """Show the changes, and return a summary of their number, or "" if there are none."""
-    for line in change_lines(offer.changed_entries, checkout.root):
-        say(line)
+    if not args.review:
+        say_all(change_lines(offer.changed_entries, checkout.root))
     _show_left_out(offer.collected, offer.together, offer.changes, pruning=args.prune)
     if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
@@ -179,12 +185,17 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     Raises ``UserError`` if there is no terminal to ask on.
     """
     question = show_changes(args, checkout, offer)
+    asked = len(offer.changed_entries)
     if not question:
         return OK
     if args.dry_run:
         say(f"Would write {question}.")
         return OK
-    if not args.yes:
+    if args.review:
+        offer = review(args, checkout, offer)
+        changes = plural(len(offer.changed_entries), "change")
+        question = f"{changes} in {plural(len(offer.changes.files), 'file')}"
+    elif not args.yes:
         if not sys.stdin.isatty():
             raise UserError(
                 f"would write {question}, and there is no terminal to ask "
@@ -201,17 +212,58 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
         previewed=offer.changes,
     )
     say(f"Wrote {question}.")
-    return OK
+    return DECLINED if len(offer.changed_entries) < asked else OK
+
+
+def review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer:
+    """Show each test as a red one, ask for it, and return the changes that were accepted.
+
+    Raises ``UserError`` if there is no terminal to ask on.
+    """
+    if not sys.stdin.isatty():
+        raise UserError("--review asks for each test, and there is no terminal to ask on")
+    judge = Judge(replace(checkout, strict=True, new="fail"), typed=this_command())
+    accepted = set[tuple[str, str]]()
+    for number, change in enumerate(offer.changed_entries, 1):
+        say(f"{change.nodeid}   on {change.profile}")
+        say_all(indent_lines(_difference(judge, checkout, offer, change), 2))
+        answer = _answer(f"Accept it ({number} of {len(offer.changed_entries)})? [y/n/q] ")
+        if answer == "q":
+            break
+        if answer == "y":
+            accepted.add((change.profile, change.nodeid))
+        say()
+    names = {nodeid for _, nodeid in accepted}
+    take = [one for one in offer.collected.take if (one.profile, one.nodeid) in accepted]
+    gone = None if offer.gone is None else [one for one in offer.gone if one.nodeid in names]
+    changes = preview(checkout.directory, take, prune=gone, base_profile=args.base_profile)
+    return Offer(offer.together, replace(offer.collected, take=take), gone, changes)
+
+
+def _difference(
+    judge: Judge, checkout: Checkout, offer: Offer, change: Change
+) -> Iterable[TextLine]:
+    """Return the text of a red test for a change; for what no test shows, the change itself."""
+    seen = offer.together.seen.get((change.profile, change.nodeid))
+    judged = None if seen is None or change.kind == "pruned" else judge.judge(seen)
+    if judged is not None and judged.lines:
+        return [line for line in judged.lines if line.kind != "command"]
+    return change_lines([change], checkout.root)
+
+
+def _answer(question: str) -> str:
+    """Ask until the answer is ``y``, ``n`` or ``q``; the end of the input is ``q``."""
+    while True:
+        try:
+            answer = input(question).strip().lower()
+        except EOFError:
+            return "q"
+        if answer[:1] in ("y", "n", "q") and answer:
+            return answer[0]
 
 
 def refuse(together: Union, base_profile: str | None) -> None:
-    """Raise ``ReportError`` if reports contradict each other or contain impossible test names."""
-    problems = [str(item) for item in together.contradictions]
-    if problems:
-        raise ReportError(
-            "the reports contradict each other, so nothing is written. Leave one out, or make "
-            "the count stable:\n" + "\n".join(problems)
-        )
+    """Raise ``ReportError`` if reports contain impossible test names, or no such profile."""
     if base_profile is not None and base_profile not in together.profiles:
         profiles = ", ".join(together.profiles)
         raise ReportError(f"--base-profile: no report is of {base_profile}; they are of {profiles}")
@@ -250,11 +302,16 @@ def gather(
 ) -> Collected:
     """Return every test that was measured, those of the base profile first."""
     collected = Collected()
+    contradictory: dict[tuple[str, str], list[str]] = {}
+    for item in together.contradictions:
+        contradictory.setdefault((item.profile, item.nodeid), []).append(str(item))
     ordered = sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile)
     for seen in ordered:
         if not is_wanted(seen.nodeid):
             continue
-        if seen.level == MEASURED:
+        if key := contradictory.get((seen.profile, seen.nodeid)):
+            collected.contradictions += key
+        elif seen.level == MEASURED:
             record = seen.test.record
             # A test that compiles nothing has no entry, unless it has one already.
             if record.has_judged_layer or baselines.entry(seen.nodeid) is not None:
@@ -277,6 +334,7 @@ def _show_left_out(
     collected: Collected, together: Union, changes: Changes, *, pruning: bool
 ) -> None:
     """Show what is left out, and what cannot be determined from these reports."""
+    _show_contradictions(collected.contradictions)
     say_list("not seen", collected.blind)
     say_list("failed", collected.failed, 20)
     say_list("xfailed", collected.xfailed, 20)
@@ -292,18 +350,26 @@ def _show_left_out(
             (len(ungated), "ungated"),
             (len(collected.failed), "failed by themselves and left out"),
             (len(collected.xfailed), "xfailed and left out"),
+            (len(collected.contradictions), "that reports contradict and are left out"),
             (len(collected.blind), "that could not be seen and are left out"),
             (collected.unmeasured, "skipped or crashed"),
         )
         if count
     ]
     say(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
-    for reason in unusable(together):
-        say(label_line("note", reason))
+    for reason in together.incomplete:
+        say(label_line("note", f"incomplete: {reason}"))
     if pruning and together.partial_files:
         files = plural(len(together.partial_files), "file")
         words = f"{files} collected in part only: nothing of theirs is dropped"
         say(label_line("note", words))
+
+
+def _show_contradictions(contradictions: Sequence[str]) -> None:
+    for contradiction in contradictions:
+        say(f"contradiction: {contradiction}")
+    if contradictions:
+        say("left out: leave one of these reports out, or make the count stable")
 
 
 def _ask(question: str) -> bool:
@@ -311,58 +377,3 @@ def _ask(question: str) -> bool:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
         return False
-
-
-IN_FULL: Final = 500
-"""The number of changes that are shown with their places; further ones get one line each."""
-
-
-def change_lines(changes: Sequence[Change], root: Path) -> Iterator[TextLine]:
-    """Yield the changes below the names of their files, relative to ``root``."""
-    path = None
-    for number, change in enumerate(sorted(changes, key=lambda change: str(change.path))):
-        if change.path != path:
-            path = change.path
-            yield from (BLANK, TextLine(display_path(path, root)))
-        yield _change(change)
-        if number < IN_FULL and change.kind != "pruned":
-            yield from _places(change.old or Values(), change.new or Values())
-    if changes:
-        yield BLANK
-
-
-def _change(change: Change) -> TextLine:
-    name = change.nodeid.partition("::")[2]
-    if change.kind == "pruned":
-        return TextLine(f"- {name}   its test is gone", indent=2)
-    old, new = change.old or Values(), change.new or Values()
-    lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
-    words = ", ".join(change.counts) or change.without_counts
-    if lost:
-        words += f"   LOST: no {' and no '.join(lost)} graph any more"
-    sign = "+" if change.kind == "added" else "~"
-    return TextLine(f"{sign} {name}   {change.profile}   {words}", indent=2)
-
-
-def _places(old: Values, new: Values) -> Iterator[TextLine]:
-    """Yield the places that were added and removed, as a failure shows them."""
-    before, after = (dict(_explained_places(values)) for values in (old, new))
-    for sign, places, others in ((NEW, after, before), (GONE, before, after)):
-        for key, place in places.items():
-            if key not in others:
-                yield from indent_lines(lines(finding_of_place(sign, key[0], place)), 4)
-
-
-def _explained_places(values: Values) -> Iterator[tuple[tuple[str, ...], BaselinePlace | Cause]]:
-    """Yield the kind and the key of each place that is shown, and the place."""
-    yield from ((("break", *place.key), place) for place in values.breaks)
-    yield from ((("eager", *place.key), place) for place in values.eager)
-    yield from (
-        (("graph", *cause.key), cause) for cause in values.causes if _explains_itself(cause)
-    )
-
-
-def _explains_itself(cause: Cause) -> bool:
-    """Return whether a cause is shown: breaks and recompiles explain the others."""
-    kind = DESCRIPTIONS[cause.layer].cause(cause.cause)
-    return not (kind.is_plain or kind.explained_by)

@@ -58,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="pass although nothing was compared, or collected tests did not run anywhere",
     )
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="exit with 1 if a test of the baselines is in none of the reports",
+    )
     add_directory(parser)
     add_outputs(parser)
 
@@ -74,7 +79,8 @@ class Result(Struct):
     """The result of a check. ``unusable`` says why reports cannot be judged.
 
     ``missing`` are tests that were collected but did not run, and ``lost`` the shards that would
-    have run them; with ``allow_missing`` they are only listed.
+    have run them; with ``allow_missing`` they are only listed. ``unreported`` are tests of the
+    baselines that no report has, which is a failure if the reports are to be ``complete``.
     """
 
     judged: list[Judged] = []
@@ -83,8 +89,10 @@ class Result(Struct):
     unusable: list[str] = []
     missing: list[str] = []
     lost: list[str] = []
+    unreported: list[str] = []
     strict: bool = False
     allow_missing: bool = False
+    complete: bool = False
 
     @property
     def failures(self) -> list[Judged]:
@@ -112,7 +120,17 @@ class Result(Struct):
     def code(self) -> int:
         if self.no_verdict:
             return UNUSABLE
-        return FAILS if self.failures or self.unmeasured or (self.strict and self.stale) else OK
+        return FAILS if self.failures or self.gaps else OK
+
+    @property
+    def gaps(self) -> list[str]:
+        """What fails although no test of the reports does."""
+        counts = {
+            f"{plural(len(self.unmeasured), 'test')} not measured": self.unmeasured,
+            f"{plural(len(self.stale), 'baseline')} stale": self.strict and self.stale,
+            _in_no_report(self.unreported): self.complete and self.unreported,
+        }
+        return [words for words, items in counts.items() if items]
 
 
 @without_collector()
@@ -121,13 +139,13 @@ def run(args: argparse.Namespace) -> int:
     checkout = find(Path.cwd(), args.graph_budget_dir)
     if is_missing(checkout.root, checkout.directory):
         note(f"{checkout.directory} is not there, so no baseline is read")
-    made_by = run_of(args) or this_run()
-    earlier = union(load_all(args.against, note=note)) if args.against else None
+    made_by, runs = run_of(args) or this_run(), checkout.runs == "fail"
+    earlier = union(load_all(args.against, note=note), runs=runs) if args.against else None
     reports = load_all(args.reports, note=note)
-    together = union(reports)
+    together = union(reports, runs=runs)
     typed = this_command(baselines=args.graph_budget_dir)
     result = check(together, checkout, earlier, made_by, typed)
-    result.allow_missing = args.allow_missing
+    result.allow_missing, result.complete = args.allow_missing, args.complete
     _show(result, together, reports, _accept(args.reports, made_by, typed))
     notes = replace(_notes(result), accept=accept_line(made_by, typed))
     written = write_pages(_replace_verdicts(reports, result), args, notes)
@@ -162,6 +180,7 @@ def check(
     except BaselineError as error:
         result.unusable.append(str(error))
         return result
+    result.unreported = _unreported(judge.baselines, together, result.stale)
     left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
     result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
     for seen in together.seen.values():
@@ -175,12 +194,24 @@ def check(
     return result
 
 
+def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -> list[str]:
+    """Return the tests of the baselines that no report has, and that are not known to be gone."""
+    reported = {nodeid for _, nodeid in (*together.seen, *together.unmeasured)}
+    reported.update(entry.nodeid for entry in stale)
+    return [entry.nodeid for entry in baselines.entries() if entry.nodeid not in reported]
+
+
 def _notes(result: Result) -> CheckNotes:
     return CheckNotes(
         no_verdict=result.no_verdict,
         problems=tuple(result.unusable),
-        missing=(*result.lost, *result.missing),
+        missing=(*result.lost, *result.missing, *(result.unreported if result.complete else ())),
     )
+
+
+def _in_no_report(names: Sequence[str]) -> str:
+    verb = "is" if len(names) == 1 else "are"
+    return f"{plural(len(names), 'test')} of the baselines {verb} in no report"
 
 
 def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
@@ -278,6 +309,10 @@ def _show_left_out(result: Result, together: Union) -> None:
     )
     say_list("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
     say_list("missing", result.missing, FULL)
+    if result.complete:
+        say_list("no report", result.unreported, FULL)
+    elif result.unreported:
+        say(f"{_in_no_report(result.unreported)} (--complete: exit 1, and their names)")
     if together.partial_files:
         say(
             f"{plural(len(together.partial_files), 'file')} collected in part only: "
@@ -305,6 +340,8 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         missing = " Record what is new: " if REPORTED in map(standing, tests) else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
+    if not result.failures:
+        return TextLine(f"{head}. Not passed: {', '.join(result.gaps)}.", "verdict bad")
     accepts = any(acceptable(judged.test) for judged in result.failures)
     advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. {_why_red(result)}.{advice}"

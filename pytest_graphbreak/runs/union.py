@@ -140,14 +140,17 @@ def level(test: TestReport) -> int:
     return BLIND if test.record.errors else MEASURED
 
 
-def union(reports: Iterable[RunReport]) -> Union:
-    """Merge reports. Never raises: contradictions and gaps are in the result."""
+def union(reports: Iterable[RunReport], *, runs: bool = False) -> Union:
+    """Merge reports. Never raises: contradictions and gaps are in the result.
+
+    ``runs`` compares executions and reads as well, for suites in which these are judged.
+    """
     merged = Union()
     shards = by_profile(reports)
     for report in (report for group in shards.values() for report in group):
         merged.incomplete += _incomplete(report)
         for test in report.tests:
-            _add(merged, SeenTest(test.nodeid, report.profile, test, report))
+            _add(merged, SeenTest(test.nodeid, report.profile, test, report), runs=runs)
         complete = merged.whole.setdefault(report.profile, set())
         complete.update(report.session.complete_files, report.session.collected_whole)
         collected = merged.collected.setdefault(report.profile, set())
@@ -160,13 +163,13 @@ def union(reports: Iterable[RunReport]) -> Union:
     return merged
 
 
-def _add(merged: Union, new: SeenTest) -> None:
+def _add(merged: Union, new: SeenTest, *, runs: bool) -> None:
     key = (new.profile, new.nodeid)
     old = merged.seen.get(key)
     if old is None or new.level > old.level:
         merged.seen[key] = new
     elif new.level == old.level == MEASURED:
-        difference = differ(old.test.record, new.test.record)
+        difference = differ(old.test.record, new.test.record, runs=runs)
         if difference:
             merged.contradictions.append(
                 Contradiction(new.nodeid, new.profile, old.report.name, new.report.name, difference)
@@ -176,22 +179,41 @@ def _add(merged: Union, new: SeenTest) -> None:
             merged.seen[key] = new
 
 
-def differ(first: Record, second: Record) -> str:
-    """Return how two records of one test differ, on the layers that both observed, or ""."""
+def differ(first: Record, second: Record, *, runs: bool = False) -> str:
+    """Return how two records of one test differ, on the layers that both observed, or "".
+
+    Executions and reads are compared if ``runs`` is true and both counted them; a count that a
+    process has not told (None) equals any.
+    """
+    counts: list[tuple[str, Mapping[str, int | None], Mapping[str, int | None]]] = [
+        ("graphs", first.graphs, second.graphs),
+        ("recompiles", first.recompiles, second.recompiles),
+    ]
+    if runs and first.executions and second.executions:
+        counts.append(("executions", first.executions, second.executions))
+        counts.append(("reads", first.reads, second.reads))
     for layer in LAYERS:
         if layer in first.layers and layer in second.layers:
-            for what, before, after in (
-                ("graphs", first.graphs, second.graphs),
-                ("recompiles", first.recompiles, second.recompiles),
-            ):
-                if before.get(layer, 0) != after.get(layer, 0):
-                    return f"{before.get(layer, 0)} or {after.get(layer, 0)} {layer} {what}"
+            for what, before, after in counts:
+                was, now = before.get(layer, 0), after.get(layer, 0)
+                if was != now and was is not None and now is not None:
+                    return f"{was} or {now} {layer} {what}"
     for word, here, there in (
         ("breaks", first.breaks, second.breaks),
         ("code outside the compiler", first.eager, second.eager),
     ):
-        if {place_of(item.where) for item in here} != {place_of(item.where) for item in there}:
-            return f"{word} in other places"
+        before_places, after_places = (
+            {": ".join(place_of(item.where)) for item in items} for items in (here, there)
+        )
+        if before_places != after_places:
+            names = (
+                ", ".join(sorted(one - other)) or "no other place"
+                for one, other in (
+                    (before_places, after_places),
+                    (after_places, before_places),
+                )
+            )
+            return f"{word} at {' or at '.join(names)}"
     return ""
 
 

@@ -111,16 +111,27 @@ def test_shards_and_retries(workspace: Workspace) -> None:
         assert f"  {name}:\n    graphs: {{dynamo: 1}}\n" in workspace.baseline()
 
 
-def test_contradictions_are_refused_and_all_named(workspace: Workspace) -> None:
-    names = ("tests/test_a.py::t1", "tests/test_a.py::t2")
-    workspace.report("1.json", a_report(*(a_test(name, 1) for name in names)))
-    workspace.report("2.json", a_report(*(a_test(name, 2) for name in names)))
-    before = workspace.files()
+@pytest.mark.parametrize("runs", ["report", "fail"])
+def test_what_agrees_is_written_and_each_contradiction_named_and_left_out(
+    runs: str, workspace: Workspace
+) -> None:
+    (workspace.path / "pytest.ini").write_text(f"[pytest]\ngraph_budget_runs = {runs}\n")
+    names = [f"tests/test_a.py::t{number}" for number in range(3)]
+    for file, graphs, executions in (("1.json", 1, 4), ("2.json", 2, 5)):
+        tests = (
+            a_test(names[0], executions={"dynamo": 1}),
+            a_test(names[1], graphs, executions={"dynamo": 1}),
+            a_test(names[2], executions={"dynamo": executions}),
+        )
+        workspace.report(file, a_report(*tests))
     said = workspace.run("accept", "--yes", "1.json", "2.json")
-    assert said.code == 2
-    for name in names:
-        assert f"{name} on cpu: 1 or 2 dynamo graphs\n  1.json\n  2.json" in said.err
-    assert workspace.files() == before
+    assert said.code == 1
+    assert f"contradiction: {names[1]} on cpu: 1 or 2 dynamo graphs\n  1.json\n  2.json" in said.out
+    ran = f"contradiction: {names[2]} on cpu: 4 or 5 dynamo executions\n  1.json\n  2.json"
+    assert (ran in said.out) == (runs == "fail")
+    text = workspace.baseline()
+    assert ["t0:" in text, "t1:" in text, "t2:" in text] == [True, False, runs == "report"]
+    assert workspace.run("accept", "--yes", "--tests", "t0", "1.json", "2.json").code == 0
 
 
 # asking
@@ -150,6 +161,53 @@ def test_a_terminal_is_asked(
     assert said.code == code
     assert "Write 1 change in 1 file below baselines? [y/N]" in said.out
     assert (workspace.path / "baselines").exists() == written
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "written"),
+    [
+        ("y\nn\ny\n", 1, [0, 2]),
+        ("y\nwhat\ny\ny\n", 0, [0, 1, 2]),
+        ("y\nq\n", 1, [0]),
+        ("y\n", 1, [0]),
+        ("n\nq\n", 1, []),
+    ],
+)
+def test_a_review_asks_for_each_test_and_writes_at_the_end(
+    answers: str,
+    code: int,
+    written: list[int],
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"tests/test_a.py::t{number}" for number in range(3)]
+    workspace.report("was.json", a_report(*(a_test(name) for name in names)))
+    workspace.run("accept", "--yes", "was.json")
+    before = workspace.baseline()
+    workspace.report("now.json", a_report(*(a_test(name, 2) for name in names)))
+    terminal = io.StringIO(answers)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    said = workspace.run("accept", "--review", "now.json")
+    assert said.code == code
+    assert (
+        f"{names[0]}   on cpu\n  graph budget: 2 dynamo graphs, the baseline allows 1" in said.out
+    )
+    assert "if scores[0].item():" in said.out
+    assert "Accept it (1 of 3)? [y/n/q]" in said.out
+    after = workspace.baseline()
+    entries = [after.partition(f"  t{number}:\n")[2][:30] for number in range(3)]
+    assert [n for n, entry in enumerate(entries) if "dynamo: 2" in entry] == written
+    assert (after != before) == bool(written)
+
+
+def test_a_review_needs_a_terminal(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T)))
+    before = workspace.files()
+    said = workspace.run("accept", "--review", "one.json")
+    assert said.code == 2
+    assert "--review asks for each test, and there is no terminal to ask on" in said.err
+    assert workspace.files() == before
 
 
 def test_a_dry_run_shows_and_stops(workspace: Workspace) -> None:

@@ -120,6 +120,26 @@ def test_a_shard_that_is_missing_is_named(workspace: Workspace) -> None:
     assert workspace.run("check", "cpu0.json", "cpu1.json", "tt1.json", "--allow-missing").code == 0
 
 
+def test_tests_of_the_baselines_that_no_report_has(workspace: Workspace) -> None:
+    """Jobs that take a directory each: one that is missing is seen by the baselines alone."""
+    one, two = (a_test(f"tests/test_{name}.py::test") for name in "ab")
+    accepted(workspace, one, two)
+    first, second = (
+        workspace.report(f"{number}.json", a_report(test)) for number, test in enumerate((one, two))
+    )
+    said = workspace.run("check", first)
+    assert said.code == 0
+    assert "1 test of the baselines is in no report (--complete: exit 1" in said.out
+    said = workspace.run("check", "--complete", first, "--markdown", "c.md")
+    assert said.code == 1
+    assert "no report  tests/test_b.py::test\n" in said.out
+    assert "Not passed: 1 test of the baselines is in no report." in said.out
+    assert "tests/test_b.py::test" in (workspace.path / "c.md").read_text()
+    said = workspace.run("check", "--complete", first, second)
+    assert said.code == 0
+    assert "no report" not in said.out
+
+
 def test_what_one_profile_left_out_and_another_ran(workspace: Workspace) -> None:
     """A matrix of marks leaves out what was never recorded there; else a shard is missing."""
     one, two = (a_test(f"tests/test_a.py::test[{name}]") for name in "ab")

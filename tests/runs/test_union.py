@@ -57,12 +57,14 @@ def test_profiles_are_kept_apart() -> None:
         (
             a_test(T, 2),
             a_test(T, 2, breaks=[a_break(place(code="other"))]),
-            "breaks in other places",
+            "breaks at models/head.py::Head.forward: if scores[0].item(): or at "
+            "models/head.py::Head.forward: other",
         ),
         (
             a_test(T),
             a_test(T, eager=[{"layer": "dynamo", "reason": "x", "count": 1, "where": place()}]),
-            "code outside the compiler in other places",
+            "code outside the compiler at no other place or at "
+            "models/head.py::Head.forward: if scores.max().item() > 1:",
         ),
     ],
 )
