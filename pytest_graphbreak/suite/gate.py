@@ -13,7 +13,7 @@ import pytest
 
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.suite.collection import file_of, is_asked_whole
-from pytest_graphbreak.suite.markers import canonical, is_capped, is_counted
+from pytest_graphbreak.suite.markers import canonical, is_counted, is_limited
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines
@@ -115,8 +115,8 @@ class Gate:
         return ""
 
     def measures(self, item: pytest.Item) -> bool:
-        """Return whether this test is measured: all are, or it carries a cap of its own."""
-        return self.settings.active or is_capped(item)
+        """Return whether this test is measured: all are, or it has limits of its own."""
+        return self.settings.active or is_limited(item)
 
     def counts(self, item: pytest.Item) -> bool:
         """Return whether graphs of this test are counted: it is measured, or has its own blocks."""

@@ -28,15 +28,18 @@ def canonical(item: pytest.Item) -> str:
     return item.nodeid
 
 
-def is_capped(item: pytest.Item) -> bool:
-    """Return whether a test carries a cap of its own, valid or not."""
-    return item.get_closest_marker("max_graphs") is not None
+def is_limited(item: pytest.Item) -> bool:
+    """Return whether a test has limits of its own: a cap, valid or not, or blocks."""
+    return item.get_closest_marker("max_graphs") is not None or _asks_for(item, "graph_budget")
 
 
 def is_counted(item: pytest.Item) -> bool:
     """Return whether graphs of a test are counted without any option."""
-    fixtures = {"compile_model", "graph_budget"}
-    return is_capped(item) or not fixtures.isdisjoint(getattr(item, "fixturenames", ()))
+    return is_limited(item) or _asks_for(item, "compile_model")
+
+
+def _asks_for(item: pytest.Item, fixture: str) -> bool:
+    return fixture in getattr(item, "fixturenames", ())
 
 
 def marked_cap(item: pytest.Item) -> Cap | None:

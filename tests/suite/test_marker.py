@@ -232,3 +232,30 @@ def test_a_new_test_that_may_fail_is_judged_where_xfail_is_off() -> None:
     assert is_xfail(item("test_it.py::test_a", xfail))
     assert not is_xfail(item("test_it.py::test_a", xfail, runxfail=True))
     assert not is_xfail(item("test_it.py::test_a", pytest.mark.xfail("text").mark))
+
+
+def test_a_block_counts_alike_alone_and_after_another_test(suite: Suite) -> None:
+    """No option is given: the fixture isolates before its test, as a marker does."""
+    write(
+        suite,
+        """
+def sizes(*lengths):
+    model = torch.compile(torch.nn.Softmax(dim=-1), backend="eager", dynamic=False)
+    for n in lengths:
+        model(torch.ones(2, n))
+
+def test_before():
+    sizes(8, 9)
+
+def test_block(graph_budget):
+    sizes(8)
+    with graph_budget(max_graphs=0):
+        sizes(8)
+    with graph_budget(max_graphs=0):
+        sizes(8, 9)
+""",
+    )
+    for selected in ((), ("-k", "block")):
+        result = suite.run(*selected)
+        assert result.parseoutcomes()["failed"] == 1
+        result.stdout.fnmatch_lines(["*graph budget: 1 dynamo graph, * allows 0*"])

@@ -67,6 +67,7 @@ def test_fallback(graph_budget):
     assert (entry.layer, entry.where.file, entry.where.line) == ("inductor", "test_it.py", LINE)
 
 
+@pytest.mark.graph_budget(isolate=False)
 def test_moved_key(graph_budget):
     run(backward=False)
     torch._dynamo.reset()
