@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from pytest_graphbreak.config.checkout import is_missing
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
@@ -99,7 +98,6 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
         yield label_line("error", fault)
     yield from list_lines("note", _without_graphs(outcome), MOST)
     yield from _outdated(outcome)
-    yield from _no_directory(outcome.settings)
     if not outcome.settings.gate and tests_without_judgement(outcome.tests):
         yield from unjudged_lines(outcome.tests)
     yield from _totals(outcome)
@@ -112,12 +110,6 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
     for verdict in LISTED:
         rows = [row(test) for test in tests if standing(test) in (verdict, f"{verdict} (reported)")]
         yield from list_lines(verdict, rows, MOST)
-
-
-def _no_directory(settings: Settings) -> Iterator[TextLine]:
-    """Yield a line if the directory that somebody named for the baselines is not there."""
-    if settings.gate and not settings.writes and is_missing(settings.root, settings.directory):
-        yield label_line("error", f"{settings.directory} is not there, so no baseline was read")
 
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:

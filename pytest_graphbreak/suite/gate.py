@@ -14,6 +14,7 @@ import pytest
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.suite.collection import file_of, is_asked_whole
 from pytest_graphbreak.suite.markers import canonical, is_counted, is_limited
+from pytest_graphbreak.text.files import display_path
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines
@@ -81,6 +82,25 @@ class Gate:
             _ = self.profile
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def check_directory(self) -> None:
+        """Check that there are baselines to compare with, or that this run makes them.
+
+        Raises ``pytest.UsageError``: a directory that a checkout left out would make every test a
+        new one, which ``graph_budget_new = report`` passes.
+        """
+        settings = self.settings
+        if not settings.gate or settings.update or settings.record or settings.directory.is_dir():
+            return
+        what = "is no directory" if settings.directory.exists() else "is not there"
+        name = display_path(settings.directory, settings.root)
+        record = settings.typed.rerun("--graph-budget-record")
+        raise pytest.UsageError(
+            f"{name} {what}, so no test can be compared with a baseline. If this checkout left it "
+            f"out, add it. To make the first baselines: {record}; in CI, "
+            "--graph-budget-report=graphs.json in place of --graph-budget, and then `graphbreak "
+            "accept graphs.json` in a checkout. Markers and blocks need no --graph-budget."
+        )
 
     def check_baselines(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
         """Read the baselines of these tests, and of all test files that were requested as a whole.

@@ -53,6 +53,7 @@ def register(config: pytest.Config, gate: Gate) -> None:
     # In a worker as well, since a test may change the variables that select the device.
     gate.check()
     if not hasattr(config, "workerinput"):
+        gate.check_directory()
         config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
 
 

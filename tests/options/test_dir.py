@@ -18,12 +18,31 @@ def test_a_directory_under_the_rootdir(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["graph-budget: check, *, baselines in budgets/graphs"])
 
 
-def test_a_directory_that_is_not_there_is_named(suite: Suite) -> None:
+RUNS = ((), ("-n", "2"), ("-o", "graph_budget_new=report"), ("-o", "addopts=-q"))
+
+
+@pytest.mark.parametrize("options", RUNS, ids=" ".join)
+@pytest.mark.parametrize("name", ["typo", "test_it.py"])
+def test_a_directory_that_is_not_there_ends_the_run(
+    options: tuple[str, ...], name: str, suite: Suite
+) -> None:
+    """A checkout without its baselines has only new tests, which may be reported alone."""
     suite.write(CLEAN)
-    suite.run("--graph-budget-record")
-    result = suite.run("--graph-budget", "--graph-budget-dir=typo")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [f"error      {suite.path}/typo is not there, so no baseline was read"]
-    )
-    suite.run("--graph-budget").stdout.no_fnmatch_line("*is not there*")
+    result = suite.run("--graph-budget", f"--graph-budget-dir={name}", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    what = "is no directory" if name == "test_it.py" else "is not there"
+    result.stderr.fnmatch_lines([f"ERROR: {name} {what}, so no test *--graph-budget-record*"])
+
+
+@pytest.mark.parametrize("option", ["", "-report=g.json", "-record", "-update"])
+def test_a_directory_that_is_not_there_is_no_error_where_nothing_is_read_from_it(
+    option: str, suite: Suite
+) -> None:
+    suite.write(CLEAN.replace("test_model()", "test_model(graph_budget)"))
+    options = [f"--graph-budget{option}"] if option else []
+    suite.run(*options, "--graph-budget-dir=typo").assert_outcomes(passed=1)
+
+
+def test_an_empty_directory_is_a_beginning(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget").stdout.fnmatch_lines(["*no baseline for this test*"])
