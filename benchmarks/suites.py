@@ -1,13 +1,14 @@
 """Suites of others, unchanged, with the plugin and without: the same outcomes and warnings.
 
-    python -m benchmarks.suites [SUITE...] [--source SUITE=DIRECTORY] [--only PATTERN]
+    python -m benchmarks.suites [SUITE...] [--source SUITE=DIRECTORY] [--only PATTERN] [--quick]
 
 A suite is a key of ``SUITES``; without one, all are run whose packages this Python has. Its sources
-are those of the installed version, fetched from GitHub, or what ``--source`` names. Each file is
-run by pytest in a process of its own, once with ``-p no:graphbreak`` and once with
-``--graph-budget-report``. Prints a line for each file, and what differs: the outcome of a test, how
-often a warning came (of Python, or that torch printed), the exit code. The exit code is 1 where
-something differs.
+are those of the installed version, fetched from GitHub, or what ``--source`` names. Each file (or
+all of them, for a suite that is ``together``) is run by pytest in a process of its own: with
+``-p no:graphbreak``, with ``--graph-budget-record``, with ``--graph-budget``, and with that in a
+random order; ``--quick``: only the first, and ``--graph-budget-report``. Prints a line for each,
+with the CPU time of each run, and what differs: the outcome of a test, how often a warning came (of
+Python, or that torch printed), the exit code, a count. The exit code is 1 where something differs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import argparse
 import io
 import json
 import os
+import random
 import re
+import resource
 import subprocess
 import sys
 import tarfile
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[1]
 OUT: Final = "GRAPHBREAK_SUITES_OUT"
+SHUFFLED: Final = "GRAPHBREAK_SUITES_SHUFFLED"
 LIMIT: Final = 1800
 """Seconds that a file may take."""
 
@@ -52,6 +56,7 @@ class Suite:
     without: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     tag: str = "v{}"
+    together: bool = False
 
     def version(self) -> str | None:
         """Return the version that is installed here, without what a build adds; None if none is."""
@@ -90,6 +95,51 @@ SUITES: Final = {
     "equinox": Suite("equinox", "patrick-kidger/equinox", ("tests/test_*.py",)),
     "optax": Suite("optax", "google-deepmind/optax", ("optax/*/*_test.py",)),
     "flax": Suite("flax", "google/flax", ("tests/core/*.py",)),
+    # Its fakes of torch_xla and the wrappers of compiled modules, but no groups of processes.
+    "lightning": Suite(
+        "lightning",
+        "Lightning-AI/pytorch-lightning",
+        (
+            "tests/tests_fabric/test_*.py",
+            "tests/tests_fabric/*/test_*.py",
+            "tests/tests_fabric/plugins/*/test_*.py",
+            "tests/tests_pytorch/*/test_xla*.py",
+            "tests/tests_pytorch/*/test_tpu.py",
+            "tests/tests_pytorch/plugins/precision/test_xla.py",
+            "tests/tests_pytorch/utilities/test_compile.py",
+        ),
+        ("*_integration.py", "*/test_cli.py", "*/test_distributed.py", "*/test_spike.py"),
+        tag="{}",
+        together=True,
+    ),
+    "torchao": Suite(
+        "torchao",
+        "pytorch/ao",
+        (
+            "test/dtypes/test_bitpacking.py",
+            "test/quantization/test_qat.py",
+            "test/quantization/test_quant_primitives.py",
+            "test/test_low_bit_optim.py",
+        ),
+        together=True,
+    ),
+    "geometric": Suite(
+        "torch_geometric",
+        "pyg-team/pytorch_geometric",
+        ("test/nn/test_compile_*.py", "test/nn/conv/test_*.py", "test/nn/models/test_basic_gnn.py"),
+        tag="{}",
+        together=True,
+    ),
+    "frame": Suite(
+        "pytorch_frame",
+        "pyg-team/pytorch-frame",
+        ("test/nn/*/test_*.py",),
+        tag="{}",
+        together=True,
+    ),
+    "tabpfn": Suite(
+        "tabpfn", "PriorLabs/TabPFN", ("tests/test_architectures/test_*.py",), together=True
+    ),
     "tt-xla": Suite(
         "pjrt-plugin-tt", "tenstorrent/tt-xla", ("tests/torch/ops/test_*.py",), tag="{}"
     ),
@@ -113,6 +163,11 @@ def pytest_warning_recorded(warning_message: Any, nodeid: str) -> None:
     _warnings[f"{warning_message.category.__name__}: {text}"] += 1
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(SHUFFLED):
+        random.Random(0).shuffle(items)
+
+
 def pytest_sessionfinish() -> None:
     if path := os.environ.get(OUT):
         Path(path).write_text(json.dumps([_outcomes, _warnings]))
@@ -120,33 +175,42 @@ def pytest_sessionfinish() -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one file."""
+    """One run. ``code`` is None where it was stopped; ``seconds`` are of CPU."""
 
     code: int | None
     outcomes: dict[str, str]
     warnings: dict[str, int]
+    counts: dict[str, dict[str, int]]
+    seconds: float
 
 
 _PRINTED: Final = re.compile(r"^.*(?:\[W\d|c10 warn|Warning:|Check failed|Fatal Python).*$", re.M)
 _STAMP: Final = re.compile(r"\d\d:\d\d:\d\d[.\d]*|\d{6,}|\bW\d{4}\b")
 
 
-def run(suite: Suite, root: Path, file: str, *options: str) -> Run:
-    """Run one file of a suite; ``code`` is None where it was stopped."""
+def run(suite: Suite, root: Path, files: Sequence[str], *options: str, mixed: bool = False) -> Run:
+    """Run files of a suite in one process."""
+    folder = root if suite.together else (root / files[0]).parent
     with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory, "out.json")
-        paths = (ROOT, root, root / Path(file).parent, root / "test")
+        out, report = Path(directory, "out.json"), Path(directory, "graphs.json")
+        # Last, and as ``suites``: a suite may have a ``benchmarks`` of its own.
+        paths = (root, folder, root / "test", root / "tests", ROOT / "benchmarks")
         environment = {
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "OMP_NUM_THREADS": "1",
             "TORCHINDUCTOR_CACHE_DIR": directory,
             OUT: str(out),
+            SHUFFLED: "1" if mixed else "",
         }
-        plugin = ("-p", "benchmarks.suites", "-p", "no:cacheprovider", "-q")
+        plugin = ("-p", "suites", "-p", "no:cacheprovider", "-p", "no:randomly", "-q")
+        if options != OFF:
+            options = (*options, f"--graph-budget-report={report}")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "pytest", *plugin, *options, str(root / file)],
-                cwd=(root / file).parent,
+                [sys.executable, "-m", "pytest", *plugin, *options]
+                + [str(root / file) for file in files],
+                cwd=folder,
                 env=os.environ | environment | suite.environment,
                 capture_output=True,
                 text=True,
@@ -154,14 +218,21 @@ def run(suite: Suite, root: Path, file: str, *options: str) -> Run:
                 timeout=LIMIT,
             )
         except subprocess.TimeoutExpired:
-            return Run(None, {}, {})
+            return Run(None, {}, {}, {}, 0)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcomes, warnings = json.loads(out.read_text()) if out.exists() else ({}, {})
-        printed = Counter(_STAMP.sub("", line) for line in _PRINTED.findall(done.stderr))
-        return Run(done.returncode, outcomes, {**warnings, **printed})
+        tests = json.loads(report.read_text())["tests"] if report.exists() else []
+    printed = Counter(_STAMP.sub("", line) for line in _PRINTED.findall(done.stderr))
+    counts = {test["nodeid"]: test["graphs"] for test in tests if test["graphs"]}
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(done.returncode, outcomes, {**warnings, **printed}, counts, seconds)
 
 
-def differences(off: Run, on: Run) -> Iterator[str]:
-    """Yield what differs with the plugin."""
+OFF: Final = ("-p", "no:graphbreak")
+
+
+def differences(off: Run, on: Run, counts: dict[str, dict[str, int]]) -> Iterator[str]:
+    """Yield what differs with the plugin, and from the counts of its first run."""
     if off.code != on.code:
         yield f"exit code {off.code} without, {on.code} with"
     for name in sorted({*off.outcomes, *on.outcomes}):
@@ -172,23 +243,47 @@ def differences(off: Run, on: Run) -> Iterator[str]:
         count, now = off.warnings.get(text, 0), on.warnings.get(text, 0)
         if count != now:
             yield f"{count} times without, {now} with: {text[:300]}"
+    for name in sorted({*counts, *on.counts}):
+        if counts.get(name) != on.counts.get(name):
+            yield f"{name}: {counts.get(name)} first, {on.counts.get(name)} now"
 
 
-def compare(suite: Suite, root: Path, only: str) -> bool:
+def compare(suite: Suite, root: Path, only: str, quick: bool) -> bool:
     """Run all files of a suite; return whether everything is the same."""
     same = True
-    for file in _files(suite, root, only):
-        with tempfile.TemporaryDirectory() as directory:
-            off = run(suite, root, file, "-p", "no:graphbreak")
-            on = run(suite, root, file, f"--graph-budget-report={directory}/graphs.json")
-        found = [*differences(off, on)]
-        same &= not found
+    named = _files(suite, root, only)
+    for files in [named] if suite.together else [[file] for file in named]:
+        off = run(suite, root, files, *OFF)
+        runs = {"report": run(suite, root, files)} if quick else _judged(suite, root, files)
+        counts = next(iter(runs.values())).counts
+        found = {mode: [*differences(off, on, counts)] for mode, on in runs.items()}
+        if found.get("mixed"):  # its own order may matter to a suite
+            mixed = run(suite, root, files, *OFF, mixed=True)
+            found["mixed"] = [*differences(mixed, runs["mixed"], counts)]
+        same &= not any(found.values())
         kinds = Counter(outcome.rpartition(" ")[2] for outcome in off.outcomes.values())
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        warned = sum(off.warnings.values())
-        print(f"{file}: {counts or off.code}, {warned} warnings: {len(found)} differences")
-        print(*(f"  {line}" for line in found), sep="\n", end="\n" if found else "", flush=True)
+        outcomes = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        graphs = sum(sum(layers.values()) for layers in counts.values())
+        print(f"{files[0]}{f' and {len(files) - 1} more' * (len(files) > 1)}:", end=" ")
+        print(f"{outcomes or off.code}; {len(counts)} tests make {graphs} graphs")
+        print(f"  off: {off.seconds:.0f} s of CPU, {sum(off.warnings.values())} warnings")
+        for mode, on in runs.items():
+            print(f"  {mode}: {on.seconds:.0f} s, {len(found[mode])} differences")
+            print(*(f"    {line}" for line in found[mode]), sep="\n", end="", flush=True)
     return same
+
+
+def _judged(suite: Suite, root: Path, files: Sequence[str]) -> dict[str, Run]:
+    """Run files with their baselines recorded, and then judged by them, in two orders."""
+    with tempfile.TemporaryDirectory() as baselines:
+        place = f"--graph-budget-dir={baselines}"
+        record = run(suite, root, files, "--graph-budget-record", place)
+        gate = run(suite, root, files, "--graph-budget", place)
+        return {
+            "record": record,
+            "gate": gate,
+            "mixed": run(suite, root, files, "--graph-budget", place, mixed=True),
+        }
 
 
 def _files(suite: Suite, root: Path, only: str) -> list[str]:
@@ -218,6 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     parser.add_argument("--source", action="append", default=[], metavar="SUITE=DIRECTORY")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="of the files' paths")
+    parser.add_argument("--quick", action="store_true", help="with a report only")
     asked = parser.parse_args(arguments)
     sources = dict(source.split("=", 1) for source in asked.source)
     names = asked.suites or [name for name, suite in SUITES.items() if suite.version()]
@@ -227,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{name}: {suite.package} {suite.version()}", flush=True)
         with tempfile.TemporaryDirectory() as directory:
             root = Path(sources[name]) if name in sources else fetch(suite, Path(directory))
-            same &= compare(suite, root.absolute(), asked.only)
+            same &= compare(suite, root.absolute(), asked.only, asked.quick)
     return not same
 
 

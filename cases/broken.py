@@ -305,7 +305,6 @@ FAST: Final = (
     "item",
     "mask",
     "print_tensor",
-    "logging",
     "disabled",
     "lengths",
     "lengths_and_floats",

@@ -6,7 +6,6 @@ nowhere else. ``once``, of a file or a test: not in ``xla``, the environment aft
 environment ``jax``, which has no torch. ``nightly``: it repeats another test with more data, or
 shows slowly what others show in part, and is left out of all four. ``night-pure``, ``night-torch``
 and so on are the same with it, and with ten times as many examples (``tests/examples.py``).
-``engines`` runs the tests of real engines, which are in a folder of their own and in no other half.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
@@ -51,10 +50,10 @@ JAX: Final = (*GATED_JAX, "tests/layers/jax")
 """Folders of tests that all need JAX."""
 
 ENGINES: Final = ("tests/engines",)
-"""Folders of tests of engines and other libraries, which have an environment of their own."""
+"""Folders of tests that no half runs: ``tox -e engines`` does, where real engines are installed."""
 
 NIGHT: Final = "night-"
-HALVES: Final = ("pure", "torch", "xla", "jax", "engines")
+HALVES: Final = ("pure", "torch", "xla", "jax")
 
 WORKERS: Final = ("-n2", "--dist=worksteal")
 
@@ -94,8 +93,6 @@ def _text(file: str) -> str:
 def runs(half: str) -> list[list[str]]:
     """The arguments of pytest for each run of a half."""
     part = half.removeprefix(NIGHT)
-    if part == "engines":
-        return [[*ENGINES]]
     not_now = [] if half.startswith(NIGHT) else ["not nightly"]
     if part == "jax":
         options = [*WORKERS, *_marked("jax", *not_now)]

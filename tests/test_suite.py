@@ -10,6 +10,7 @@ import pytest
 
 from tests.__main__ import (
     APART,
+    ENGINES,
     GATED_JAX,
     HALVES,
     JAX,
@@ -32,11 +33,11 @@ def test_every_file_is_in_a_half(half: str) -> None:
     left = once() if half.endswith("xla") else []
     *_, gated, apart = runs(half)
     left_out = {word.partition("=")[2] for word in gated if word.startswith("--ignore=")}
-    assert left_out == {*pure(), *left, *APART, *JAX}
+    assert left_out == {*pure(), *left, *APART, *JAX, *ENGINES}
     assert "tests" in gated
     assert set(apart) & {*APART, *left} == set(APART) - set(left)
     left_out = {word.partition("=")[2] for word in apart if "--ignore=" in word}
-    assert left_out == {*pure(), *left, *JAX}
+    assert left_out == {*pure(), *left, *JAX, *ENGINES}
     assert set(left) < FILES - set(pure())
     assert set(pure()) < FILES
 

@@ -1,6 +1,6 @@
 """The meaning of a reason and how to fix it: one line in a failure, a page on demand.
 
-``short`` is for the failure, ``shorts`` for a line that breaks for several reasons, ``explain`` for
+``shorts`` are for the failure, ``explain`` for
 the command of that name, ``suggest`` for a request for something unknown. Nothing here imports
 torch or pytest.
 """
@@ -8,6 +8,6 @@ torch or pytest.
 from __future__ import annotations
 
 from pytest_graphbreak.advice.explanation import Explanation, explain, suggest
-from pytest_graphbreak.advice.match import family, name, short, shorts, topic
+from pytest_graphbreak.advice.match import family, name, shorts, topic
 
-__all__ = ["Explanation", "explain", "family", "name", "short", "shorts", "suggest", "topic"]
+__all__ = ["Explanation", "explain", "family", "name", "shorts", "suggest", "topic"]

@@ -6,7 +6,7 @@ A family has one line for all of its reasons, and may have more specific lines f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
@@ -59,14 +59,21 @@ class Sign(Struct, frozen=True):
         return bool(self.reason and open_parts and re.search(self.reason, reason, re.IGNORECASE))
 
 
-class SpecificLine(Struct, frozen=True):
-    """What to write instead for those reasons of a family in which all given parts are found.
+PLAIN: Final = "plain"
+"""The form of what plain calls of the user's own functions lead to."""
+
+
+class FixLine(Struct, frozen=True):
+    """A line after ``fix:``, for those reasons of a family in which all given parts are found.
 
     The parts are those of a sign, but their case matters. In ``short``, ``{tensor}`` and ``{dim}``
-    are the tensor and the dimension that a failed guard is about.
+    are the tensor and the dimension that a failed guard is about. ``holds`` are the forms in which
+    a test has followed the line: ``plain``, or what ``Break.through`` may be, and ``device`` where
+    the graph also goes to a device. In others it is not shown.
     """
 
     short: str
+    holds: tuple[str, ...]
     reason: str = ""
     detail: str = ""
     code: str = ""
@@ -81,15 +88,15 @@ class Family(Struct, frozen=True, eq=False):
     """Reasons with one meaning and one remedy.
 
     ``name`` is what a user types after ``graphbreak explain``; ``short`` is one line of at most
-    ``SHORT_LIMIT`` characters: what to write instead. ``lines`` are those for some reasons; the
-    first that fits takes the place of ``short``.
+    ``SHORT_LIMIT`` characters that sums its page up. The first of ``lines`` that fits is what a
+    report may print after ``fix:``.
     """
 
     name: str
     title: str
     short: str
     signs: tuple[Sign, ...] = ()
-    lines: tuple[SpecificLine, ...] = ()
+    lines: tuple[FixLine, ...] = ()
 
     def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether a reason belongs to this family."""
@@ -137,19 +144,15 @@ _HELD: Final = re.compile(r"\._(?:buffers|modules|parameters)\['([^'.]+)'\]")
 
 
 @lru_cache(_MOST_REASONS)
-def specific(family: Family, reason: str, detail: str = "", code: str = "") -> str | None:
-    """Return the line for a reason of a family, or None if the family's own line is enough.
-
-    A name that is too long for a line gets a later, shorter one of the same reason, else ``x``.
-    """
-    fitting = [line.short for line in family.lines if line.matches(reason, detail, code)]
+def fix_line(family: Family, reason: str, detail: str = "", code: str = "") -> FixLine | None:
+    """Return the line for a reason of a family, or None; a name too long for it becomes ``x``."""
+    fitting = (line for line in family.lines if line.matches(reason, detail, code))
+    line = next(fitting, None)
+    if line is None:
+        return None
     tensor, dim = _dimension(reason)
-    texts = (
-        short.replace("{dim}", dim).replace("{tensor}", name)
-        for name in (tensor, "x")
-        for short in fitting
-    )
-    return next((text for text in texts if len(text) <= SHORT_LIMIT), None)
+    texts = (line.short.replace("{dim}", dim).replace("{tensor}", name) for name in (tensor, "x"))
+    return replace(line, short=next(text for text in texts if len(text) <= SHORT_LIMIT))
 
 
 def _dimension(reason: str) -> tuple[str, str]:
@@ -170,28 +173,13 @@ def _as_code(subject: str) -> str:
 
 BELOW: Final = ("inductor", "cudagraph", "triton")
 """The layers below Dynamo that have words of their own."""
+DEVICES: Final = ("xla", "tt")
+"""The layers that compile Dynamo's graphs for a device."""
 JAX: Final = ("jax",)
 """The layers whose programs JAX makes."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns
 """The items for which there can be advice."""
-
-_IDLE_HINTS = re.compile(
-    r"^(this graph break (is fundamental|may be difficult)"
-    r"|it may be possible to write dynamo tracing rules"
-    r"|(please )?(report|file) an issue"
-    r"|if it is a python builtin, please file"
-    r"|this is likely to be a dynamo bug"
-    r"|dynamo has detected that tracing the code will result in an error"
-    r"|your code may result in an error when running in eager)",
-    re.IGNORECASE,
-)
-"""Hints of torch that contain nothing to do in the user's code."""
-
-_LOGGED = re.compile(
-    r"\.((?:debug|info|warning|warn|error|exception|critical|fatal|log)(?:_\w+)?)\("
-)
-"""The logger method that a line calls, including those that libraries add (``warning_once``)."""
 
 
 def family(item: Item) -> Family | None:
@@ -242,26 +230,27 @@ def topic(item: Item) -> str:
     return "eager" if isinstance(item, Eager) else ""
 
 
-def short(item: Item) -> str | None:
-    """Return what to write instead, on one line of at most ``SHORT_LIMIT`` characters, or None.
+def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ...]:
+    """Return what to write instead for each reason of an item: a line may break for several.
 
-    The words are those of the item's family; without one, the first of torch's own hints that
-    contains something to do.
+    ``graphs`` are those of the record by layer: what helps Dynamo may not help a device below it.
+    Empty where no line was followed by a test in the form that the item has; its page says more.
     """
+    forms = {PLAIN}
+    if isinstance(item, Break) and item.through:
+        forms = {item.through}
+    if item.layer == "dynamo" and any((graphs or {}).get(layer) for layer in DEVICES):
+        forms.add("device")
+    further = item.also if isinstance(item, Break) else ()
+    items = [item, *(_alone(item, reason) for reason in further if isinstance(item, Break))]
+    lines = [line for each in items if (line := _line(each)) and forms <= {*line.holds}]
+    return tuple(dict.fromkeys(line.short for line in lines))
+
+
+def _line(item: Item) -> FixLine | None:
     matching = family(item)
-    if matching is not None:
-        if matching.name == "logging":
-            return _name_logger(item.where.code)
-        return specific(matching, *_texts(item)) or matching.short
-    return _hint(item.hints) if isinstance(item, Break) else None
-
-
-def shorts(item: Item) -> tuple[str, ...]:
-    """Return what to write instead for each reason of an item: a line may break for several."""
-    advice = [short(item)]
-    if isinstance(item, Break):
-        advice += [short(_alone(item, reason)) for reason in item.also]
-    return tuple(dict.fromkeys(filter(None, advice)))
+    is_left = isinstance(item, Eager) and item.layer == "dynamo"
+    return None if matching is None or is_left else fix_line(matching, *_texts(item))
 
 
 def _alone(item: Break, reason: BreakReason) -> Break:
@@ -302,14 +291,6 @@ def _in_autograd_function(stack: Sequence[Frame]) -> bool:
     )
 
 
-def _name_logger(code: str) -> str:
-    """Return the advice with the logger method of the line: naming another has no effect."""
-    advice = next(entry.short for entry in families().breaks if entry.name == "logging")
-    match = _LOGGED.search(code)
-    line = advice.replace("Logger.info", f"Logger.{match[1]}") if match else advice
-    return line if len(line) <= SHORT_LIMIT else advice.partition(",")[0]
-
-
 def guard(reason: str) -> str:
     """Return only the failed guard: source code and hints follow `` #`` or a line end."""
     return re.split(r"\s#|\n", reason.strip(), maxsplit=1)[0].rstrip()
@@ -322,22 +303,3 @@ def first(
     """Return the first family that a reason belongs to, or None."""
     code = code.strip()
     return next((entry for entry in families if entry.matches(reason, detail, code)), None)
-
-
-def _hint(hints: Iterable[str]) -> str | None:
-    """Return the first hint that helps, on one line, cut to length."""
-    for hint in hints:
-        line = _cut(" ".join(hint.split()))
-        if line and not _IDLE_HINTS.match(line):
-            return line
-    return None
-
-
-def _cut(line: str) -> str:
-    """Return at most ``SHORT_LIMIT`` characters: the first sentence, else whole words."""
-    if len(line) <= SHORT_LIMIT:
-        return line.rstrip(".")
-    sentence = re.match(r"(.{20,}?)[.:;] ", line)
-    if sentence and len(sentence[1]) <= SHORT_LIMIT:
-        return sentence[1]
-    return line[: SHORT_LIMIT - 3].rsplit(" ", 1)[0] + "..."

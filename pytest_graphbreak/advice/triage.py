@@ -67,22 +67,12 @@ class Triage(Struct, frozen=True):
     broke: Break | None = None
     raised: str = ""
 
-    @property
-    def short(self) -> str | None:
-        """The line of advice, if there is one."""
-        if self.broke is not None:
-            return advice.short(self.broke)
-        explanation = advice.explain(self.topic) if self.topic else None
-        return explanation.short if explanation else None
-
     def lines(self, run: str, tool: str = "graphbreak") -> tuple[str, ...]:
         """Return lines for a report. ``run`` runs the test again, ``tool`` starts graphbreak."""
         lines = [f"{self.kind.title}: {self.kind.meaning}"]
         if self.broke is not None:
             name = f"{self.broke.id}  " if self.broke.id else ""
             lines.append(f"  {name}{self.broke.reason}")
-        if self.short:
-            lines.append(f"  fix: {self.short}")
         if files := dict.fromkeys((*filter(None, (self.raised,)), *self.kind.files)):
             lines.append(f"  read: {', '.join(files)}")
         for step in self.kind.steps:

@@ -212,6 +212,26 @@ def _example(example: Example) -> Iterator[TextLine]:
     yield from _code(example.after)
 
 
+class ExamplesOnce:
+    """Shows, for findings of a program, the code before and after of their pages, each once."""
+
+    def __init__(self) -> None:
+        self._pages = set[str]()
+
+    def of(self, finding: Finding) -> Iterator[TextLine]:
+        """Yield the first example of the page of a finding, one that holds for any torch."""
+        explanation = page_of(finding)
+        page = explanation.page if explanation is not None else None
+        if explanation is None or page is None or not page.examples:
+            return
+        if explanation.family not in self._pages:
+            self._pages.add(explanation.family)
+            plain = (x for x in page.examples if not (x.needs or x.raises or x.since or x.until))
+            yield from _example(next(plain, page.examples[0]))
+        command = this_command().graphbreak("explain", explanation.family)
+        yield TextLine("more: ", command=command)
+
+
 def _torch(explanation: Explanation) -> Iterator[TextLine]:
     """Yield torch's own text, and the earlier meanings of the id if there were any."""
     words, *earlier = explanation.words

@@ -33,9 +33,9 @@ def run(args: argparse.Namespace) -> int:
     """Prove the patch. Returns 0 if it is proved, else 1; 2 if nothing can be compared."""
     check_torch()
     original, patched = _targets(args)
-    replaced = None
+    replaced = {}
     if args.run:
-        replaced = (str(original.path.resolve()), str(patched.path.resolve()))
+        replaced = {str(original.path.resolve()): str(patched.path.resolve())}
         original = patched = parse(args.run, args.args)
     try:
         with on_bench(args.timeout) as bench, Progress() as progress:

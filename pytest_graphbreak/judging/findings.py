@@ -163,9 +163,9 @@ def _finding_of_change(
         case ():
             return _describe_gone(finding, change)
         case (Break() as item, *_):
-            return _describe_break(finding, item)
+            return _describe_break(finding, item, record)
         case (Recompile() as item, *_):
-            return _describe_recompile(finding, item)
+            return _describe_recompile(finding, item, record)
         case (Eager() as item, *_):
             return _describe_eager(finding, item)
         case (LineRuns() as item, *_):
@@ -184,14 +184,14 @@ def _describe_gone(finding: Finding, change: Difference) -> Finding:
     return replace(gone, name=change.cause, reason=words)
 
 
-def _describe_break(finding: Finding, graph_break: Break) -> Finding:
+def _describe_break(finding: Finding, graph_break: Break, record: Record) -> Finding:
     where, disabled = graph_break.where, graph_break.disabled
     return replace(
         finding,
         reason=graph_break.reason,
         id=graph_break.id or "",
         stack=(*graph_break.stack[:-1], where),
-        fix=advice.shorts(graph_break),
+        fix=advice.shorts(graph_break, record.graphs),
         notes=tuple(f"and {further.id or ''}  {further.reason}" for further in graph_break.also),
         circumstances=_circumstances(graph_break, first=graph_break.count > 1),
         places=(NamedPlace("", disabled if disabled.file else where),),
@@ -208,7 +208,7 @@ def _describe_eager(finding: Finding, eager: Eager) -> Finding:
     )
 
 
-def _describe_recompile(finding: Finding, recompile: Recompile) -> Finding:
+def _describe_recompile(finding: Finding, recompile: Recompile, record: Record) -> Finding:
     """Return a recompile with the line of the guard, and the line that sets what it is about."""
     origin = (
         recompile.origin
@@ -226,7 +226,7 @@ def _describe_recompile(finding: Finding, recompile: Recompile) -> Finding:
         name=f"{_again(recompile.layer)} {names_of(finding.graphs)}",
         reason=guards.reason(item.reason for item in finding.items),
         stack=(*recompile.stack, recompile.where),
-        fix=advice.shorts(recompile),
+        fix=advice.shorts(recompile, record.graphs),
         circumstances=_circumstances(recompile, first=len(finding.items) > 1),
         places=tuple(place for place in places if place.where.file),
     )
@@ -262,14 +262,11 @@ def _describe_graph(finding: Finding, graph: Graph, change: Difference) -> Findi
 
 
 _ASKED: Final = {
-    "sync": ("torch_xla.sync()", "sync once a step, and not inside of a loop over its parts"),
-    "access": (
-        "a value was read before it was computed",
-        "read values once, after the sync at the end of a step",
-    ),
-    "item": ("item(), bool() or float()", "keep it a tensor; read what is logged once in a while"),
+    "sync": "torch_xla.sync()",
+    "access": "a value was read before it was computed",
+    "item": "item(), bool() or float()",
 }
-"""What caused a run or a read, and advice."""
+"""What caused a run or a read."""
 
 
 def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Finding:
@@ -278,18 +275,16 @@ def _describe_runs(finding: Finding, line: LineRuns, change: Difference) -> Find
     They are those that came on top. Where a baseline does not know how often the line did so
     before, they are all of them, and any of them may be new.
     """
-    asked, fix = _ASKED.get(line.cause, ("nobody knows what asked", ""))
+    asked = _ASKED.get(line.cause, "nobody knows what asked")
     if line.cause == "call":
         graph = f" (graph {line.graph})" if line.graph else ""
         asked = f"a compiled function was called{graph}"
-        fix = "call it once with all that it is to compute, or compile the loop around it"
     in_all = " in all" if change.before is None else ""
     unknown = change.before is None and change.by == "baseline"
     return replace(
         finding,
         sign=MAY_BE_NEW if unknown and finding.sign == NEW else finding.sign,
         reason=f"{plural(change.growth, finding.kind)}{in_all}: {asked}",
-        fix=(fix,) if fix else (),
         circumstances=f"in process {line.process}" if line.process else "",
         count=1,
     )

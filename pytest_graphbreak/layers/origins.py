@@ -131,6 +131,6 @@ def _targets(node: ast.AST) -> frozenset[str]:
     targets: Sequence[ast.expr] = ()
     if isinstance(node, ast.Assign):
         targets = node.targets
-    elif isinstance(node, ast.AnnAssign):
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
         targets = [node.target]
     return frozenset(target.id for target in targets if isinstance(target, ast.Name))

@@ -196,8 +196,8 @@ def _record_json(record: Record) -> Plain:
             for key in ("seconds", "owner"):
                 if item.get(key, key) is None:
                     del item[key]
-            for key in ("raised", "caller"):
-                if item.get(key, item) == {}:
+            for key, empty in (("raised", {}), ("caller", {}), ("through", "")):
+                if item.get(key, item) == empty:
                     del item[key]
     for item, graph in zip(entry["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:

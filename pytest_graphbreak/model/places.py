@@ -148,6 +148,10 @@ class Places:
             written = self._written[filename] = _is_user(filename)
         return written
 
+    def is_installed(self, filename: str) -> bool:
+        """Return whether a file is one of an installed package, which nobody edits."""
+        return _SITE.match(_posix(os.path.abspath(filename))) is not None
+
     def definition_of(self, file: str, function: str) -> Frame | None:
         """Return the place of the ``def`` of a function, given its qualified name."""
         scope = self._scope_of(file, function)

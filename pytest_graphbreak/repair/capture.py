@@ -216,7 +216,9 @@ class Capture:
 
     def varies(self) -> list[dict[str, Any]]:
         """Return the sizes that vary from call to call, as plain data."""
-        return sizes.varying_sizes(self._shapes)
+        originals = (entry.original for entry in self.entries)
+        names = {sizes.name_of(x): sizes.parameters(x) for x in originals}
+        return sizes.varying_sizes(self._shapes, names)
 
     def numbers(self) -> dict[str, list[str]]:
         """Return the Python numbers that vary from call to call, by the name of the callable."""
@@ -225,11 +227,6 @@ class Capture:
             for name, seen in self._numbers.items()
         }
         return {name: keys for name, keys in vary.items() if keys}
-
-    def roots(self) -> list[str]:
-        """Return the qualified names of the functions that are compiled, of modules ``forward``."""
-        functions = (getattr(entry.original, "forward", entry.original) for entry in self.entries)
-        return sorted({str(getattr(function, "__qualname__", "")) for function in functions})
 
     def calls(self) -> list[CallResult]:
         """Return what each call of the program gave."""

@@ -12,8 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_graphbreak.repair.source import read
+
 Answer = dict[str, Any]
 
+_replaced: Final[dict[str, str]] = {}
+"""Files that are imported or run, and others that are read in their place."""
 _ORDERS: Final = ("measure", "border", "cut", "timing", "exporting")
 """The modules that carry out an order: ``work(order, go)``, where ``go`` runs the target."""
 
@@ -24,31 +28,39 @@ def work(order: Answer) -> Answer:
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
     sys.path[0] = str(target.resolve().parent)
-    if order.get("replaced"):
-        _replace(*order["replaced"])
+    _replaced.update({os.path.realpath(old): new for old, new in order["replaced"].items()})
+    if _replaced:
+        _replace()
     assert order["kind"] in _ORDERS
     module = importlib.import_module(f"pytest_graphbreak.repair.{order['kind']}")
     answer: Answer = module.work(order, lambda window: go(order, window))
     return answer
 
 
-def _replace(old: str, new: str) -> None:
+def _replace() -> None:
     """Let an import of one file read another: a module with a patch in place of that without."""
     loader = importlib.machinery.SourceFileLoader
     contents, stats = loader.get_data, loader.path_stats
-    old_path = os.path.realpath(old)
 
     def get_data(self: Any, path: str) -> bytes:
-        return contents(self, new if os.path.realpath(path) == old_path else path)
+        return _contents(path) if os.path.realpath(path) in _replaced else contents(self, path)
 
     def path_stats(self: Any, path: str) -> Any:
-        if os.path.realpath(path) == old_path:
+        if os.path.realpath(path) in _replaced:
             raise OSError("there is no compiled code of it")
         return stats(self, path)
 
     loader.get_data, loader.path_stats = get_data, path_stats  # type: ignore[method-assign]
-    text = Path(new).read_text("utf-8")
-    linecache.cache[old_path] = (len(text), None, text.splitlines(keepends=True), old_path)
+
+
+def _contents(path: str) -> bytes:
+    """Return what a file contains, or what is read in its place; its lines have its own name."""
+    new = _replaced.get(os.path.realpath(path))
+    if new is None:
+        return Path(path).read_bytes()
+    text = read(Path(new)).text
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    return Path(new).read_bytes()
 
 
 def go(order: Answer, window: Callable[[], Any]) -> Answer | None:
@@ -68,5 +80,5 @@ def _script(order: Answer, window: Callable[[], Any]) -> None:
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
     with window():
-        code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+        code = compile(_contents(path), path, "exec", dont_inherit=True)
         exec(code, module.__dict__)

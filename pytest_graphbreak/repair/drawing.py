@@ -77,6 +77,8 @@ class Drawing(Struct, frozen=True):
                 with silence() as lines:
                     result = entry.compiled(*args, **kwargs)
                 gradients = _gradients(entry.objects.modules, result, args, kwargs)
+            if not entry.grad:  # not asked for: they may be others, but not be lost
+                gradients = [torch.zeros(()).requires_grad_(_is_some(x)) for x in gradients]
             call = result_of(entry, result, args, kwargs)
         except TooLongError:
             return CallResult(entry.name, raised=ENDLESS)
@@ -111,6 +113,10 @@ def _roomy() -> Iterator[None]:
     """Let Dynamo compile as often as there are drawn inputs, without falling back to eager."""
     with torch._dynamo.config.patch(recompile_limit=256, accumulated_recompile_limit=1024):
         yield
+
+
+def _is_some(gradient: torch.Tensor | None) -> bool:
+    return gradient is not None and bool(gradient.any())
 
 
 def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: Any) -> Any:

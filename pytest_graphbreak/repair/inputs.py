@@ -67,7 +67,7 @@ class DrawnInputs(Struct, frozen=True):
         yield from (DrawnWay(kind, kind) for kind in self._sizes(tensors))
         if any(leaf.dtype == torch.float32 for _, leaf in tensors):
             yield DrawnWay(_DOUBLE, _DOUBLE)
-        yield DrawnWay("without gradients" if grad else "with gradients", OWN, grad=not grad)
+        yield DrawnWay("no gradients" if grad else "gradients", OWN, grad=not grad)
         if modules:
             yield DrawnWay("train and eval mode exchanged", OWN, flipped=True)
         if any(leaf.is_floating_point() for _, leaf in tensors):

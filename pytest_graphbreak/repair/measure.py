@@ -66,7 +66,6 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     with program.capture.install():
         answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
-    answer["torch"] = torch.__version__
     return answer
 
 
@@ -191,8 +190,6 @@ def _calls(capture: Capture) -> Answer:
         "options": capture.options,
         "inductor": capture.inductor,
         "varies": capture.varies(),
-        "numbers": capture.numbers(),
-        "roots": capture.roots(),
         "device": _device(),
     }
 

@@ -54,7 +54,7 @@ class Original:
         if compared.difference is None and compared.alone and not self._shows_results(compared):
             words = f"others ({compared.changed}), and nothing that the program shows tells"
             difference = ValueDifference(
-                "the results of its calls", "compared", words, "the program"
+                "the results of its calls", "those of before", words, "the program"
             )
             return replace(compared, difference=difference)
         return compared

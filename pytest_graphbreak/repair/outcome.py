@@ -31,12 +31,6 @@ class Problem(Struct):
     patches: list[SourcePatch] = []
     fixed: bool = False
 
-    @property
-    def title(self) -> str:
-        if self.item is None:
-            return "recompiles"
-        return f"{self.item.id}  {self.item.reason}" if self.item.id else self.item.reason
-
 
 class SearchResult(Struct):
     """The result of a search. ``last`` is the run of all kept patches together."""
@@ -47,7 +41,6 @@ class SearchResult(Struct):
     """Of ``last`` with the original."""
     patches: list[SourcePatch] = []
     problems: list[Problem] = []
-    source: bytes | None = None
     stopped: str = ""
     interrupt: KeyboardInterrupt | None = None
 

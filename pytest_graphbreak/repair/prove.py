@@ -5,7 +5,7 @@ Whoever wrote the patch: ``graphbreak fix`` proves the files that it writes so, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.comparison import Comparison
-from pytest_graphbreak.repair.gain import better, cleaner, eager, no_gain, places
+from pytest_graphbreak.repair.gain import eager, no_gain, places
 from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -55,24 +55,9 @@ class Proof(Struct, frozen=True):
         Where the calls have the same results, and all of them are compiled, no code was taken out
         of the compiler: fewer operations are not as many missing ones.
         """
-        before, after = self.before.record, self.after.record
+        after = self.after.record
         compiled = not (self.comparison.changed or places(after) or eager(after))
-        gains = (gain(before, after, may_leave=not compiled) for gain in (better, cleaner))
-        return self._unsteady() if any(gains) else no_gain(before, after)
-
-    def _unsteady(self) -> str:
-        """Return how the patched program goes on when its calls are made again, or ""."""
-        rounds, original = self.after.rounds, self.before.rounds
-        if not rounds or not rounds["graphs"]:
-            return ""
-        four = "if the program runs four times as long"
-        if rounds["limit"]:
-            return f"{plural(rounds['limit'], 'function')} at the recompile limit {four}"
-        if rounds["eager"] > original.get("eager", 0):
-            return f"code leaves the compiler {four}"
-        if rounds["graphs"][-1]:
-            return f"still {plural(rounds['graphs'][-1], 'new graph')} at the end {four}"
-        return ""
+        return no_gain(self.before, self.after, whole=compiled)
 
     def compared(self) -> str:
         """Return what was compared and what was not, in words."""
@@ -131,7 +116,7 @@ def prove(
     original: Target,
     patched: Target,
     *,
-    replaced: tuple[str, str] | None = None,
+    replaced: Mapping[str, str] | None = None,
     step: Callable[[float, float, str], None] = lambda *_: None,
 ) -> Proof:
     """Run both, on the program's own inputs and on drawn ones, and compare them.
@@ -140,13 +125,14 @@ def prove(
     which takes most of the time; all else as it is. ``replaced`` is a module that the program
     imports, and its patched file: then both targets are that program. Raises ``ProofError``.
     """
+    options: dict[str, Any] = {"replaced": dict(replaced or {})}
     step(0, 4, f"{original.shown} without code generation")
     first = Original(bench, original, codegen=False)
-    proof = proof_of(first, patched, replaced=replaced)
+    proof = proof_of(first, patched, **options)
     if proof.verdict == DIFFERS or not first.first.inductor:
         return proof
     step(2, 4, f"{original.shown} as it is")
-    complete = proof_of(Original(bench, original, values_only=True), patched, replaced=replaced)
+    complete = proof_of(Original(bench, original, values_only=True), patched, **options)
     if complete.verdict == DIFFERS:
         return complete
     drawn = [*dict.fromkeys((*complete.comparison.drawn, *proof.comparison.drawn))]

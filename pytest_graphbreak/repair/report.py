@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,59 +11,55 @@ from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
-from pytest_graphbreak.repair.prove import Proof
 from pytest_graphbreak.report.lines import DEPTH, lines
-from pytest_graphbreak.text.output import BLANK, TextLine, plural
+from pytest_graphbreak.text.output import BLANK, TextLine, indent_lines, plural
+
+Shown = Callable[[Finding], Iterator[TextLine]]
+"""Returns what is advised for a finding that is left: code before and after."""
 
 _READS: Final = ("access", "pending", "recompile")
 """The causes of graphs of a lazy program: values are read there, or it compiles again."""
-_SEEDS: Final = (
-    "torch_xla sets the next seed of the device with each graph that it compiles, so what "
-    "is drawn there are other random numbers than before"
-)
-"""``_xla_step_marker`` of torch_xla 2.9; ``fix`` itself holds the seed (``repair.steady``)."""
 
 
-def nothing(outcome: SearchResult) -> Iterator[TextLine]:
+def cuts(record: Record) -> list[Finding]:
+    """Return where a program is cut whose graphs have no break of Dynamo: no remedy is for that."""
+    cut = [x for x in record.graph_list if x.layer == "xla" and x.cause in _READS]
+    return findings_of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut)))
+
+
+def nothing(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
     """Yield what is said of a program without breaks and recompiles of Dynamo."""
     record, count = outcome.first.record, plural(outcome.before, "graph")
-    cut = [x for x in record.graph_list if x.layer == "xla" and x.cause in _READS]
-    if not cut:
+    left = cuts(record)
+    if not left:
         yield TextLine(f"Nothing to fix: {count}, no break, no recompile.")
         return
     lazy = not record.graphs.get("dynamo")
     what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
     yield TextLine(f"No remedy for a program of {count}, {what}:")
-    for finding in findings_of_record(Record(("xla",), {"xla": len(cut)}, graph_list=tuple(cut))):
+    for finding in left:
         yield from lines(replace(finding, stack=(), circumstances=""))
+        yield from indent_lines(advice(finding), DEPTH)
 
 
-def report(outcome: SearchResult, proof: Proof | None) -> Iterator[TextLine]:
+def report(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
     """Yield the whole report."""
     for problem in outcome.problems:
-        yield from _problem(problem, outcome.last.record)
+        yield from _problem(problem, outcome.last.record, advice)
         yield BLANK
-    for name, title in (("drops", "side effect lost"), ("moves", "side effect moved")):
-        yield from _notes(title, [getattr(patch, name) for patch in outcome.patches])
     notes = [patch.note for patch in outcome.patches]
-    on_device = outcome.last.record.graphs.get("xla") and outcome.after != outcome.before
-    yield from _notes("note", [*notes, _SEEDS if notes and on_device else ""])
+    yield from (TextLine(f"note: {text}") for text in dict.fromkeys(filter(None, notes)))
     if outcome.stopped:
         yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
     yield TextLine(f"graphs {outcome.before} -> {outcome.after}")
-    if proof is not None and not proof.comparison.words:
-        yield TextLine(f"proved: {proof.compared()}")
 
 
-def _notes(title: str, texts: list[str]) -> Iterator[TextLine]:
-    yield from (TextLine(f"{title}: {text}") for text in dict.fromkeys(filter(None, texts)))
-
-
-def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
+def _problem(problem: Problem, record: Record, advice: Shown) -> Iterator[TextLine]:
     """Yield a problem as a finding, with its advice as long as it is open, and what was tried."""
     if problem.item is None:
         yield TextLine("recompiles", indent=4)
-    for finding in _findings(problem, record):
+    findings = _findings(problem, record)
+    for finding in findings:
         fix = () if problem.fixed else _untried(problem, finding)
         yield from lines(replace(finding, stack=(), circumstances="", fix=fix))
     for patch in problem.patches:
@@ -75,6 +71,8 @@ def _problem(problem: Problem, record: Record) -> Iterator[TextLine]:
         yield _state("open", "it is still there" if problem.patches else why)
     for attempt in problem.tried:
         yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=DEPTH + 2)
+    for finding in () if problem.fixed else findings:
+        yield from indent_lines(advice(finding), DEPTH)
 
 
 def _findings(problem: Problem, record: Record) -> list[Finding]:

@@ -108,10 +108,19 @@ def varying(calls: Sequence[Shapes]) -> dict[str, dict[int, int]]:
     return dims
 
 
-def varying_sizes(calls: dict[str, list[Shapes]]) -> list[dict[str, Any]]:
-    """Return what varies for each callable, by name, as plain data for the answer of a run."""
+def varying_sizes(
+    calls: dict[str, list[Shapes]], names: dict[str, list[str]]
+) -> list[dict[str, Any]]:
+    """Return what varies for each callable, as plain data for the answer of a run.
+
+    ``names`` are those of its parameters.
+    """
     return [
-        {"name": name, "dims": {key: [*map(list, these.items())] for key, these in dims.items()}}
+        {
+            "name": name,
+            "parameters": names[name],
+            "dims": {key: [*map(list, these.items())] for key, these in dims.items()},
+        }
         for name, shapes in calls.items()
         if (dims := varying(shapes))
     ]

@@ -1,14 +1,20 @@
-"""Reads Python source: a file as it is, its functions by name, and its imports."""
+"""Reads Python source: a file as it is."""
 
 from __future__ import annotations
 
-import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+
+
+class Site(Struct, frozen=True):
+    """The location of a stable file name on this machine: its path and its module."""
+
+    path: Path
+    module: str
 
 
 class SourceError(ValueError):
@@ -50,34 +56,10 @@ def lines(text: str) -> list[str]:
     return io.StringIO(text).readlines()
 
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def find(source: str, name: str) -> Function | None:
-    """Return the ``def`` of a qualified name, as Python writes it, or None."""
-    return next((node for full, node in _functions(ast.parse(source)) if full == name), None)
-
-
-def _functions(node: ast.AST, outer: str = "") -> Iterator[tuple[str, Function]]:
-    for child in ast.iter_child_nodes(node):
-        inner = outer
-        if isinstance(child, Function | ast.ClassDef):
-            name = f"{outer}{child.name}"
-            inner = f"{name}." if isinstance(child, ast.ClassDef) else f"{name}.<locals>."
-            if isinstance(child, Function):
-                yield name, child
-        yield from _functions(child, inner)
-
-
-def imports(source: str) -> dict[str, str]:
-    """Return the names that the imports at the top of a file bind, with their full names."""
-    names: dict[str, str] = {}
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                top = alias.name.partition(".")[0]
-                names[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(statement, ast.ImportFrom) and not statement.level:
-            for alias in statement.names:
-                names[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
-    return names
+def comments(source: str) -> list[str]:
+    """Return the comments of source, as far as it is Python."""
+    texts: list[str] = []
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            texts += [token.string] * (token.type == tokenize.COMMENT)
+    return texts

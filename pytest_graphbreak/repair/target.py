@@ -59,10 +59,6 @@ class Target(Struct, frozen=True):
         """Return the same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""
         return replace(self, path=self.path.with_name(f"{self.stem}{suffix}.py"))
 
-    def trial(self, number: int, tail: str) -> Target:
-        """Return the same run of a copy beside it: ``model_trial2_a1b2c3.py``."""
-        return self.beside(f"_trial{number}_{tail}")
-
 
 def parse(text: str, arguments: Sequence[str] = ()) -> Target:
     """Return the target that was typed. Raises ``TargetError``, which says what is wrong."""

@@ -55,6 +55,7 @@ def run(order: Answer, window: Callable[[], Any]) -> Answer:
     program.__file__ = os.path.abspath(order["path"])
     sys.path.append(os.getcwd())  # last on the path, for modules only found there
     options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
+    options.append("--assert=plain")  # else pytest reads the file itself, not what replaces it
     code = pytest.main([*options, nodeid], plugins=[watch])
     if watch.calls == 1:
         return {"warnings": watch.warnings}

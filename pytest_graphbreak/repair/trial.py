@@ -14,9 +14,8 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.comparison import Comparison
-from pytest_graphbreak.repair.source import read
+from pytest_graphbreak.repair.source import Site, read
 from pytest_graphbreak.repair.target import Target
 
 
@@ -38,10 +37,6 @@ class Trial(Struct, frozen=True):
     """The drawn inputs for which a call does not end in time."""
     varies: Sequence[dict[str, Any]] = ()
     """The sizes that vary from call to call (``sizes.varying_sizes``)."""
-    numbers: Mapping[str, list[str]] = {}
-    """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
-    roots: Sequence[str] = ()
-    """The qualified names of the functions that are compiled."""
     out: str = ""
     sites: Mapping[str, Site] = {}
     answer: Mapping[str, Any] = {}
@@ -52,12 +47,6 @@ class Trial(Struct, frozen=True):
     def has_results(self) -> bool:
         """Whether it came to an end, be it by an exception of the program."""
         return self.error is None or (self.results is not None and self.results.is_file())
-
-    @property
-    def torch(self) -> tuple[int, ...]:
-        """The major and minor version of the torch that ran; (0, 0) if it is unknown."""
-        version = re.match(r"(\d+)\.(\d+)", str(self.answer.get("torch", "")))
-        return tuple(map(int, version.groups())) if version else (0, 0)
 
     def source(self, frame: Frame) -> str:
         """Return the text of the file that a frame is in, or "" if it is not known."""
@@ -87,7 +76,7 @@ _OPTIONS: Final = {
     "codegen": True,  # inductor generates code
     "perturbed": False,  # the program gets other results than its calls give
     "allow_breaks": True,  # also with fullgraph=True
-    "replaced": None,  # a file that is imported, and another that is read for it
+    "replaced": {},  # files of the program, and others that are read in their place
 }
 
 
@@ -97,7 +86,6 @@ class Bench:
     def __init__(self, runner: Runner) -> None:
         self.runs = 0
         self.directory = runner.directory
-        self._remove: list[str] = []
         self._runner = runner
 
     def measure(
@@ -152,23 +140,13 @@ class Bench:
             raise ServerError(f"the results cannot be compared: {answer.get('error')}")
         return msgspec.convert(answer["compared"], Comparison)
 
-    @contextlib.contextmanager
-    def beside(self, target: Target, data: bytes) -> Iterator[Target]:
-        """Yield the same run of another text, in a temporary file beside the target.
-
-        Raises ``OSError`` if the file cannot be written.
-        """
-        copy = target.trial(self.runs + 1, os.urandom(3).hex())  # a name that no file has
-        try:
-            # Inside ``try``: an interrupt may come as soon as the file exists.
-            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            self._remove = [str(copy.path.absolute())]
-            with open(handle, "wb") as file:
-                file.write(data)
-            yield copy
-        finally:
-            copy.path.unlink(missing_ok=True)
-            self._remove = []
+    def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
+        """Return the option ``replaced`` for files that have other contents."""
+        replaced = {}
+        for number, (path, contents) in enumerate(texts.items()):
+            replaced[str(path.resolve())] = str(self.directory / f"{number}_{path.name}")
+            (self.directory / f"{number}_{path.name}").write_bytes(contents)
+        return replaced
 
     def run(
         self,
@@ -185,13 +163,17 @@ class Bench:
         """
         alone = alone or b"environ" in target.path.read_bytes()
         self.runs += counted
-        order |= {
-            "path": str(target.path),
-            "cwd": os.getcwd(),
-            "test": target.test,
-            "arguments": list(target.arguments),
-        }
-        ended = self._runner.call(_WORK, order, fork=not alone, remove=self._remove)
+        order = (
+            {"replaced": {}}
+            | order
+            | {
+                "path": str(target.path),
+                "cwd": os.getcwd(),
+                "test": target.test,
+                "arguments": list(target.arguments),
+            }
+        )
+        ended = self._runner.call(_WORK, order, fork=not alone)
         out = ended.out + ended.err
         if ended.code is None:
             return {"error": f"it did not end within {self._runner.timeout:g} s"}, out

@@ -135,10 +135,13 @@ def _without_graphs(outcome: Outcome) -> Iterator[str]:
 def _outdated(outcome: Outcome) -> Iterator[TextLine]:
     """Yield how many entries another minor version of a compiler measured, and what renews them."""
     settings, now = outcome.settings, outcome.environment.versions
+    changes = outcome.changes.of_kind("changed") if outcome.changes else ()
+    renewed = {change.nodeid for change in changes}
     counts = Counter(
         f"{name} {was}"
         for test in outcome.final
         if settings.gate and test.baseline is not None and not test.foreign
+        if test.nodeid not in renewed
         for name, was in test.baseline.versions.items()
         if name in compilers(test.record.layers)
         and now.get(name)

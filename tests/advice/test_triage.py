@@ -202,7 +202,6 @@ def test_what_torch_raises_is_distinguished(
         assert found.topic == topic
     else:
         assert found.topic == (advice.name(found.broke) or found.broke.id or topic)
-        assert found.short
 
 
 def test_a_break_under_fullgraph_is_reported_as_a_break() -> None:
@@ -215,7 +214,6 @@ def test_a_break_under_fullgraph_is_reported_as_a_break() -> None:
     assert broke.where.function == "f"
     assert broke.where.code == 'print("hello")'
     assert broke.id == (None if VERSION < (2, 8) else "GB0059")
-    assert "reorderable_logging_functions" in (found.short or "")
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -368,7 +366,7 @@ def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
     text = "\n".join(found.lines("pytest tests/test_a.py::test_b"))
     assert text.startswith("graph break under fullgraph: ")
     assert "TORCH_LOGS=graph_breaks pytest tests/test_a.py::test_b" in text
-    assert "fix: torch.where(condition, a, b), or torch.cond" in text
+    assert "fix:" not in text
     assert f"more: graphbreak explain {found.topic}" in text
 
 

@@ -49,7 +49,6 @@ def test_fullgraph_is_reported_as_the_break_that_it_is(suite: Suite) -> None:
         [
             "*graph budget*",
             "*graph break under fullgraph:*",
-            "*fix:*",
             "*TORCH_LOGS=graph_breaks *pytest * test_it.py::test_model",
         ]
     )

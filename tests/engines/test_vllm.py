@@ -23,7 +23,6 @@ if importlib.util.find_spec("vllm") is None:
 PAGE = ROOT / "docs" / "how-to" / "serving.md"
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CACHE_ROOT": "cache",
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "CI": "",
@@ -84,7 +83,7 @@ def run(folder: Path, *options: str, **environment: str) -> tuple[str, dict[str,
     result = subprocess.run(
         [*command, report, *options],
         cwd=folder,
-        env={**os.environ, **ENVIRONMENT, **environment},
+        env={**os.environ, **ENVIRONMENT, "VLLM_CACHE_ROOT": str(folder / "cache"), **environment},
         capture_output=True,
         text=True,
         errors="replace",
@@ -130,7 +129,8 @@ def test_the_first_request_with_logprobs_is_red_at_its_line(tmp_path: Path) -> N
 def test_the_whole_model_in_one_process(tmp_path: Path) -> None:
     """The second start loads what the first one stored, gives it up and compiles again."""
     write(tmp_path, f"import json\n{WHOLE}")
-    run(tmp_path, "--graph-budget-record", **IN_PROCESS)
+    printed, tests = run(tmp_path, "--graph-budget-record", **IN_PROCESS)
+    assert tests["test_start"]["outcome"] == "passed", printed
     _, tests = run(tmp_path, "--graph-budget", **IN_PROCESS)
     start = tests["test_start"]
     assert start["verdict"] == "ok"
@@ -141,7 +141,8 @@ def test_the_whole_model_in_one_process(tmp_path: Path) -> None:
 
 def test_the_parts_are_the_same_cold_and_warm(tmp_path: Path) -> None:
     write(tmp_path, PARTS + WHOLE)
-    _, cold = run(tmp_path, "--graph-budget-record", **IN_PROCESS)
+    printed, cold = run(tmp_path, "--graph-budget-record", **IN_PROCESS)
+    assert cold["test_start"]["outcome"] == "passed", printed
     compiled = counters(tmp_path)["num_inductor_compiles"]
     marked = WHOLE.replace("def test_start", "@pytest.mark.max_graphs(compiled=0)\ndef test_start")
     write(tmp_path, PARTS + marked)

@@ -107,11 +107,11 @@ def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> 
 
 
 def _comparable(record: Record) -> dict[str, Any]:
-    """Without stacks of breaks, times, models, and lines of torch."""
+    """Without stacks of breaks, what leads to them, times, models, and lines of torch."""
     plain = record.to_dict()
     for name in ("breaks", "eager", "recompile_list", "graph_list"):
         for item in plain[name]:
-            for key in ("seconds", "owner", "raised"):
+            for key in ("seconds", "owner", "raised", "through"):
                 item.pop(key, None)
     for item in plain["breaks"]:
         del item["stack"]

@@ -701,6 +701,14 @@ WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
         ),
         "",
     ),
+    "a gradient that the program does not compute": (
+        GATE,
+        (
+            (GATE_IF, GATE_WHERE),
+            ("self.a(x)", "x @ self.a.weight.detach().T + self.a.bias"),
+        ),
+        "with gradients: gradients[0], requires_grad: True became False",
+    ),
     "a line that raises with gradients": (
         GATE,
         (

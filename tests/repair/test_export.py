@@ -39,18 +39,10 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
     assert lines[1] == "    GB0170  Data-dependent branching"
     assert lines[2] == "      a.py:6 in Net.forward"
     assert lines[3].strip() == "x = x + 1 if x.sum() > 3 else x"
-    assert lines[4].startswith("      fix: ")
-    assert lines[5].endswith(" explain GB0170")
-    assert lines[6] == "Net  not strict: fails"
+    assert lines[4].endswith(" explain GB0170")
+    assert lines[5] == "Net  not strict: fails"
     (one,) = json.loads((shop.path / "out.json").read_text())["exports"]
     assert one["strict"]["where"]["line"] == one["not strict"]["where"]["line"] == 6
-
-
-def test_both_ways_have_the_same_advice(shop: Shop) -> None:
-    shop.write("a.py", PROGRAM.format(line="while x.sum() > 3: x = x - 1"))
-    said = shop.run("export", "a.py")
-    fixes = [line for line in said.out.splitlines() if "fix: " in line]
-    assert ["torch.while_loop" in line for line in fixes] == [True, True]
 
 
 def test_what_only_the_strict_way_refuses(shop: Shop) -> None:

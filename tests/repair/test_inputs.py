@@ -39,16 +39,16 @@ def test_what_is_drawn_follows_from_the_arguments() -> None:
         "a shorter length",
         "a longer length",
         "inputs of float64",
-        "without gradients",
+        "no gradients",
         "train and eval mode exchanged",
         "inputs that require gradients",
         "inputs that require gradients, negated",
     ]
     whole = names(inputs(torch.ones(2, dtype=torch.long)), grad=False, modules=False)
     batches = ("an empty batch", "a batch of one", "a batch twice as large")
-    assert whole == [OWN, *INTEGERS, *batches, "with gradients"]
+    assert whole == [OWN, *INTEGERS, *batches, "gradients"]
     assert names(inputs(torch.ones(2, 3), True), values_only=True) == [OWN, *FLOATS, "other flags"]
-    assert names(inputs(3), modules=False) == [OWN, "other numbers", "without gradients"]
+    assert names(inputs(3), modules=False) == [OWN, "other numbers", "no gradients"]
 
 
 @pytest.mark.parametrize(

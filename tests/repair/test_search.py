@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.comparison import Comparison
 from pytest_graphbreak.repair.outcome import SearchResult
-from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
 from pytest_graphbreak.repair.search import Search
+from pytest_graphbreak.repair.source import Site
+from pytest_graphbreak.repair.sources import Sources
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.pure
 
 LINE = "y = helper(x)"
-PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))
 
 
-def record(graphs: int, *breaks: tuple[str, str, Path]) -> Record:
-    """Breaks by reason, line and file."""
-    found = tuple(
-        Break("dynamo", reason, Frame(str(path), "f", 2, code)) for reason, code, path in breaks
+def change(source: str, where: Frame) -> str | None:
+    return source.replace(LINE, "y = ours(x)") if LINE in source else None
+
+
+PATCH = SourcePatch("a patch", (Edit(change, Frame("model.py", "f", 2, LINE)),))
+
+
+def record(graphs: int, *breaks: tuple[str, str]) -> Record:
+    """Breaks by reason and line."""
+    items = tuple(
+        Break("dynamo", reason, Frame("model.py", "f", 2, code)) for reason, code in breaks
     )
-    return Record(("dynamo",), {"dynamo": graphs}, frames=Frames(3, graphs), breaks=found)
+    return Record(("dynamo",), {"dynamo": graphs}, frames=Frames(3, graphs), breaks=items)
 
 
 class MadeUp:
@@ -38,84 +44,103 @@ class MadeUp:
 
     runs = 0
 
-    def __init__(self, after: tuple[str, str], graphs: int) -> None:
-        self._after, self._graphs = after, graphs
+    def __init__(self, after: Trial) -> None:
+        self._after = after
 
     def measure(self, target: Target, **options: Any) -> Trial:
         self.runs += 1
-        before = ("the reason", LINE, target.path)
-        if "_graphbreak_ours" not in target.path.read_text():
-            return Trial(record(3, before))
-        reason, line = self._after
-        return Trial(record(self._graphs, *([(reason, line, target.path)] if line else [])))
+        sites = {"model.py": Site(target.path, "model")}
+        first = Trial(record(3, ("the reason", LINE)), sites=sites)
+        return self._after if options.get("replaced") else first
 
     def compared(self, *args: Any, **options: Any) -> Comparison:
         return Comparison()
 
-    @contextmanager
-    def beside(self, target: Target, data: bytes) -> Iterator[Target]:
-        copy = replace(target, path=target.path.with_name("model_trial.py"))
-        copy.path.write_bytes(data)
-        yield copy
+    def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
+        return {str(path): str(path) for path in texts}
 
 
 def searched(
-    left: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    reason: str = "ours",
-    patch: SourcePatch = PATCH,
-    graphs: int = 2,
+    after: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: Any = None
 ) -> SearchResult:
-    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([patch]))
-    monkeypatch.setattr(remedies, "for_settings", lambda trial: ())
+    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH]))
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
-    bench: Any = MadeUp((reason, left), graphs)
-    return Search(
-        parse(str(path)),
-        bench,
-        most=9,
-        keep_side_effects=False,
-        header="",
-        progress=lambda *args: None,
-    ).run()
+    bench: Any = MadeUp(Trial(after, rounds=rounds or {}))
+    return Search(parse(str(path)), bench, most=9).run()
 
 
-def test_a_patch_that_breaks_itself_hides_no_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (record(2, ("ours", "y = ours(x)")), "the new line breaks, too"),
+        (record(3, ("the reason", LINE)), "the break is still there"),
+        (record(4), "the dynamo graphs got more (3 -> 4)"),
+        (record(0), "nothing is compiled"),
+    ],
+)
+def test_a_patch_that_is_not_kept_has_its_reason(
+    after: Record, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = searched("_graphbreak_ours(y)", tmp_path, monkeypatch)
-    assert (found.before, found.after) == (3, 2)
-    (problem,) = found.problems
-    assert problem.title == "the reason"
-    assert problem.patches == [PATCH]
-    assert not problem.fixed
+    out = searched(after, tmp_path, monkeypatch)
+    (problem,) = out.problems
+    assert (out.patches, problem.fixed) == ([], False)
+    assert [attempt.why for attempt in problem.tried] == [why]
 
 
-def test_what_a_patch_takes_out_of_the_compiler_hides_no_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call of a function that the patch disabled is a line of the program."""
-    leaves = replace(PATCH, leaves=True)
-    reason = "Skip inlining `torch.compiler.disable()`d function"
-    (problem,) = searched("z = y + 1", tmp_path, monkeypatch, reason, leaves).problems
-    assert (problem.title, problem.patches, problem.fixed) == ("the reason", [leaves], False)
-
-
-def test_a_line_of_the_program_is_a_problem_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = searched("z = y + 1", tmp_path, monkeypatch)
-    assert [(one.title, one.fixed) for one in found.problems] == [
-        ("the reason", True),
-        ("ours", False),
-    ]
-
-
-def test_a_break_less_in_as_many_graphs_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("graphs", [1, 2, 3])
+def test_a_break_less_is_kept_also_in_as_many_graphs(
+    graphs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of a line before the first operation, which makes no graph of its own."""
-    found = searched("", tmp_path, monkeypatch, graphs=3)
-    assert (found.patches, found.before, found.after) == ([PATCH], 3, 3)
+    out = searched(record(graphs), tmp_path, monkeypatch)
+    assert (out.patches, out.before, out.after) == ([PATCH], 3, graphs)
+
+
+def test_what_only_uncovers_another_break_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = searched(record(3, ("another", "z = y + 1")), tmp_path, monkeypatch)
+    (problem,) = out.problems
+    assert (out.patches, out.after, problem.fixed) == ([], 3, False)
+    assert problem.tried[0].why.startswith("neither graphs nor breaks got fewer")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "why"),
+    [
+        ({"graphs": [1, 0, 0, 0], "limit": 0, "eager": 0}, ""),
+        ({"graphs": [1, 1, 1, 1], "limit": 0, "eager": 0}, "still 1 new graph at the end"),
+        ({"graphs": [1, 1, 0, 0], "limit": 1, "eager": 1}, "1 function at the recompile limit"),
+        ({"graphs": [1, 0, 0, 0], "limit": 0, "eager": 2}, "code leaves the compiler"),
+    ],
+)
+def test_what_grows_in_a_longer_run_is_not_kept(
+    rounds: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = searched(record(1), tmp_path, monkeypatch, rounds)
+    assert bool(out.patches) == (not why)
+    assert [x.why for x in out.problems[0].tried] == (
+        [f"{why} if the program runs four times as long"] if why else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x = 1\n" * 9, "it would change 10 lines, and may change 8"),
+        ("# c\n" + "x = 1\n" * 7, ""),
+        ("x = 1\n", "a comment would go: # c"),
+    ],
+)
+def test_a_patch_is_short_and_keeps_comments(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("# c\n" if "# c" in why + text else "y = 2\n")
+    where = Frame("a.py", "<module>", 1)
+    patch = SourcePatch("a patch", (Edit(lambda source, where: text, where),))
+    sources = Sources(parse(str(path)), {"a.py": Site(path, "a")})
+    if why:
+        with pytest.raises(UnfitError, match=why):
+            sources.patched([patch])
+    else:
+        assert sources.patched([patch]) == {"a.py": text}

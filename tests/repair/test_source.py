@@ -10,17 +10,17 @@ import pytest
 
 from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies import enable
+from pytest_graphbreak.repair.patch import COMPILES
+from pytest_graphbreak.repair.remedies import enable, settings
 from pytest_graphbreak.repair.source import lines, read
+from pytest_graphbreak.repair.sources import headed
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
 pytestmark = pytest.mark.once
 
-PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
+SETTING = settings.switch("capture_scalar_outputs", "").edits[0].change
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 
 
@@ -44,7 +44,9 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
     source = read(parse(str(path)).path)
     assert (source.encoding, source.newline) == (encoding, newline)
     assert source.encode(source.text) == data
-    patched = source.encode(build(source.text, "a.py", [PATCH], {}, f"{files.HEADER}fix й`"))
+    text = SETTING(source.text, COMPILES)
+    assert text is not None
+    patched = source.encode(headed(text, f"{files.HEADER}fix й`"))
     path.write_bytes(patched)
     assert files.is_ours(path)
     assert read(path).encoding == encoding
@@ -56,10 +58,10 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
 
 
 def test_lines_are_counted_as_python_counts_them() -> None:
-    source = "import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    print(x)\n    return x\n"
-    where = Frame("a.py", "f", 5, "print(x)")
-    text = build(source, "a.py", [SourcePatch("quiet", (Rewrite(enable.only_eager, where),))], {})
-    assert "is_compiling():\n        print(x)\n" in text
+    code = "torch._dynamo.graph_break()"
+    source = f"import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    {code}\n    return x\n"
+    text = enable.without_break(source, Frame("a.py", "f", 5, code))
+    assert text == source.replace(f"    {code}\n", "")
     assert len(lines("a\x0cb\x1cc\nd")) == 2
 
 
@@ -102,20 +104,20 @@ def test_only_files_of_ours_are_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text("raise SystemExit('it ran')\n")
     target, fixed = Target(Path("a.py")), tmp_path / "a_fixed.py"
-    fix._check_writable(target)
+    fix._check_free(target.beside("_fixed").path)
     fixed.write_text("mine = 1\n")
     with pytest.raises(UserError, match=r"a_fixed\.py is not written by graphbreak"):
-        fix._check_writable(target)
+        fix._check_free(target.beside("_fixed").path)
     fixed.unlink()
     (tmp_path / "ours.py").write_text(f"# {files.HEADER}fix a.py`: ...\n")
     for goal in ("ours.py", "nowhere.py"):
         fixed.symlink_to(goal)
         with pytest.raises(UserError, match=r"a_fixed\.py is a symlink"):
-            fix._check_writable(target)
+            fix._check_free(target.beside("_fixed").path)
         fixed.unlink()
     (tmp_path / "ours.py").rename(fixed)
-    fix._check_writable(target)
-    long = Target(Path(f"{'a' * 245}.py"))
+    fix._check_free(target.beside("_fixed").path)
+    long = Target(Path(f"{'a' * 250}.py"))
     with pytest.raises(UserError, match="cannot be written: File name too long"):
-        fix._check_writable(long)
+        fix._check_free(long.beside("_fixed").path)
     assert sorted(os.listdir(tmp_path)) == ["a.py", "a_fixed.py"]

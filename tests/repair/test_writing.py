@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.build import BuildError, text_of
 from pytest_graphbreak.repair.loading import path_source
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
 from pytest_graphbreak.repair.trial import Trial
@@ -31,14 +30,6 @@ def test_a_file_of_another_directory_is_named_in_full(here: Path) -> None:
     assert inside == 'str(Path(__file__).resolve().parents[1] / "models" / "net.py")'
     outside = here.parent / "net.py"
     assert path_source(outside, Path("repros")) == repr(str(outside))
-
-
-def test_a_source_that_cannot_be_read_is_an_error_of_building(here: Path) -> None:
-    with pytest.raises(BuildError, match="No such file"):
-        text_of(here / "gone.py")
-    (here / "bad.py").write_bytes(b"x = '\xff'\n")
-    with pytest.raises(BuildError):
-        text_of(here / "bad.py")
 
 
 class Interrupted(Repro):

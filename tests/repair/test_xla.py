@@ -100,16 +100,16 @@ LAZY = """
 def test_of_a_lazy_loop_it_is_said_what_to_do_by_hand(shop: Shop) -> None:
     """There is nothing that is compiled, and so no remedy: no reason to say that all is well."""
     shop.write("a.py", LAZY)
-    said = shop.succeed("fix", "a.py")
+    said = shop.run("fix", "a.py")
+    assert said.code == 1
     lines = said.out.splitlines()
+    assert lines[-1].endswith(" prove a.py a_patched.py")
     assert lines[0] == "No remedy for a program of 6 graphs, where torch.compile makes none:"
     where = lines.index("    access   value read by `while`") + 1  # the most frequent comes first
     assert lines[where : where + 2] == [
         "      a.py:8 in <module>",
         "          while diff.max() > 0.07:",
     ]
-    words = "fix: torch_xla.sync() at the end of each round"
-    assert sum(words in line for line in lines) == 3  # also of the rounds that compile again
     assert "<string>" not in said.out  # no line of ours
 
 

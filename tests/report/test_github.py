@@ -67,7 +67,7 @@ def test_one_place_behind_many_red_tests_is_one_error(root: Path) -> None:
     assert properties["title"] == "graph budget: 220 tests, GB0124  Unsupported Tensor.item() call"
     assert "    in 220 tests, which make 220 graphs more:\n" in message
     assert message.endswith("\n        t.py::test[108]\n        and 210 more")
-    assert "    fix: torch.where or torch.cond on the tensor" in message
+    assert "    fix: torch.where(condition, a, b), without .item()" in message
     assert parts(alone)[1] == "t.py::blind"
 
 

@@ -39,8 +39,8 @@ def test_each_place_is_reported_once_whoever_has_it() -> None:
         "  + GB0124  Unsupported Tensor.item() call",
         "      net.py:7 in head",
         "          if y.sum().item() > 1:",
-        "      fix: torch.where or torch.cond on the tensor, without .item(), "
-        "which breaks here even captured",
+        "      fix: torch.where(condition, a, b), without .item(), "
+        "where both sides only make a tensor of one shape",
         "      in 3 tests; one of them:",
         "          test_0",
         "  - GB0059  print   gone",

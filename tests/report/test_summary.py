@@ -167,11 +167,19 @@ def test_entries_of_another_version_are_counted_with_what_renews_them() -> None:
     tests = [
         a_test(f"t.py::{name}", verdict="ok", baseline=old, layers=["dynamo"]) for name in "ab"
     ]
-    run = a_run(*tests, environment=RunEnvironment("cpu", torch="2.9.1"))
+    now = RunEnvironment("cpu", torch="2.9.1")
+    run = a_run(*tests, environment=now)
     assert shown(run)[0] == (
         "note       2 entries measured with torch 2.8: reasons are not compared; renew: "
         "python -m pytest --graph-budget-update"
     )
+    values = Values({"dynamo": 1})
+    renewed = [
+        Change("changed", f"t.py::{name}", Path("t.yaml"), "cpu", values, values) for name in "ab"
+    ]
+    changes = Changes((FileChange(Path("t.yaml"), None, "", tuple(renewed)),))
+    lines = shown(a_run(*tests, environment=now, changes=changes))
+    assert not any(line.startswith("note") for line in lines)
 
 
 def test_in_ci_only_a_report_can_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,5 +70,7 @@ def test_a_red_test_is_told_once(suite: Suite) -> None:
     assert f"      as in {first}\n" in out.replace(" \n", "\n")
     assert "and 1 more, as in" in out
     assert f"as in {first} and\n" in out or f"as in {first} and {second}" in out
-    assert out.count("fix: print") == 2 + 2  # in their sections, and in the list of causes
+    assert (
+        out.count("fix: return what it prints") == 2 + 2
+    )  # in their sections, and in the list of causes
     assert "\nover " not in out

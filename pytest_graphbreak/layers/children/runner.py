@@ -108,12 +108,11 @@ class Runner:
         *,
         environ: Mapping[str, str] | None = None,
         fork: bool = False,
-        remove: Sequence[str] = (),
     ) -> CommandResult:
         """Call ``module:function`` with a mapping, and return the mapping that it gives back.
 
         The function runs in a Python of its own, or in a ``fork`` of one that has imported torch.
-        The files ``remove`` are removed afterwards. Raises ``ServerError``.
+        Raises ``ServerError``.
         """
         call, answer = self.directory / "call.json", self.directory / "answer.json"
         asked = {"function": function, "argument": argument, "answer": str(answer)}
@@ -121,8 +120,7 @@ class Runner:
         answer.unlink(missing_ok=True)
         command = [*_python(), str(call)]
         variables = environment() if environ is None else dict(environ)
-        options = {"call": str(call), "fork": fork, "remove": list(remove)}
-        ended = self._run(command, variables, **options)
+        ended = self._run(command, variables, call=str(call), fork=fork)
         if ended.code is None or not answer.is_file():
             return ended
         return replace(ended, answer=json.loads(answer.read_text(encoding="utf-8")))
@@ -134,7 +132,6 @@ class Runner:
             "cwd": os.getcwd(),
             "environ": environ,
             "fork": False,
-            "remove": [],
             "out": str(self.out),
             "timeout": self.timeout,
             "directory": str(self.directory),

@@ -59,9 +59,6 @@ class Server(Struct):
         while (order := self._next()) is not None:
             self._directory = order["directory"]
             code = self._run(order)
-            for path in order["remove"]:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
             self._answer(code)
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)

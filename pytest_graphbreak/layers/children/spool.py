@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import platform
 import re
@@ -23,6 +22,9 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+
+# Not by the module: a test may mock ``json.dumps``, and has it mocked still while it is torn down.
+from json import dumps, loads
 from pathlib import Path
 
 from msgspec import Struct
@@ -57,12 +59,12 @@ class About(Data, frozen=True):
     waited: tuple[str, ...] = WAITED
 
     def dump(self) -> str:
-        return json.dumps(self.to_dict())
+        return dumps(self.to_dict())
 
     @classmethod
     def load(cls, text: str) -> About:
         """Read what ``dump`` wrote. Raises ``ValueError`` for anything else."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(loads(text))
 
 
 class _Report(Data, frozen=True):
@@ -149,7 +151,7 @@ class Node:
         """Replace the report. Raises ``OSError``."""
         _make(self.path)
         data = _Report(name, final, device, record).to_dict()
-        put(Path(self.path, _RECORD), json.dumps(data).encode())
+        put(Path(self.path, _RECORD), dumps(data).encode())
 
     def tell_runs(self) -> Told:
         """Return where runs are told from now on. Raises ``OSError``."""
@@ -216,7 +218,7 @@ def _text(file: Path) -> str:
 def _report(file: Path) -> _Report | None:
     """Return what a process wrote; None if nothing can be read."""
     try:
-        return _Report.from_dict(json.loads(_text(file)))
+        return _Report.from_dict(loads(_text(file)))
     except ValueError:
         return None
 

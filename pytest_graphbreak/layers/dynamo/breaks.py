@@ -9,9 +9,9 @@ exception that Dynamo then handles itself (up to 2.10), one in a generator by a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from inspect import getattr_static, unwrap
+from inspect import CO_GENERATOR, getattr_static, unwrap
 from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
@@ -23,10 +23,13 @@ from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     MAKES,
     NO_CODE,
+    UNKNOWN,
+    UNTOLD,
     Attempt,
     Broke,
     Ended,
     Event,
+    Inlined,
     Local,
     Refused,
     Said,
@@ -81,20 +84,23 @@ class BreakSensors(Struct, frozen=True):
         attempt = self._local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
         raised = disabled = NO_CODE
+        inlined = None
         fault = kwargs.get("exc") or self._find_unsupported(sys.exc_info()[1])
         if fault is not None and getattr(fault, "logged", False):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
         if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
             # Logged after a restart; the cause was met before it.
-            message, stack, raised, disabled = attempt.pending
+            message, stack, raised, disabled, inlined = attempt.pending
         elif fault is not None:
             root = self._root(fault)
-            root_message, root_stack, raised, disabled = _details(root)
+            root_message, root_stack, raised, disabled, inlined = _details(root, fault)
             stack = root_stack or stack
             message = message if root is fault else root_message
             self._note(fault)
-        self.add_break(attempt, message, stack, raised, disabled)
+        if inlined is None:
+            inlined = _inlined(_live_frames())
+        self.add_break(attempt, message, stack, raised, disabled, inlined)
 
     def add_break(
         self,
@@ -103,12 +109,13 @@ class BreakSensors(Struct, frozen=True):
         stack: Any,
         raised: Line = NO_CODE,
         disabled: Line = NO_CODE,
+        inlined: Inlined = UNTOLD,
     ) -> None:
         """Note a break once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
         lines = stack_lines(stack or self._resolved[names.STACK]())
-        event = Broke(attempt, message, lines, raised=raised, disabled=disabled)
+        event = Broke(attempt, message, lines, raised=raised, disabled=disabled, inlined=inlined)
         if attempt is not None:
             key = (message, event.stack[-1:])
             if key in attempt.broke:
@@ -189,15 +196,19 @@ class BreakSensors(Struct, frozen=True):
             attempt.unlogged = _details(self._root(fault))
 
 
-def _details(fault: Any) -> Said:
+def _details(fault: Any, latest: Any = None) -> Said:
     """Return what an ``Unsupported`` says: its text, the user's stack, where it was raised.
 
-    The last is the definition of the function that is disabled, if that is why.
+    The definition of the function that is disabled follows, if that is why, and the functions that
+    lead to the break. ``latest`` is the last of the exceptions that followed from it.
     """
     trace = _first_exception(fault).__traceback__
     stack = getattr(fault, "real_stack", None)
+    outer = latest.__traceback__ if latest is not None and latest is not fault else None
+    frames = [frame for part in (outer, trace) for frame, _ in walk_tb(part)] or _live_frames()
+    raised = _innermost_line(trace)
     disabled = or_else(NO_CODE, _disabled_definition, trace)
-    return say(fault), stack, _innermost_line(trace), disabled
+    return say(fault), stack, raised, disabled, _inlined(frames)
 
 
 def _first_exception(fault: Any) -> Any:
@@ -236,3 +247,63 @@ def _disabled_definition(trace: TracebackType | None) -> Line:
             code = getattr(unwrap(function), "__code__", None)
             return NO_CODE if code is None else first_line(code)
     return NO_CODE
+
+
+# How Dynamo came from the compiled function to the line that breaks: it traces a function that is
+# called by frames of its own, one of which (``step``) runs each instruction. They were read in
+# symbolic_convert.py of torch 2.9 to 2.13; what is not known here is ``UNKNOWN``, and never plain.
+
+_TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
+_ENTRY: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
+_OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
+_CALLS: Final = frozenset(
+    {"symbolic_convert", "functions", "lazy", "nn_module", "user_defined", "misc", "base"}
+)
+"""The modules of Dynamo that a plain call of a function or a method goes through."""
+
+
+def _live_frames() -> list[FrameType]:
+    """Return the frames of the attempt that is running, outermost first."""
+    frames = []
+    for frame, _ in walk_stack(None):
+        if frame.f_code.co_filename.endswith(_ENTRY):
+            break
+        frames.append(frame)
+    return frames[::-1]
+
+
+def _inlined(frames: Sequence[FrameType]) -> Inlined:
+    """Return the functions that Dynamo inlined, by its own frames, outermost first."""
+    inlined = []
+    between: list[CodeType] = []
+    for frame in frames:
+        code = frame.f_code
+        if code.co_name != "step" or not code.co_filename.endswith(_TRANSLATOR):
+            between.append(code)
+            continue
+        translator: Any = frame.f_locals.get("self")
+        traced = getattr(translator, "f_code", None)
+        if not isinstance(traced, CodeType):
+            inlined.append(UNKNOWN)
+        elif type(translator).__name__.startswith("Inlining"):
+            inlined.append(_way(traced, between))
+        between = []
+    return tuple(inlined)
+
+
+def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
+    """Return what called a function, by what Dynamo did for it; empty for a plain call."""
+    ours = [code for code in between if "_dynamo" in code.co_filename]
+    modules = {code.co_filename.replace("\\", "/").rpartition("/")[2][:-3] for code in ours}
+    if modules.intersection(_OPERATORS):
+        return "operator"
+    if traced.co_flags & CO_GENERATOR:
+        return "generator"
+    if traced.co_name.startswith("__"):
+        return "method"
+    is_call = any(
+        code.co_name.startswith("CALL") and code.co_filename.endswith(_TRANSLATOR) for code in ours
+    )
+    if not is_call:
+        return "method"
+    return "" if modules <= _CALLS else "callback"

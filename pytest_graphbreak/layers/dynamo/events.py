@@ -31,9 +31,16 @@ NO_CODE: Final = Line("", 0, "")
 MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
 """The file whose functions raise for their callers: a break was raised above them."""
 
-Said = tuple[str, Any, Line, Line]
-"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, and the disabled
-function that it is about."""
+Inlined = tuple[str, ...]
+"""What called each function that Dynamo traced between the compiled one and a break, outermost
+first: empty for a plain call, else ``generator``, ``method``, ``callback``, ``operator``."""
+UNKNOWN: Final = "unknown"
+UNTOLD: Final[Inlined] = (UNKNOWN,)
+"""The value where nothing is known of them, as in a log."""
+
+Said = tuple[str, Any, Line, Line, Inlined]
+"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, the disabled
+function that it is about, and the functions that lead to it."""
 
 
 class Attempt(Struct, eq=False):
@@ -139,7 +146,7 @@ class Broke(Struct, frozen=True, eq=False):
 
     ``full_stack``: the stack begins where that of the attempt does, and not in its frame.
     ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
-    that is disabled, if that is why.
+    that is disabled, if that is why. A log does not say what ``inlined`` is.
     """
 
     attempt: Attempt | None
@@ -149,6 +156,7 @@ class Broke(Struct, frozen=True, eq=False):
     read: Reason | None = None
     raised: Line = NO_CODE
     disabled: Line = NO_CODE
+    inlined: Inlined = UNTOLD
 
     @property
     def reason(self) -> Reason:
@@ -204,7 +212,7 @@ class Local(threading.local):
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
-        self.unsupported: Said = ("", None, NO_CODE, NO_CODE)
+        self.unsupported: Said = ("", None, NO_CODE, NO_CODE, UNTOLD)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
         self.latest_graph: Made | None = None

@@ -90,6 +90,7 @@ _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype|dispatch key set) mismatch")
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
 _IDENTITY: Final = re.compile(r"^___check_obj_id\(([^,()]{1,200}),")
+_TYPE: Final = re.compile(r"^___check_type_id\(([^,()]{1,200}),")
 _SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
 _LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
 _START: Final = re.compile(r"^[A-Za-z_]\w*")
@@ -108,11 +109,13 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     """
     text = _text_of(guard)
     match = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0])
-    match = match or _VALUE.match(text) or _IDENTITY.match(text)
+    match = match or _VALUE.match(text) or _IDENTITY.match(text) or _TYPE.match(text)
     if match is None:
         return ""
     source = _LOCAL.sub(r"\1", match[1].strip())
     value = _look_up(source, values)
+    if match.re is _TYPE:
+        return "" if value is _NOTHING else f"{source} is of type {type(value).__name__} now"
     if match.re not in (_VALUE, _IDENTITY):
         return _of_tensor(source, value, text)
     shown = _member(value)

@@ -46,6 +46,7 @@ _SUBJECT = re.compile(
     r"|___check_(?:obj|type)_id\((?P<identity>[\w.\[\]']{1,200}),"
     r"|(?P<value>[A-Za-z_][\w.\[\]']{0,200}) =="
 )
+_ZERO_ONE = re.compile(r"size mismatch at index \d+\. expected [01], actual")
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
@@ -66,10 +67,16 @@ def reason(message: str) -> Reason:
 
 
 def guard(texts: tuple[str, ...]) -> str:
-    """Return the guard that failed, from Dynamo's text on each earlier compile, newest first."""
+    """Return the guard that failed, from Dynamo's text on each earlier compile, newest first.
+
+    Sizes 0 and 1 have graphs of their own: what failed for another size says more.
+    """
     if not texts:
         return UNNAMED
-    text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
+    newest = texts[0]
+    if _ZERO_ONE.search(newest):
+        newest = next((text for text in texts if not _ZERO_ONE.search(text)), newest)
+    text = re.sub(r"^!?[\d/]+:\s*", "", newest.strip())
     text = text.split("\nUser stack trace:")[0]
     text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
     text = re.split(r" If this is unexpected, wrap your backend| Guard failed on a param", text)[0]

@@ -1,15 +1,13 @@
-"""Code that was taken out of the compiler goes back in, or as little of it as possible stays out.
+"""Code that was taken out of the compiler goes back in, and breaks that were left over go.
 
 Before::
 
     @torch.compiler.disable
     def helper(x):
+        torch._dynamo.graph_break()
         return x + 1
 
-After: the same without the decorator; ``f = torch.compiler.disable(f)`` becomes ``f = f``, and a
-line with ``torch._dynamo.graph_break()`` goes. A line that only writes, and that no other remedy
-takes, runs ``if not torch.compiler.is_compiling():``. A function that cannot be compiled is
-disabled as a whole, which is one break in place of several.
+After: the same without the decorator and the break; a line ``f = torch.compiler.disable(f)`` goes.
 
 When not: where the function was disabled since it gives other results compiled, or is slower; the
 run of the patched program tells the former.
@@ -17,24 +15,15 @@ run of the patched program tells the former.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 import libcst as cst
-from libcst import matchers as m
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import (
-    Change,
-    Rewrite,
-    SourcePatch,
-    UnfitError,
-    switch,
-)
-from pytest_graphbreak.repair.rewrite.names import computes
-from pytest_graphbreak.repair.rewrite.reasons import inlined_frames, reads_value
+from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     Tree,
@@ -44,37 +33,19 @@ from pytest_graphbreak.repair.rewrite.tree import (
     only,
     parse,
     rewriting,
+    with_lines,
 )
 from pytest_graphbreak.repair.trial import Trial
 
 _DISABLES: Final = {"torch.compiler.disable", "torch._dynamo.disable"}
-_WRITES: Final = ("print", "write", "writelines", "flush", "append", "extend", "update", "warn")
-_LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical")
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     here, name = item.where, advice.name(item)
     if name == "graph-break" or "graph_break" in here.code:
-        yield SourcePatch("the explicit graph break is gone", (Rewrite(without_break, here),))
+        yield SourcePatch("the explicit graph break is gone", (Edit(without_break, here),))
     if name == "disabled" or "disable" in item.reason:
         yield from _propose_enabled(item, trial)
-    if not reads_value(item) and name != "disabled":
-        lost = f"`{here.code}` no longer happens in compiled code"
-        title = "the statement runs only where the code is not compiled"
-        yield SourcePatch(title, (Rewrite(only_eager, here),), lost)
-
-
-def propose_uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose fewer graphs around code that stays out of the graph: the last of all remedies."""
-    frames = list(inlined_frames(item, trial))
-    if frames:
-        title = "nested_graph_breaks: a break cuts the outermost function once"
-        yield SourcePatch(title, (switch("nested_graph_breaks"),))
-    for frame in frames[:2]:
-        last = frame.function.rpartition(".")[2]
-        edit = Rewrite(disable, frame, decorator="torch.compiler.disable")
-        note = f"{frame.function} is not compiled any more"
-        yield SourcePatch(f"{last} runs uncompiled, as one piece", (edit,), note=note, leaves=True)
 
 
 def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -93,7 +64,7 @@ def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             functions[file, name] = (owner or parts[-1]) in text
     for file, name in sorted(functions, key=lambda key: not functions[key]):
         title = f"{name.rpartition('.')[2]} is compiled: no torch.compiler.disable"
-        yield SourcePatch(title, (Rewrite(enable, Frame(file, name, 0, "")),))
+        yield SourcePatch(title, (Edit(enable, Frame(file, name, 0, "")),))
 
 
 def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:
@@ -119,66 +90,26 @@ def _disabling_nodes(tree: Tree) -> dict[str, list[cst.CSTNode]]:
 def enable(source: str, where: Frame) -> str | None:
     """Return a file without what disables the function of a place."""
     tree = parse(source)
-    changes: dict[cst.CSTNode, list[cst.CSTNode]] = {
-        node: [node.args[0].value] if isinstance(node, cst.Call) else []
-        for node in _disabling_nodes(tree).get(where.function, ())
-    }
-    return tree.replaced(changes) if changes else None
+    gone: dict[cst.CSTNode, str] = {}
+    inner: dict[cst.CSTNode, str] = {}
+    for node in _disabling_nodes(tree).get(where.function, ()):
+        if not isinstance(node, cst.Call):
+            gone[node] = ""
+        elif code(set_to := tree.parents[node]) == f"{where.function} = {code(node)}":
+            gone[tree.parents[set_to]] = ""
+        else:
+            inner[node] = code(node.args[0].value)
+    if gone:
+        return with_lines(tree, gone)
+    return tree.replaced(inner) if inner else None
 
 
-_DESCRIPTORS: Final = m.Decorator(
-    m.OneOf(
-        *map(m.Name, ("staticmethod", "classmethod", "property", "cached_property")),
-        m.Attribute(attr=m.OneOf(m.Name("setter"), m.Name("cached_property"))),
-    )
-)
-"""Decorators that make something else of a function, which no other decorator takes."""
-
-
-def decorating(name: str) -> Change:
-    """Return the change that puts a decorator before those of a function, or behind @property."""
-
-    @lru_cache(maxsize=64)
-    def change(source: str, where: Frame) -> str | None:
-        tree = parse(source)
-        changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-        for full, node in tree.functions:
-            if full == where.function:
-                ends = [at for at, x in enumerate(node.decorators, 1) if m.matches(x, _DESCRIPTORS)]
-                first = max(ends, default=0)
-                new = cst.Decorator(cst.parse_expression(name))
-                every = [*node.decorators[:first], new, *node.decorators[first:]]
-                changes[node] = [node.with_changes(decorators=every)]
-        return tree.replaced(changes) if changes else None
-
-    return change
-
-
-disable: Final = decorating("torch.compiler.disable")
-
-
-def _without_break(place: Place) -> Sequence[cst.BaseStatement]:
+def _without_break(place: Place) -> str:
     statement = only(place.node)
     call = statement.value if isinstance(statement, cst.Expr) else None
     if not isinstance(call, cst.Call) or "graph_break" not in (attribute_of(call), code(call.func)):
         raise UnfitError("it is no call of graph_break")
-    return []
-
-
-def _only_eager(place: Place) -> Sequence[cst.BaseStatement]:
-    """Return a line that runs in eager code only; UnfitError if it may raise or change a tensor."""
-    statement = only(place.node)
-    call = statement.value if isinstance(statement, cst.Expr) else None
-    if not isinstance(call, cst.Call):
-        raise UnfitError("it is no call alone")
-    last = attribute_of(call) or code(call.func)
-    arguments = [argument.value for argument in call.args]
-    if last not in (*_WRITES, *_LEVELS) or not all(map(computes, arguments)):
-        raise UnfitError(f"`{code(call)[:60]}` may raise, and compiled code would go on")
-    test = cst.parse_expression("not torch.compiler.is_compiling()")
-    line = place.node.with_changes(leading_lines=[])
-    return [cst.If(test, cst.IndentedBlock([line]))]
+    return ""
 
 
 without_break: Final = rewriting(_without_break)
-only_eager: Final = rewriting(_only_eager)

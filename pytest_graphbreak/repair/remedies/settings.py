@@ -1,53 +1,65 @@
-"""Settings of torch let more code into a graph: they are tried together, before all else.
+"""A setting of torch lets more code into a graph: one line where the program compiles.
 
 Before::
 
-    scale = y.sum().item()
+    f = torch.compile(f)
 
-After: the same lines, and at the head of the program::
+After::
 
     torch._dynamo.config.capture_scalar_outputs = True
+    f = torch.compile(f)
 
 When not: a setting is for the whole process. On a device below Dynamo ``.item()`` as a node splits
-the graph, so there rewrites come first. ``print`` as a reordered function is lost where torch
-inlines the function that calls it: a run that loses a line is refused.
+the graph; ``print`` as a reordered function is lost where torch inlines the function that calls
+it. A run that shows either is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
-from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
+from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.patch import COMPILES, Change, Edit, SourcePatch
+from pytest_graphbreak.repair.rewrite.compiles import with_setting
+from pytest_graphbreak.repair.rewrite.tree import parse
 from pytest_graphbreak.repair.trial import Trial
 
 _ORDERED: Final = "torch._dynamo.config.reorderable_logging_functions.add"
 
 
-def _switched(name: str, what: str) -> SourcePatch:
-    return SourcePatch(f"{name}: {what}", (switch(name),))
+@cache
+def _setting(line: str) -> Change:
+    def change(source: str, where: Frame) -> str | None:
+        return with_setting(parse(source), line)
+
+    return change
+
+
+def switch(name: str, what: str, value: str = "True") -> SourcePatch:
+    """Return the patch that sets a config of Dynamo."""
+    line = f"torch._dynamo.config.{name} = {value}"
+    return SourcePatch(f"{name}: {what}", (Edit(_setting(line), COMPILES),))
 
 
 def _reordered(name: str) -> SourcePatch:
     """Return the patch by which torch calls a function of output when the graph has run."""
-    module = name.rpartition(".")[0]
-    load = (Preamble(f"import {module}"),) if module else ()
-    edits = (*load, Preamble(f"{_ORDERED}({name})"))
-    moves = f"what {name} writes comes after the graph"
-    return SourcePatch(f"{name} runs after the graph", edits, moves=moves)
+    edits = (Edit(_setting(f"{_ORDERED}({name})"), COMPILES),)
+    note = f"what {name} writes comes after the graph"
+    return SourcePatch(f"{name} runs after the graph", edits, note)
 
 
-_NUMBERS: Final = _switched(
+_NUMBERS: Final = switch(
     "allow_unspec_int_on_nn_module", "numbers on modules are inputs of the graph"
 )
-_SCALARS: Final = _switched("capture_scalar_outputs", ".item() becomes a node of the graph")
-_SHAPES: Final = _switched(
+_SCALARS: Final = switch("capture_scalar_outputs", ".item() becomes a node of the graph")
+_SHAPES: Final = switch(
     "capture_dynamic_output_shape_ops", "sizes that depend on values stay in the graph"
 )
-_RNN: Final = _switched("allow_rnn", "LSTM, GRU and RNN go into the graph")
-_SPARSE: Final = _switched("capture_sparse_compute", "sparse tensors go into the graph")
-_AUTOGRAD: Final = _switched(
+_RNN: Final = switch("allow_rnn", "LSTM, GRU and RNN go into the graph")
+_SPARSE: Final = switch("capture_sparse_compute", "sparse tensors go into the graph")
+_AUTOGRAD: Final = switch(
     "trace_autograd_ops", "backward() and torch.autograd.grad become nodes of the graph"
 )
 _WORDS: Final = (
@@ -67,8 +79,5 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     yield from (patch for patch, words in _WORDS if any(word in text for word in words))
 
 
-def together(trial: Trial) -> Sequence[SourcePatch]:
-    """Return the settings that may help a program, to be tried in one run."""
-    patches = [patch for item in trial.record.breaks for patch in propose(item, trial)]
-    patches += [_NUMBERS] if trial.record.recompile_list else []
-    return list(dict.fromkeys(patches))
+def recompiles(trial: Trial) -> Iterator[SourcePatch]:
+    yield _NUMBERS

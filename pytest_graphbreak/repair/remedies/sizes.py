@@ -8,6 +8,11 @@ After::
 
     f = torch.compile(f, dynamic=True)
 
+Where that is no gain, the sizes that vary are marked above the call, a line for each argument::
+
+    torch._dynamo.mark_dynamic(x, 0)
+    y = f(x)
+
 When not: where the code needs a size as a number (``range(x.shape[0])``, ``if n % 2:``), it is
 compiled for each; then pad to a few sizes. Nor on a device whose compiler takes fixed sizes only:
 it compiles each graph of Dynamo for each size. A graph of fixed sizes may be faster.
@@ -15,38 +20,48 @@ it compiles each graph of Dynamo for each size. A graph of fixed sizes may be fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Final
 
 import libcst as cst
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
-from pytest_graphbreak.repair.rewrite.tree import calls, parse
+from pytest_graphbreak.repair.patch import COMPILES, Change, Edit, SourcePatch
+from pytest_graphbreak.repair.remedies.settings import switch
+from pytest_graphbreak.repair.rewrite.compiles import calls_of_compiled, compile_calls, insert
+from pytest_graphbreak.repair.rewrite.tree import code, parse
 from pytest_graphbreak.repair.trial import Trial
 
-_NOT_STATIC: Final = switch("assume_static_by_default", "False")
-_COMPILE: Final = "torch.compile"
+_NOT_STATIC: Final = switch(
+    "assume_static_by_default", "sizes and numbers are inputs of the graph", "False"
+)
 
 
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make all sizes and numbers inputs: in the program's own calls, or by a setting."""
-    for file in trial.sites:
-        here = Frame(file, "<module>", 0, "")
-        if _compiles(trial.source(here)):
-            edit = Rewrite(as_dynamic, here)
-            yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (edit,))
-    title = "assume_static_by_default = False: sizes and numbers are inputs of the graph"
-    yield SourcePatch(title, (_NOT_STATIC,))
+    """Propose to make sizes inputs: all in the program's calls, those that vary, by a setting."""
+    edit = Edit(as_dynamic, COMPILES)
+    yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (edit,))
+    for call in trial.varies:
+        for name, dims in call["dims"].items():
+            marked = [dim for dim, _ in dims]
+            text = str(marked[0] if len(marked) == 1 else marked)
+            base, bracket, key = name.partition("[")
+            if base in call["parameters"]:
+                place = call["parameters"].index(base)
+                change = marking(place, base, bracket + key, text)
+                title = f"mark_dynamic for the sizes that vary: {name} {text}"
+                yield SourcePatch(title, (Edit(change, COMPILES),))
+    yield _NOT_STATIC
 
 
 @lru_cache(maxsize=64)
 def as_dynamic(source: str, where: Frame) -> str | None:
     """Return a file in which ``dynamic=True`` is an argument of each call of ``torch.compile``."""
-    changes: dict[cst.CSTNode, Sequence[cst.CSTNode]]
-    changes = {call: [_with_dynamic(call)] for call in _compiles(source)}
-    return parse(source).replaced(changes) if changes else None
+    tree = parse(source)
+    changes: dict[cst.CSTNode, str]
+    changes = {call: code(_with_dynamic(call)) for call in compile_calls(tree)}
+    return tree.replaced(changes) if changes else None
 
 
 def _with_dynamic(call: cst.Call) -> cst.Call:
@@ -57,6 +72,23 @@ def _with_dynamic(call: cst.Call) -> cst.Call:
     return call.with_changes(args=[*arguments, argument])
 
 
-def _compiles(source: str) -> list[cst.Call]:
-    tree = parse(source)
-    return [call for call in calls(tree.module) if _COMPILE in tree.names_of(call.func)]
+@cache
+def marking(place: int, name: str, key: str, dims: str) -> Change:
+    """Return the change that marks sizes of an argument above each call of what is compiled.
+
+    The argument is a variable at its ``place``, or given by its ``name``; ``key`` is what leads
+    from there to the tensor: ``['ids']``.
+    """
+
+    def change(source: str, where: Frame) -> str | None:
+        tree = parse(source)
+        lines: dict[cst.CSTNode, str] = {}
+        for call in calls_of_compiled(tree):
+            named = [x.value for x in call.args if x.keyword and x.keyword.value == name]
+            values = [*named, *(x.value for x in call.args[place : place + 1] if not x.keyword)]
+            if values and isinstance(values[0], cst.Name):
+                text = f"torch._dynamo.mark_dynamic({values[0].value}{key}, {dims})"
+                lines[call] = text
+        return insert(tree, lines) if lines else None
+
+    return change

@@ -8,21 +8,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 import libcst as cst
 from libcst import metadata
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Change, UnfitError
+from pytest_graphbreak.repair.source import comments, lines
 
-Node = TypeVar("Node", bound=cst.CSTNode)
 Block = cst.If | cst.While | cst.For
 Statement = cst.SimpleStatementLine | Block
-Writer = Callable[["Place"], Sequence[cst.BaseStatement]]
-"""Returns the statements that replace the one at a place. Raises ``UnfitError``."""
+Writer = Callable[["Place"], str]
+"""Returns the line that replaces a statement, or "". Raises ``UnfitError``."""
 BLOCKS: Final = (cst.If, cst.While, cst.For)
 _COMPOUND: Final = (cst.BinaryOperation, cst.BooleanOperation, cst.Comparison, cst.UnaryOperation)
 _LOOSE: Final = (*_COMPOUND, cst.IfExp, cst.Lambda, cst.Tuple, cst.NamedExpr)
@@ -51,12 +50,6 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
         return self.wrapper.resolve(metadata.ParentNodeProvider)
 
     @cached_property
-    def accesses(self) -> Mapping[cst.CSTNode, metadata.Access]:
-        """Every name that is read, by its node."""
-        scopes = {scope for scope in self.scopes.values() if scope is not None}
-        return {access.node: access for scope in scopes for access in scope.accesses}
-
-    @cached_property
     def functions(self) -> Sequence[tuple[str, cst.FunctionDef]]:
         """All functions, each with its qualified name as Python writes it."""
         nodes = (node for node in walk([self.module]) if isinstance(node, cst.FunctionDef))
@@ -75,11 +68,16 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
         position = self.positions[node].end
         return position.line, position.column
 
-    def replaced(self, changes: Mapping[cst.CSTNode, Sequence[cst.CSTNode]]) -> str:
-        """Return the source with nodes replaced, each by some of its kind."""
-        changed = self.module.visit(_Replacing(changes))
-        assert isinstance(changed, cst.Module)
-        return changed.code
+    def replaced(self, changes: Mapping[cst.CSTNode, str]) -> str:
+        """Return the source with expressions replaced, of which none is in another."""
+        text = lines(self.source)
+        for node, new in sorted(
+            changes.items(), key=lambda pair: self.start(pair[0]), reverse=True
+        ):
+            (first, column), (last, end) = self.start(node), self.end(node)
+            head, tail = text[first - 1][:column], text[last - 1][end:]
+            text[first - 1 : last] = [f"{head}{new}{tail}"]
+        return "".join(text)
 
 
 @lru_cache(maxsize=16)
@@ -132,67 +130,40 @@ def _lines(tree: Tree, node: Statement) -> range:
     return range(first, last + 1)
 
 
-def innermost(places: Sequence[Place], kinds: type | tuple[type, ...]) -> list[Place]:
-    """Return the innermost statement of some kinds that is, or is around, each place."""
-    nodes: dict[cst.CSTNode, Place] = {}
-    for place in places:
-        node: cst.CSTNode = place.node
-        while not isinstance(node, kinds) and node is not place.function:
-            node = place.tree.parents[node]
-        if isinstance(node, Statement):
-            nodes[node] = replace(place, node=node)
-    return list(nodes.values())
+def rewriting(write: Writer) -> Change:
+    """Return the change of a file that replaces the statements at a place by a line, or removes it.
 
-
-def rewriting(write: Writer, kinds: type | tuple[type, ...] = ()) -> Change:
-    """Return the change of a file that replaces the statements at a place.
-
-    With ``kinds`` these are the innermost statements of such kinds around it.
+    A ``return`` replaces what follows, too, which never runs then.
     """
 
     @lru_cache(maxsize=256)
     def change(source: str, where: Frame) -> str | None:
-        hits = places(source, where)
-        hits = innermost(hits, kinds) if kinds else hits
-        changes: dict[cst.CSTNode, list[cst.CSTNode]] = {}
-        for place in hits:
-            new = changes[place.node] = _fit(place, write(place))
-            if new and isinstance(only(new[-1]), cst.Return):  # what is behind it never runs
-                changes |= {gone: [] for gone in place.following}
-        return hits[0].tree.replaced(changes) if hits else None
+        new: dict[cst.CSTNode, str] = {}
+        for place in places(source, where):
+            new[place.node] = write(place)
+            if new[place.node].startswith("return "):
+                new |= dict.fromkeys(place.following, "")
+        return with_lines(parse(source), new) if new else None
 
     return change
 
 
-def _fit(place: Place, new: Sequence[cst.BaseStatement]) -> list[cst.CSTNode]:
-    """Return statements in the place of one: below its comments, or below an ``else``."""
-    node, parent = place.node, place.tree.parents[place.node]
-    if isinstance(parent, cst.If) and parent.orelse is node:
-        return [cst.Else(cst.IndentedBlock(list(new)))]
-    if not new:
-        alone = isinstance(parent, cst.IndentedBlock) and len(parent.body) == 1
-        return [statements("pass")[0]] if alone else []
-    lines = [*node.leading_lines, *getattr(new[0], "leading_lines", ())]
-    return [new[0].with_changes(leading_lines=lines), *new[1:]]
+def with_lines(tree: Tree, new: Mapping[cst.CSTNode, str]) -> str:
+    """Return the file with statements or decorators replaced, each by a line, or removed by "".
 
-
-class _Replacing(cst.CSTTransformer):
-    def __init__(self, changes: Mapping[cst.CSTNode, Sequence[cst.CSTNode]]) -> None:
-        super().__init__()
-        self._changes = changes
-
-    def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> object:  # type: ignore[override]
-        new = self._changes.get(original)
-        if new is None:
-            return super().on_leave(original, updated)
-        return new[0] if len(new) == 1 else cst.FlattenSentinel(new)
-
-
-def replace_nodes(node: Node, changes: Mapping[cst.CSTNode, cst.CSTNode]) -> Node:
-    """Return a node with others inside of it replaced."""
-    result = node.visit(_Replacing({old: [new] for old, new in changes.items()}))
-    assert isinstance(result, cst.CSTNode)
-    return result
+    The comments in what goes stay, each on a line of its own.
+    """
+    text = lines(tree.source)
+    for node, line in sorted(new.items(), key=lambda pair: tree.start(pair[0]), reverse=True):
+        (first, column), (last, _) = tree.start(node), tree.end(node)
+        margin, old = text[first - 1][:column], "".join(text[first - 1 : last])
+        kept, parent = comments(textwrap.dedent(old)), tree.parents[node]
+        if isinstance(parent, cst.If) and parent.orelse is node:  # an `elif`
+            line = f"else:\n{margin}    {line}"
+        elif not line and isinstance(parent, cst.IndentedBlock):
+            line = "" if any(part not in new for part in parent.body) else "pass"
+        text[first - 1 : last] = [f"{margin}{part}\n" for part in (*kept, line) if part]
+    return "".join(text)
 
 
 def walk(nodes: Sequence[cst.CSTNode], *, inner: bool = True) -> Iterator[cst.CSTNode]:
@@ -225,17 +196,6 @@ def operand(node: cst.BaseExpression) -> str:
     """Return an expression as text that an operator or a method can follow."""
     text = code(node)
     return f"({text})" if isinstance(node, _LOOSE) and not node.lpar else text
-
-
-def statements(text: str) -> list[cst.BaseStatement]:
-    return list(cst.parse_module(textwrap.dedent(text).strip() + "\n").body)
-
-
-def function(head: str, lines: Sequence[cst.BaseStatement]) -> cst.FunctionDef:
-    """Return ``def HEAD:`` with a body."""
-    (definition,) = statements(f"def {head}:\n    pass")
-    assert isinstance(definition, cst.FunctionDef)
-    return definition.with_changes(body=cst.IndentedBlock(list(lines)))
 
 
 def calls(node: cst.CSTNode) -> list[cst.Call]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.advice.situations import Edits, Situation
+from tests.advice.situations import Situation
 
 HEAD: Final = """
 import pytest, torch
@@ -16,30 +16,10 @@ CALL: Final = f"""
 {LIMIT}def test_it():
     torch.compile(f, backend="eager")(torch.ones(2, 16))
 """
-REORDER: Final = "torch._dynamo.config.reorderable_logging_functions.add(print)"
-PRINTED: Final = f"print after the call, or {REORDER}"
-F_STRING: Final = f"one f-string, and {REORDER}; or print after"
-IN_PRINT: Final = "keep it a tensor in what is printed, without .item() or float()"
 CHOICE: Final = (
-    "torch.where or torch.cond on the tensor, without .item(), which breaks here even captured"
+    "torch.where(condition, a, b), without .item(), "
+    "where both sides only make a tensor of one shape"
 )
-
-
-def switch(line: str) -> tuple[str, str]:
-    """Return the edit that puts a setting at the top of a program."""
-    return ("import pytest, torch\n", f"import pytest, torch\n{line}\n")
-
-
-def function(*lines: str) -> str:
-    """Return a program whose compiled function has these lines in its middle."""
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"{HEAD}def f(x):\n    x = x + 1\n{body}    return x * 2\n{CALL}"
-
-
-def printing(name: str, line: str, said: tuple[str, ...], *ways: Edits) -> Situation:
-    """Return a row of a print, which may also be done with after the call."""
-    after: Edits = ((f"    {line}\n", ""), (LIMIT, LIMIT), ("16))\n", "16))\n    print('after')\n"))
-    return Situation(name, function(line), said, (*ways, after))
 
 
 README: Final = f"""{HEAD}class Head(torch.nn.Module):
@@ -78,9 +58,7 @@ def f(x):
 {LIMIT}def test_it():
     torch.compile(f, backend="eager")(torch.ones(2, 4, requires_grad=True))
 """
-IN_FUNCTION: Final = (
-    "torch.where(condition, a, b): in an autograd.Function bool() and captured numbers fail"
-)
+IN_FUNCTION: Final = "torch.where(condition, a, b) in place of the if"
 READ_IN_FUNCTION: Final = (
     "keep it a tensor: captured numbers fail inside of a torch.autograd.Function"
 )
@@ -137,57 +115,7 @@ SITUATIONS: Final = (
         "the README's if on a number",
         README,
         (CHOICE,),
-        (
-            ((IF, "        scores = torch.where(scores.max() > 0.9, scores * 0.5, scores)\n"),),
-            (
-                (
-                    IF,
-                    "        scores = torch.cond(\n"
-                    "            scores.max() > 0.9,\n"
-                    "            lambda s: s * 0.5, lambda s: s + 0, (scores,),\n"
-                    "        )\n",
-                ),
-            ),
-        ),
-    ),
-    Situation(
-        "an assert on a number",
-        '"""PYTEST_DONT_REWRITE"""\n' + function('assert x.max().item() < 9, "large"'),
-        (
-            "assert on the tensor, without .item(), and a constant text: "
-            'assert (x < 9).all(), "text"',
-        ),
-        ((("x.max().item() < 9", "(x < 9).all()"),),),
-    ),
-    printing("print of a tensor", 'print("mean", x.mean())', (PRINTED,), (switch(REORDER),)),
-    printing("print of an f-string", 'print(f"{x.mean()}")', (PRINTED,), (switch(REORDER),)),
-    printing(
-        "print of a shape",
-        'print("pooled", x.shape)',
-        (F_STRING,),
-        (switch(REORDER), ('print("pooled", x.shape)', 'print(f"pooled {x.shape}")')),
-    ),
-    printing(
-        "print without a line end",
-        'print("here", end="")',
-        ("print after the call; the switch for print takes no end=, file= or flush=",),
-    ),
-    printing(
-        "print of a number",
-        "print(x.sum().item())",
-        (IN_PRINT, PRINTED),
-        (("x.sum().item()", "x.sum()"), switch(REORDER)),
-    ),
-    Situation(
-        "the switch, and an argument that it does not take",
-        f"{REORDER}\n".join(
-            function('print("pooled", x.shape)').split("import pytest, torch\n", 1)
-        ).replace(REORDER, f"import pytest, torch\n{REORDER}", 1),
-        (
-            'one f-string, print(f"{...}"): the switch takes text, numbers and tensors; '
-            "or after the call",
-        ),
-        ((('print("pooled", x.shape)', 'print(f"pooled {x.shape}")'),),),
+        (((IF, "        scores = torch.where(scores.max() > 0.9, scores * 0.5, scores)\n"),),),
     ),
     Situation(
         "bool() in an autograd.Function",
@@ -210,34 +138,5 @@ SITUATIONS: Final = (
         ),
         (READ_IN_FUNCTION,),
         ((("float(x.sum())", "x.sum()"),),),
-    ),
-    *(
-        Situation(
-            f"an export of an if on a number, {name}",
-            f"""{HEAD}class Model(torch.nn.Module):
-    def forward(self, x):
-        if x.max().item() > 0.5:
-            x = x * 2
-        return x
-
-
-{LIMIT}def test_it():
-    torch.export.export(Model(), (torch.ones(4),), strict={strict})
-""",
-            (
-                "torch.where(condition, a, b), or torch.cond: both sides in one graph; "
-                "or decide outside",
-            ),
-            (
-                (
-                    (
-                        "        if x.max().item() > 0.5:\n            x = x * 2\n",
-                        "        x = torch.where(x.max() > 0.5, x * 2, x)\n",
-                    ),
-                ),
-            ),
-            compiles=strict,
-        )
-        for name, strict in (("strict", True), ("not strict", False))
     ),
 )

@@ -34,7 +34,7 @@ def step(x, tx):
 {LIMIT}    for _ in range(3):
         step(x, scale(0.1))
 """,
-        ("make it once, outside of the loop, or give its class __eq__ and __hash__",),
+        ("make it once, outside of the loop",),
         (
             (
                 ("    for _ in range(3):\n", "    tx = scale(0.1)\n    for _ in range(3):\n"),
@@ -87,7 +87,7 @@ def compiled(spec):
 {LIMIT}    compiled(P("x"))
     compiled(P())
 """,
-        ("nothing, where it is meant: a call of the function with these types shares it",),
+        (),
         (((" compiled(P())\n", ' compiled(P("x"))\n'),),),
         devices=2,
     ),

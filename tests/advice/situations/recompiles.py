@@ -8,16 +8,11 @@ from tests.advice.situations import Situation
 from tests.advice.situations.breaks import HEAD
 
 LIMIT: Final = "@pytest.mark.max_graphs(1, recompiles=0)\n"
-ALL_INSTANCES: Final = (
-    "one code for all instances: compile what holds them, or expect a graph for each that differs"
-)
 A_NUMBER: Final = (
-    "one code for all instances: register_buffer for a number to compute with, "
-    "or compile the holder"
+    "one code for all instances: register_buffer for the number, "
+    "where no if, index or length depends on it"
 )
-AN_INDEX: Final = (
-    "one code for all instances: pass in what the index selects, or compile what holds them"
-)
+AN_INDEX: Final = "one code for all instances: pass in what the index selects"
 
 
 def blocks(init: str, result: str, call: str = "block(x)") -> str:
@@ -52,12 +47,6 @@ class Net(torch.nn.Module):
 """
 
 
-WHOLE: Final = (
-    ('        for block in self.blocks:\n            block.compile(backend="eager")\n', ""),
-    ("        net = Net()\n", '        net = torch.compile(Net(), backend="eager")\n'),
-)
-"""Compiles what holds the blocks, and not each of them."""
-
 MODELS: Final = f"""{HEAD}class Model(torch.nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -72,8 +61,6 @@ def test_it():
     for size in (16, 8):
         torch.compile(Model(size), backend="eager")(torch.ones(2, size))
 """
-EXPECTED: Final = (("@pytest.mark.max_graphs(2, recompiles=0)", "@pytest.mark.max_graphs(2)"),)
-"""The recompile of the second model, which is expected, is allowed."""
 
 STANCE: Final = f"""{HEAD}@torch.compile(backend="eager")
 def f(x):
@@ -88,7 +75,97 @@ LESS: Final = (
     "look for a torch.compile that is gone or has less in it, torch.compiler.disable, "
     'set_stance("force_eager"), an exception that is caught'
 )
+FIRST: Final = "give the attribute its first value in __init__, before the first compiled call"
+NUMBER: Final = (
+    "pass it as a tensor (torch.tensor(n, device=x.device)), "
+    "where no if, index or length depends on it"
+)
+
+
+def function(body: str, call: str) -> str:
+    """Return a program that calls a compiled function with a call for each ``n``."""
+    return f"""{HEAD}@torch.compile(backend="eager")
+def f(x, n=1):
+    return {body}
+
+
+{LIMIT}def test_it():
+    for n in (4, 5, 9):
+        {call}
+"""
+
+
+def module(init: str, *lines: str) -> str:
+    """Return a program of a compiled module that is called three times, and has ``init``."""
+    body = "".join(f"        {line}\n" for line in lines)
+    return f"""{HEAD}class Net(torch.nn.Module):
+    rate = 2
+
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+{body}
+
+{LIMIT}def test_it():
+    net = Net()
+    model = torch.compile(net, backend="eager")
+    assert sum(float(model(torch.ones(()))) for _ in range(3)) == 12
+"""
+
+
 SITUATIONS: Final = (
+    Situation(
+        "a size",
+        function("x * 2", "x = torch.ones(n); assert f(x).shape == (n,)"),
+        ("many sizes: torch._dynamo.mark_dynamic(x, 0) before each call",),
+        ((("assert f", "torch._dynamo.mark_dynamic(x, 0); assert f"),),),
+    ),
+    Situation(
+        "a number",
+        function("x * n", "assert float(f(torch.ones(()), n)) == n"),
+        (NUMBER,),
+        ((("f(torch.ones(()), n)", "f(torch.ones(()), torch.tensor(n))"),),),
+    ),
+    Situation(
+        "a layout",
+        function("x * 2", "f(torch.ones(4, 4) if n < 5 else torch.ones(4, 4).t())")
+        .replace("ones(4, 4)", "ones(4, 2)", 1)
+        .replace("ones(4, 4).t()", "ones(2, 4).t()"),
+        ("make it contiguous() before each call of the compiled function",),
+        ((("ones(2, 4).t()", "ones(2, 4).t().contiguous()"),),),
+    ),
+    Situation(
+        "a counter of a module",
+        module("self.step = 0", "self.step += 1", "return x * self.step * 2"),
+        ("a buffer (register_buffer), where no if, index or length depends on it",),
+        ((("self.step = 0", 'self.register_buffer("step", torch.tensor(0))'),),),
+    ),
+    Situation(
+        "None at first",
+        module(
+            "self.sum = None",
+            "self.sum = x if self.sum is None else self.sum + x",
+            "return self.sum * 2",
+        ),
+        (FIRST,),
+        ((("self.sum = None", "self.sum = torch.zeros(())"),),),
+    ),
+    Situation(
+        "not there at first",
+        module(
+            "pass", "self.sum = self.sum + x if hasattr(self, 'sum') else x", "return self.sum * 2"
+        ),
+        (FIRST,),
+        ((("        pass\n", "        self.sum = torch.zeros(())\n"),),),
+    ),
+    Situation(
+        "an attribute of the class that becomes one of the instance",
+        module("pass", "y = x * self.rate * 2", "self.rate = 2", "return y"),
+        (FIRST,),
+        ((("        pass\n", "        self.rate = 2\n"),),),
+    ),
     *(
         Situation(
             f"the stance {stance}",
@@ -114,7 +191,6 @@ SITUATIONS: Final = (
                     'self.register_buffer("number", torch.tensor(number))',
                 ),
             ),
-            WHOLE,
         ),
         ("another Block in each call, with another value of self.number: 1, 2",),
     ),
@@ -127,14 +203,13 @@ SITUATIONS: Final = (
                 ("more[0][self.number]", "more[0]"),
                 ("block(x, cache)", "block(x, cache[block.number])"),
             ),
-            WHOLE,
         ),
     ),
     Situation(
         "two models of one class, with other sizes",
         MODELS,
-        (ALL_INSTANCES,),
-        (EXPECTED,),
+        (),
+        (),
         ("(another Model: x has shape [2, 8] now)",),
     ),
 )

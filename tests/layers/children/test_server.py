@@ -41,13 +41,11 @@ class Line:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.trial = path / "a_trial2.py"
         self.directory = path / "bench"
         self.server = serve()
 
     def order(self, seconds: float, timeout: float = 60) -> None:
         self.directory.mkdir()
-        self.trial.write_text("")
         text = textwrap.dedent(PROGRAM).format(seconds=seconds)
         text = f"import os; os.chdir({str(self.path)!r})\n{text}"
         order: dict[str, Any] = {
@@ -58,7 +56,6 @@ class Line:
             "environ": dict(os.environ),
             "timeout": timeout,
             "directory": str(self.directory),
-            "remove": [str(self.trial)],
         }
         assert self.server.stdin is not None
         self.server.stdin.write(f"{json.dumps(order)}\n")
@@ -90,7 +87,6 @@ def test_what_a_program_leaves_running_ends_with_it(line: Line) -> None:
     pid = line.answer()
     assert line.answer() == "0"
     assert [line.pids()[0], *filter(lives, line.pids())] == [int(pid)]
-    assert not line.trial.exists()
     assert line.directory.exists()  # the answers are in it
 
 
@@ -109,7 +105,6 @@ def test_the_end_of_the_command_is_the_end_of_its_program(line: Line) -> None:
     line.server.stdin.close()
     assert line.server.wait(30) == 0
     assert not any(map(lives, pids))
-    assert not line.trial.exists()
     assert not line.directory.exists()
 
 

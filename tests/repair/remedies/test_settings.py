@@ -1,15 +1,18 @@
-"""Which settings are tried for which breaks."""
+"""Which settings are tried for which breaks, and the line of each."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.repair.patch import COMPILES
 from pytest_graphbreak.repair.remedies import settings
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once
 
+LINE = "torch._dynamo.config.capture_scalar_outputs = True"
+ITEM = Break("dynamo", "Unsupported Tensor.item() call", Frame("a.py", "f", 1, "x.item()"))
 BREAKS = {
     ("Unsupported Tensor.item() call", "n = x.sum().item()"): "capture_scalar_outputs",
     ("Dynamic shape operator", "y = x[x > 0]"): "capture_dynamic_output_shape_ops",
@@ -22,14 +25,32 @@ BREAKS = {
 @pytest.mark.parametrize(("reason", "code"), sorted(BREAKS))
 def test_a_break_has_its_setting(reason: str, code: str) -> None:
     item = Break("dynamo", reason, Frame("a.py", "f", 1, code))
-    trial = Trial(Record(breaks=(item, item)))
-    (patch,) = settings.together(trial)
-    assert list(settings.propose(item, trial)) == [patch]
-    assert BREAKS[reason, code] in patch.edits[-1].source  # type: ignore[union-attr]
+    (patch,) = settings.propose(item, Trial(Record()))
+    assert BREAKS[reason, code] in (patch.edits[0].change("import torch\n", COMPILES) or "")
 
 
 def test_other_breaks_have_none() -> None:
-    item = Break(
-        "dynamo", "Attempted to call function marked as skipped", Frame("a.py", "f", 1, "g()")
-    )
-    assert not settings.together(Trial(Record(breaks=(item,))))
+    item = Break("dynamo", "Attempted to call function marked as skipped", Frame("a.py", "f", 1))
+    assert not list(settings.propose(item, Trial(Record())))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import torch\n\n# net\nnet = torch.compile(f)\n",
+         "import torch\n\n# net\nLINE\nnet = torch.compile(f)\n"),
+        ("import torch\n\ndef test():\n    x = 1\n    g(torch.compile(f))\n",
+         "import torch\n\ndef test():\n    x = 1\n    LINE\n    g(torch.compile(f))\n"),
+        ("import torch\n\n@other\n@torch.compile\ndef f(x): return x\n",
+         "import torch\n\nLINE\n@other\n@torch.compile\ndef f(x): return x\n"),
+        ("import torch\n\nclass A:\n    @torch.compile(mode=M)\n    def f(self): pass\n",
+         "import torch\n\nLINE\nclass A:\n    @torch.compile(mode=M)\n    def f(self): pass\n"),
+        ("import torch as th\n\nif 1:\n    f = th.compile(f)\n",
+         "import torch as th\n\nif 1:\n    import torch\n    LINE\n    f = th.compile(f)\n"),
+        ('"""Doc."""\nfrom __future__ import division\n\nimport net\n',
+         '"""Doc."""\nfrom __future__ import division\nimport torch\nLINE\n\nimport net\n'),
+    ],
+)  # fmt: skip
+def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> None:
+    (patch,) = settings.propose(ITEM, Trial(Record()))
+    assert patch.edits[0].change(before, COMPILES) == after.replace("LINE", LINE)

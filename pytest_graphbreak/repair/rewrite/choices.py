@@ -1,0 +1,219 @@
+"""A branch that chooses one value: its test as a tensor, its two values, and what they are for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+from libcst import matchers as m
+from msgspec import Struct
+
+from pytest_graphbreak.repair.patch import UnfitError
+from pytest_graphbreak.repair.rewrite.tree import (
+    Place,
+    attribute_of,
+    body,
+    calls,
+    code,
+    only,
+    operand,
+    walk,
+)
+
+_READS: Final = m.OneOf(
+    m.Call(func=m.Attribute(attr=m.Name("item")), args=[]),
+    m.Call(func=m.Name("float"), args=[m.Arg(m.DoesNotMatch(m.SimpleString()), keyword=None)]),
+)
+"""Matches ``t.item()`` and ``float(t)``."""
+_NUMBER: Final = m.OneOf(
+    m.Integer(), m.Float(), m.UnaryOperation(m.Minus(), m.Integer() | m.Float())
+)
+_SMALL: Final = 128
+_BOOLS: Final = ("all", "any", "isfinite", "isinf", "isnan", "logical_and", "logical_or")
+_REDUCES: Final = ("all", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var")
+"""Functions that give a tensor without dimensions if they have no further argument."""
+_IN_PLACE: Final = m.OneOf(
+    m.AugAssign(),
+    m.Call(
+        func=m.Attribute(
+            attr=m.Name(m.MatchIfTrue(lambda name: name.endswith("_") and name[-2:] != "__"))
+        )
+    ),
+    m.Call(args=[m.ZeroOrMore(), m.Arg(keyword=m.Name("out")), m.ZeroOrMore()]),
+    m.AssignTarget(target=m.Subscript()),
+)
+"""Matches what may change a tensor in place."""
+_MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
+_RANDOM: Final = frozenset(
+    {
+        *("dropout", "alpha_dropout", "bernoulli", "multinomial", "normal", "poisson", "rand"),
+        *("randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "rrelu"),
+        *("gumbel_softmax", "random", "uniform", "choice", "shuffle", "sample", "gauss"),
+    }
+)
+"""Names of functions that draw random numbers."""
+
+
+class Choice(Struct, frozen=True):
+    """The two values that a branch chooses between, and ``name = `` or ``return ``."""
+
+    test: str
+    head: str
+    values: tuple[cst.BaseExpression, cst.BaseExpression]
+
+
+def choice_of(place: Place) -> Choice:
+    """Return what a branch chooses. Raises ``UnfitError`` where it does more."""
+    node = place.node
+    statement = only(node)
+    if isinstance(node, cst.If):
+        test, (first, second) = node.test, _sides(node, place)
+        head = _head(first)
+        if second is not None and _head(second) != head:
+            raise UnfitError("its sides set different names")
+        otherwise = _value(second) if second else cst.Name(head.removesuffix(" = "))
+        values = (_value(first), otherwise)
+    else:
+        choice = _value(statement)
+        if not isinstance(choice, cst.IfExp):
+            raise UnfitError("it is no choice of one value")
+        test, head, values = choice.test, _head(statement), (choice.body, choice.orelse)
+    names = {x.value for value in values for x in walk([value]) if isinstance(x, cst.Name)}
+    names.add(head.removesuffix(" = "))
+    changing = (x for x in walk([place.function.body]) if m.matches(x, _IN_PLACE))
+    for change in (x for x in changing if _base(x) in names):
+        # The value chosen is a new tensor: a change of it no longer reaches what it was.
+        raise UnfitError(f"`{code(change)[:60]}` changes a tensor in place")
+    for value in values:
+        if any(m.matches(part, _MORE) for part in walk([value])):
+            raise UnfitError(f"`{code(value)[:60]}` does more than compute")
+    return Choice(condition(test), head, values)
+
+
+def _sides(
+    node: cst.If, place: Place
+) -> tuple[cst.BaseSmallStatement | None, cst.BaseSmallStatement | None]:
+    """Return what a branch does, and what it does else: nothing, or the ``return`` behind it."""
+    first = body(node.body)
+    if isinstance(node.orelse, cst.If):
+        raise UnfitError("it has an `elif`")
+    second = body(node.orelse.body) if node.orelse else []
+    if not second and isinstance(only(first[0]), cst.Return):
+        second = place.following[:1]
+        if not second:
+            raise UnfitError("nothing is returned else")
+    if len(first) != 1 or len(second) > 1:
+        raise UnfitError("a side does more than set one name")
+    return only(first[0]), only(second[0]) if second else None
+
+
+def _head(node: cst.BaseSmallStatement | None) -> str:
+    """Return ``name = ``, or ``return ``. Raises ``UnfitError``."""
+    if isinstance(node, cst.Return):
+        return "return "
+    if m.matches(node or cst.Pass(), m.Assign(targets=[m.AssignTarget(m.Name())])):
+        return f"{code(cst.ensure_type(node, cst.Assign).targets[0].target)} = "
+    raise UnfitError("a side does more than set one name")
+
+
+def _value(node: cst.BaseSmallStatement | None) -> cst.BaseExpression:
+    value = node.value if isinstance(node, cst.Assign | cst.Return) else None
+    if value is None:
+        raise UnfitError("a side does more than set one name")
+    return value
+
+
+def _base(node: cst.CSTNode) -> str:
+    """Return ``x`` of ``x[0] += 1``, ``x.data.add_(1)``; "" where no name is at the beginning."""
+    part: cst.CSTNode = node
+    while not isinstance(part, cst.Name):
+        if isinstance(part, cst.AugAssign | cst.AssignTarget):
+            part = part.target
+        elif isinstance(part, cst.Call):
+            part = part.func
+        elif isinstance(part, cst.Attribute | cst.Subscript):
+            part = part.value
+        else:
+            return ""
+    return part.value
+
+
+def draws(node: cst.CSTNode) -> str:
+    """Return the first call that draws random numbers, or ""."""
+    for call in calls(node):
+        name = attribute_of(call) or code(call.func)
+        if name in _RANDOM:
+            return code(call)[:60]
+    return ""
+
+
+def condition(test: cst.BaseExpression) -> str:
+    """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
+    if m.matches(test, m.UnaryOperation(m.Not())):
+        return (
+            f"torch.logical_not({condition(cst.ensure_type(test, cst.UnaryOperation).expression)})"
+        )
+    if isinstance(test, cst.BooleanOperation):
+        name = "logical_and" if isinstance(test.operator, cst.And) else "logical_or"
+        if draws(test.right) or m.findall(test.right, m.Subscript()):
+            words = code(test.right)[:60]
+            raise UnfitError(f"`{words}` may raise or draw where Python leaves it out")
+        return f"torch.{name}({condition(test.left)}, {condition(test.right)})"
+    if isinstance(test, cst.Comparison):
+        return _comparison(test)
+    if m.matches(test, m.Call(func=m.Name("bool"), args=[m.Arg(keyword=None)])):
+        return condition(cst.ensure_type(test, cst.Call).args[0].value)
+    if not isinstance(test, cst.Call):
+        raise UnfitError(f"`{code(test)[:60]}` may be no tensor")
+    text = _tensor(test, exact=True)
+    shaped = text if _reduces(test) else f"{text}.reshape(())"
+    # A new tensor, and NaN is true.
+    return shaped if attribute_of(test) in _BOOLS else f"{shaped} != 0"
+
+
+def _comparison(test: cst.Comparison) -> str:
+    if len(test.comparisons) != 1:
+        raise UnfitError("a comparison of more than two")
+    target = test.comparisons[0]
+    sides = [test.left, target.comparator]
+    exact = all(_is_small(side) or m.matches(side, _READS) for side in sides)
+    texts = [_tensor(side, exact=exact) for side in sides]
+    text = f"{texts[0]} {code(target.operator)} {texts[1]}"
+    tensors = [side for side in sides if not m.matches(side, _NUMBER)]
+    return text if tensors and all(map(_reduces, tensors)) else f"({text}).reshape(())"
+
+
+def _is_small(node: cst.BaseExpression) -> bool:
+    """Return whether a node is a number that all floating types hold exactly."""
+    if not m.matches(node, _NUMBER):
+        return False
+    number = float(code(node))
+    return abs(number) <= _SMALL and number * 2 == int(number * 2)
+
+
+def _tensor(node: cst.BaseExpression, *, exact: bool) -> str:
+    """Return an expression with the tensor in the place of a number that is read from it.
+
+    It is a double, as Python's numbers are, unless it is compared ``exact`` as it is.
+    """
+    if m.matches(node, _READS):
+        text = operand(_read_of(node))
+        return text if exact else f"{text}.double()"
+    if m.findall(node, _READS):
+        raise UnfitError(f"`{code(node)[:60]}` computes with numbers that tensors hold")
+    return operand(node)
+
+
+def _read_of(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return ``t`` of ``t.item()`` or ``float(t)``."""
+    call = cst.ensure_type(node, cst.Call)
+    return call.args[0].value if call.args else cst.ensure_type(call.func, cst.Attribute).value
+
+
+def _reduces(node: cst.BaseExpression) -> bool:
+    """Return whether a tensor visibly has no dimensions: ``x.sum()``, ``torch.any(x)``."""
+    tensor = _read_of(node) if m.matches(node, _READS) else node
+    if not isinstance(tensor, cst.Call) or attribute_of(tensor) not in _REDUCES:
+        return False
+    by_torch = m.matches(tensor.func, m.Attribute(value=m.Name("torch")))
+    return len(tensor.args) == (1 if by_torch else 0)

@@ -1,0 +1,170 @@
+"""The source files of a program: as their user has them, and with patches applied.
+
+Only the user's own files are patched: not those of installed packages, which nobody could merge.
+Every line that no patch touches stays as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sysconfig
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
+from pytest_graphbreak.repair.source import Site, SourceError, comments, lines, read
+from pytest_graphbreak.repair.target import Target
+
+MOST_LINES: Final = 8
+"""The most lines of a diff, removed and added, that one patch may have: longer is no patch."""
+
+
+class Sources(Struct):
+    """The files that a program was seen in, by their stable names in records."""
+
+    target: Target
+    sites: dict[str, Site] = {}
+
+    def add(self, sites: Mapping[str, Site]) -> None:
+        self.sites = {**sites, **self.sites}
+
+    @property
+    def own(self) -> str:
+        """The name of the file that was named by the user."""
+        path = self.target.path.resolve()
+        return next((x for x, site in self.sites.items() if site.path.resolve() == path), "")
+
+    @property
+    def compiling(self) -> str:
+        """The name of the file in which the program calls ``torch.compile``, else of its own."""
+        mine = [name for name in (self.own, *self.sites) if self._is_users(name)]
+        return next((name for name in mine if "torch.compile" in self.text(name)), self.own)
+
+    def path(self, name: str) -> Path:
+        return self.sites[name].path if name in self.sites else self.target.path
+
+    def text(self, name: str) -> str:
+        """Return the text of a file. Raises ``UnfitError``."""
+        try:
+            return read(self.path(name)).text
+        except (OSError, SourceError) as error:
+            raise UnfitError(str(error)) from None
+
+    def _is_users(self, name: str) -> bool:
+        """Return whether a file is of the checkout, or beside the program."""
+        if name in ("", self.own):
+            return True
+        if name not in self.sites:
+            return False
+        path = self.sites[name].path.resolve()
+        installed = any(path.is_relative_to(Path(folder).resolve()) for folder in _INSTALLED)
+        beside = (Path.cwd(), self.target.path.resolve().parent)
+        return not installed and any(path.is_relative_to(folder) for folder in beside)
+
+    def patched(self, patches: Sequence[SourcePatch]) -> dict[str, str]:
+        """Return the texts of the files that patches change, by name. Raises ``UnfitError``."""
+        texts: dict[str, str] = {}
+        for patch in patches:
+            before = dict(texts)
+            for edit in patch.edits:
+                name = edit.where.file or self.compiling
+                if not self._is_users(name):
+                    raise UnfitError(f"{name} is no file of this checkout")
+                text = texts.get(name) or self.text(name)
+                before.setdefault(name, text)
+                changed = edit.change(text, edit.where)
+                if changed is None:
+                    raise UnfitError
+                texts[name] = changed
+            for name, text in before.items():
+                if gone := Counter(comments(text)) - Counter(comments(texts[name])):
+                    raise UnfitError(f"a comment would go: {next(iter(gone))}")
+            count = sum(_changed_lines(text, texts[name]) for name, text in before.items())
+            if count > MOST_LINES:
+                raise UnfitError(f"it would change {count} lines, and may change {MOST_LINES}")
+        return texts
+
+    def encoded(self, texts: Mapping[str, str]) -> dict[Path, bytes]:
+        """Return texts as their files have them, by path. Raises ``UnicodeEncodeError``."""
+        paths = {name: self.path(name) for name in texts}
+        return {path: read(path).encode(texts[name]) for name, path in paths.items()}
+
+    def diff(self, patches: Sequence[SourcePatch]) -> str:
+        """Return what patches change, for ``patch -p1`` in the directory that names begin at."""
+        texts = self.patched(patches)
+        return "".join(_diff(name or self.own, self.text(name), texts[name]) for name in texts)
+
+    def key(self, item: Break) -> tuple[str, ...]:
+        """Return what stays the same of a break when its file is patched."""
+        return (item.layer, item.where.file, item.where.function, _spaced_once(item.where.code))
+
+    def frame(self, where: Frame) -> Frame:
+        """Return a place with its line in the user's unpatched file."""
+        if where.file not in self.sites or not self._is_users(where.file):
+            return where
+        code, text = _spaced_once(where.code), [*map(_spaced_once, lines(self.text(where.file)))]
+        if text[where.line - 1 : where.line] == [code] or code not in text:
+            return where
+        nearest = min(
+            (at for at, line in enumerate(text, 1) if line == code),
+            key=lambda at: abs(at - where.line),
+        )
+        return replace(where, line=nearest)
+
+    def item(self, item: Break) -> Break:
+        return replace(item, where=self.frame(item.where), stack=tuple(map(self.frame, item.stack)))
+
+    def record(self, record: Record) -> Record:
+        """Return a record whose recompiles have their places in the unpatched files."""
+        again = (
+            replace(
+                x, where=self.frame(x.where), guard=self.frame(x.guard), origin=self.frame(x.origin)
+            )
+            for x in record.recompile_list
+        )
+        return replace(record, recompile_list=tuple(again))
+
+    def has(self, where: Frame) -> bool:
+        """Return whether the unpatched file of a place has its line."""
+        if where.file not in self.sites:
+            return True
+        text = map(_spaced_once, lines(self.text(where.file)))
+        return not where.code or _spaced_once(where.code) in text
+
+
+_INSTALLED: Final = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+
+
+def _changed_lines(before: str, after: str) -> int:
+    changes = list(difflib.unified_diff(lines(before), lines(after), n=0))[2:]
+    return sum(line[0] in "+-" for line in changes)
+
+
+def _diff(name: str, before: str, after: str) -> str:
+    changes = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
+    end = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else line + end for line in changes)
+
+
+def _spaced_once(code: str) -> str:
+    """Return a line without its indentation and with one space for several."""
+    return " ".join(code.split())
+
+
+_FIRST: Final = re.compile(r"#!|[ \t\f]*#.*?coding[:=]")
+"""Lines that only count if they are among the first two: ``#!`` and the encoding (PEP 263)."""
+
+
+def headed(text: str, header: str) -> str:
+    """Return a file with a comment at its head, in ASCII, which is valid in any encoding."""
+    rows = lines(text)
+    top = max((n for n, line in enumerate(rows[:2], 1) if _FIRST.match(line)), default=0)
+    rows[top:top] = [f"# {header.encode('ascii', 'backslashreplace').decode()}\n"]
+    return "".join(rows)

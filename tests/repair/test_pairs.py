@@ -1,0 +1,33 @@
+"""What `fix` leaves to people: the code before and after of the pages, proved as programs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from pytest_graphbreak.advice.explanation import load_page
+from tests.repair.conftest import Shop
+
+pytestmark = pytest.mark.once
+
+PAIRS: Final = (
+    "loop 0",  # torch.while_loop
+    "loop 2",  # Newton's method
+    "c-call 1",  # a custom op
+)
+"""The page, and which of its examples. That they break before and not after is in tests/advice."""
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_code_of_a_page_is_proved(pair: str, shop: Shop) -> None:
+    name, _, number = pair.partition(" ")
+    example = load_page(name).examples[int(number)]
+    for file, code in (("a.py", example.before), ("a_patched.py", example.after)):
+        if "@torch.compile" not in code:
+            code += '\n\nf = torch.compile(f, backend="eager")\n'
+        code = code.replace("@torch.compile\n", '@torch.compile(backend="eager")\n')
+        calls = f"for arguments in [{example.inputs.rstrip(',')}]:\n    print(f(*arguments))\n"
+        (shop.path / file).write_text(f"import torch\n\n\n{code}\n\n{calls}")
+    said = shop.run("prove", "a.py", "a_patched.py")
+    assert said.code == 0, said.out + said.err
