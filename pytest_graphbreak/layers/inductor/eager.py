@@ -71,6 +71,7 @@ def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
 
 _FIRST_INPUT: Final = re.compile(r'def forward\(self, (\w+): "(\w+\[([^\]"]*)\])')
 _SYMBOL: Final = re.compile(r"[a-z]+\d+")
+_WORD: Final = re.compile(r"\w+")
 
 
 class Part(Struct, frozen=True):
@@ -88,12 +89,11 @@ def part(operations: str) -> Part:
         return Part()
     name, shape, sizes = head.groups()
     symbols = list(dict.fromkeys(_SYMBOL.findall(sizes)))
-    use = re.compile(rf"\b{name}\b")
     line: Line | None = None
     for text in operations[head.end() :].splitlines()[1:]:
         if place := _place(text):
             line = place
-        elif use.search(text):
+        elif name in _WORD.findall(text):
             break
     else:
         line = None
