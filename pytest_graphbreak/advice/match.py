@@ -243,7 +243,7 @@ def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ..
         forms.add("device")
     further = item.also if isinstance(item, Break) else ()
     items = [item, *(_alone(item, reason) for reason in further if isinstance(item, Break))]
-    lines = [line for each in items if (line := _line(each)) and forms <= {*line.holds}]
+    lines = [line for reason in items if (line := _line(reason)) and forms <= {*line.holds}]
     return tuple(dict.fromkeys(line.short for line in lines))
 
 

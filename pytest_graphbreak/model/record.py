@@ -118,15 +118,7 @@ class Break(_AtPlace, frozen=True):
     raised: Annotated[
         Where, OPTIONAL, says("The line of torch that gave up; left out where it is not known.")
     ] = NOWHERE
-    through: Annotated[
-        Text,
-        OPTIONAL,
-        says(
-            "What leads to where, left out for plain calls of the user's functions: generator, "
-            "method (a special one, or a property), callback (of a builtin or a library), operator "
-            "(checkpoint, cond, an autograd.Function), library (an installed file), unknown."
-        ),
-    ] = ""
+    through: Annotated[Text, OPTIONAL, says("What leads there, if not plain calls alone.")] = ""
     also: Annotated[
         tuple[BreakReason, ...], says("Further reasons for which the same line broke.")
     ] = ()

@@ -14,7 +14,6 @@ from typing import Final
 from pytest_graphbreak.layers import origins
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import (
-    UNKNOWN,
     Attempt,
     Broke,
     Event,
@@ -27,6 +26,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Stopped,
 )
 from pytest_graphbreak.layers.dynamo.operations import functions
+from pytest_graphbreak.layers.dynamo.reached import through
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of, round_seconds
 from pytest_graphbreak.model.places import Places, is_resume
@@ -159,55 +159,10 @@ class EventReader:
             stack=stack,
             disabled=self._disabled_line(event.disabled),
             raised=of_torch(event.raised),
-            through=self._through(event),
+            through=through(event, self._places),
             seconds=spent,
             owner=(event.attempt and event.attempt.owner) or None,
         )
-
-    def _through(self, event: Broke) -> str:
-        """Return what leads to the line of a break, if that is more than plain calls of functions.
-
-        A function that is compiled for itself is there because of the break that ended its caller.
-        """
-        if way := self._inside(event):
-            return way
-        attempt = event.attempt
-        if attempt is None:
-            return UNKNOWN
-        while (parent := attempt.parent) is not None:
-            if way := self._led_to(attempt, parent):
-                return way
-            attempt = parent
-        user = [line.file for line in event.stack if self._places.is_user(line.file)]
-        return "library" if self._places.is_installed(user[-1]) else ""
-
-    def _inside(self, event: Broke) -> str:
-        """Return what leads from the compiled function to the line; empty for plain calls."""
-        is_user = [self._places.is_user(line.file) for line in event.stack]
-        if True not in is_user or len(event.inlined) != len(is_user) - 1:
-            return UNKNOWN
-        last = len(is_user) - is_user[::-1].index(True)
-        steps = zip(event.inlined, event.stack[1:last], is_user, is_user[1:], strict=False)
-        for way, line, outer, inner in steps:
-            if way:
-                return way
-            if inner and not outer and line.name != "forward":
-                return "callback"
-        return ""
-
-    def _led_to(self, attempt: Attempt, parent: Attempt) -> str:
-        """Return what leads from the function that was compiled before to this one."""
-        if is_resume(attempt.code.name) and _is_same(attempt.code, parent.code):
-            return ""
-        if attempt.code.name.startswith("__"):
-            return "method"
-        if parent.outcome != "compiled" or not parent.broke or not attempt.above:
-            return UNKNOWN
-        caller = attempt.above[-1]
-        if not _is_same(caller, parent.code):
-            is_forward = attempt.code.name == "forward" and not self._places.is_user(caller.file)
-            return "" if is_forward else UNKNOWN
-        return self._inside([*parent.broke.values()][-1])
 
     def _disabled_line(self, function: Line) -> Frame:
         """Return the first line of the user's function that is disabled: its decorator or def."""
@@ -375,11 +330,6 @@ class _Window(EventReader):
 
 
 _EXPECTED_TYPE: Final = re.compile(r"\), type=[\"']?(?:[\w.]*\.)?(\w+)")
-
-
-def _is_same(code: Line, other: Line) -> bool:
-    """Return whether lines are of one function, or of the rest of it."""
-    return stacks.function(code) == stacks.function(other)
 
 
 def _recompile_reason(guard: str, value: str) -> str:

@@ -225,10 +225,10 @@ def _trees(before: Key, now: Key) -> str:
         was, text = _tree(before.tree), _tree(now.tree)
         static = "the same arrays, in which something static is another"
         is_readable = not any("CustomNode" in part or part.endswith("...") for part in (was, text))
-        other = (
+        changed = (
             f"{was} before, {text} now" if is_readable else "the arrays are the same, the rest not"
         )
-        words = [static if was == text else other]
+        words = [static if was == text else changed]
     return f"arguments put together differently: {', '.join(words)}"
 
 
