@@ -226,8 +226,8 @@ class ExamplesOnce:
             return
         if explanation.family not in self._pages:
             self._pages.add(explanation.family)
-            plain = (x for x in page.examples if not (x.needs or x.raises or x.since or x.until))
-            yield from _example(next(plain, page.examples[0]))
+            portable = (x for x in page.examples if not (x.needs or x.raises or x.since or x.until))
+            yield from _example(next(portable, page.examples[0]))
         command = this_command().graphbreak("explain", explanation.family)
         yield TextLine("more: ", command=command)
 

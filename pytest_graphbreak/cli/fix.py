@@ -139,11 +139,11 @@ class _Written(Struct):
         if outcome.first.inductor:
             original = Original(bench, self.target, values_only=True)
         unbroken = outcome.first.fullgraph and not outcome.last.record.breaks
-        own = self.target.path in self.paths
+        is_own = self.target.path in self.paths
         modules = {path: fixed for path, fixed in self.paths.items() if path != self.target.path}
         return prove.proof_of(
             original,
-            self.target.beside("_fixed") if own else self.target,
+            self.target.beside("_fixed") if is_own else self.target,
             alone=True,
             allow_breaks=not unbroken,
             replaced={str(path.resolve()): str(fixed) for path, fixed in modules.items()},
@@ -159,10 +159,10 @@ def _result(target: Target, search: Search, written: _Written) -> int:
     examples = ExamplesOnce()
     if not outcome.problems and not outcome.stopped:
         say_all(nothing(outcome, examples.of))
-        left = bool(cuts(outcome.first.record))
+        is_left = bool(cuts(outcome.first.record))
     else:
         say_all(report(outcome, examples.of))
-        left = any(not problem.fixed for problem in outcome.problems)
+        is_left = any(not problem.fixed for problem in outcome.problems)
     if proof is not None and proof.verdict != PROVED:
         complain(f"graphbreak fix: the patched file is not written: {proof.verdict}: {proof.why}")
     elif proof is not None:
@@ -170,9 +170,9 @@ def _result(target: Target, search: Search, written: _Written) -> int:
     for path, fixed in written.paths.items():
         before, after = (display_path(x, Path.cwd()) for x in (path, fixed))
         say(f"Wrote {after}: {before} with patches.")
-    if left:
+    if is_left:
         say_all(_judging(target, search, written))
-    return LEFT if left or (proof is not None and not written.paths) else FIXED
+    return LEFT if is_left or (proof is not None and not written.paths) else FIXED
 
 
 def _judging(target: Target, search: Search, written: _Written) -> Iterator[TextLine]:

@@ -11,14 +11,14 @@ from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.output import plural
 
 
-def no_gain(before: Trial, after: Trial, *, whole: bool = False) -> str:
+def no_gain(before: Trial, after: Trial, *, compiled: bool = False) -> str:
     """Return why a run is not better than another, or an empty text: the first rule that says so.
 
     Better is one with fewer graphs, with code compiled that had left the compiler, or with fewer
     breaks or recompiles, if nothing else is worse (``worse``) and it is steady.
     """
     old, new = before.record, after.record
-    if why := _worse(old, new, whole) or _unsteady(before, after):
+    if why := _worse(old, new, compiled) or _unsteady(before, after):
         return why
     counts = (graphs, eager, lambda record: len(places(record)), _recompiles)
     if any(count(new) < count(old) for count in counts):
@@ -42,24 +42,24 @@ def _unsteady(before: Trial, after: Trial) -> str:
         return f"{plural(limit, 'function')} at the recompile limit {four}"
     if after.rounds["eager"] > before.rounds.get("eager", 0):
         return f"code leaves the compiler {four}"
-    if more := after.rounds["graphs"][-1]:
-        return f"still {plural(more, 'new graph')} at the end {four}"
+    if made := after.rounds["graphs"][-1]:
+        return f"still {plural(made, 'new graph')} at the end {four}"
     return ""
 
 
-def _worse(before: Record, after: Record, whole: bool = False) -> str:
-    """Return what is worse in a record. ``whole`` is whether no code can have been taken out."""
+def _worse(before: Record, after: Record, compiled: bool = False) -> str:
+    """Return what is worse in a record. ``compiled`` is whether no code can have been taken out."""
     old, new = graphs(before), graphs(after)
-    left, lost = _left_dynamo(before), _left_dynamo(after)
+    lost_before, lost = _left_dynamo(before), _left_dynamo(after)
     if not new and old:
         return "nothing is compiled"
-    if len(lost) > len(left):
-        item = next((item for item in lost if item not in left), lost[0])
+    if len(lost) > len(lost_before):
+        item = next((item for item in lost if item not in lost_before), lost[0])
         return f"{item.where.function} leaves the compiler: {item.reason}"
-    for count in () if whole else (_ops, _ops_of_models):
+    for count in () if compiled else (_ops, _ops_of_models):
         if 3 * count(after) < 2 * count(before):
             return f"less is compiled ({count(before)} -> {count(after)} operations)"
-    came_back = len(lost) < len(left) and _ops(after) > _ops(before)
+    came_back = len(lost) < len(lost_before) and _ops(after) > _ops(before)
     for layer in dict.fromkeys((*before.layers, *after.layers)):
         was, is_now = before.graphs.get(layer, 0), after.graphs.get(layer, 0)
         # Code that left the compiler made none; a device below must not pay for it.

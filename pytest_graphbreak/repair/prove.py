@@ -57,7 +57,7 @@ class Proof(Struct, frozen=True):
         """
         after = self.after.record
         compiled = not (self.comparison.changed or places(after) or eager(after))
-        return no_gain(self.before, self.after, whole=compiled)
+        return no_gain(self.before, self.after, compiled=compiled)
 
     def compared(self) -> str:
         """Return what was compared and what was not, in words."""

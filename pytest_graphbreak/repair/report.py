@@ -30,14 +30,14 @@ def cuts(record: Record) -> list[Finding]:
 def nothing(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
     """Yield what is said of a program without breaks and recompiles of Dynamo."""
     record, count = outcome.first.record, plural(outcome.before, "graph")
-    left = cuts(record)
-    if not left:
+    findings = cuts(record)
+    if not findings:
         yield TextLine(f"Nothing to fix: {count}, no break, no recompile.")
         return
     lazy = not record.graphs.get("dynamo")
     what = "where torch.compile makes none" if lazy else "without breaks and recompiles of Dynamo"
     yield TextLine(f"No remedy for a program of {count}, {what}:")
-    for finding in left:
+    for finding in findings:
         yield from lines(replace(finding, stack=(), circumstances=""))
         yield from indent_lines(advice(finding), DEPTH)
 

@@ -126,7 +126,7 @@ class Search:
         """Go without each patch without which the run is as good."""
         out = self.outcome
         for patch in list(out.patches):
-            fewer = [other for other in out.patches if other is not patch]
+            fewer = [x for x in out.patches if x is not patch]
             without = self._run(fewer, f"without {patch.title}")
             if isinstance(without, str):
                 continue

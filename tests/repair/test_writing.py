@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.loading import path_source
-from pytest_graphbreak.repair.repro import Answer, Repro, Script
+from pytest_graphbreak.repair.loading import CutFunction, path_source
+from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.pure
@@ -43,10 +43,10 @@ class Interrupted(Repro):
     def _paths(self) -> Iterator[Path]:
         yield self._path
 
-    def _cuts(self) -> Answer:
+    def _cuts(self) -> dict[str, CutFunction]:
         return {}
 
-    def _found(self, path: Path, item: Break, cuts: Answer) -> Script:
+    def _found(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
         path.write_text("a script")
         raise KeyboardInterrupt
 

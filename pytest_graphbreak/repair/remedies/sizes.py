@@ -84,8 +84,8 @@ def marking(place: int, name: str, key: str, dims: str) -> Change:
         tree = parse(source)
         lines: dict[cst.CSTNode, str] = {}
         for call in calls_of_compiled(tree):
-            named = [x.value for x in call.args if x.keyword and x.keyword.value == name]
-            values = [*named, *(x.value for x in call.args[place : place + 1] if not x.keyword)]
+            keywords = [x.value for x in call.args if x.keyword and x.keyword.value == name]
+            values = [*keywords, *(x.value for x in call.args[place : place + 1] if not x.keyword)]
             if values and isinstance(values[0], cst.Name):
                 text = f"torch._dynamo.mark_dynamic({values[0].value}{key}, {dims})"
                 lines[call] = text

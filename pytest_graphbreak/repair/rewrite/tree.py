@@ -157,12 +157,12 @@ def with_lines(tree: Tree, new: Mapping[cst.CSTNode, str]) -> str:
     for node, line in sorted(new.items(), key=lambda pair: tree.start(pair[0]), reverse=True):
         (first, column), (last, _) = tree.start(node), tree.end(node)
         margin, old = text[first - 1][:column], "".join(text[first - 1 : last])
-        kept, parent = comments(textwrap.dedent(old)), tree.parents[node]
+        notes, parent = comments(textwrap.dedent(old)), tree.parents[node]
         if isinstance(parent, cst.If) and parent.orelse is node:  # an `elif`
             line = f"else:\n{margin}    {line}"
         elif not line and isinstance(parent, cst.IndentedBlock):
             line = "" if any(part not in new for part in parent.body) else "pass"
-        text[first - 1 : last] = [f"{margin}{part}\n" for part in (*kept, line) if part]
+        text[first - 1 : last] = [f"{margin}{part}\n" for part in (*notes, line) if part]
     return "".join(text)
 
 
