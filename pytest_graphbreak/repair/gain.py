@@ -42,8 +42,8 @@ def _unsteady(before: Trial, after: Trial) -> str:
         return f"{plural(limit, 'function')} at the recompile limit {four}"
     if after.rounds["eager"] > before.rounds.get("eager", 0):
         return f"code leaves the compiler {four}"
-    if made := after.rounds["graphs"][-1]:
-        return f"still {plural(made, 'new graph')} at the end {four}"
+    if again := after.rounds["graphs"][-1]:
+        return f"still {plural(again, 'new graph')} at the end {four}"
     return ""
 
 
@@ -93,8 +93,8 @@ def has_recompiles(record: Record) -> bool:
 
 
 def _recompiles(record: Record) -> int:
-    again = [graph for graph in record.graph_list if graph.cause == "recompile"]
-    return max(len(record.recompile_list), len(again))
+    repeats = [graph for graph in record.graph_list if graph.cause == "recompile"]
+    return max(len(record.recompile_list), len(repeats))
 
 
 def eager(record: Record) -> int:
