@@ -19,12 +19,12 @@ LAYER = {"torch": "dynamo", "jax": "jax"}
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_is_installed", lambda name: False)
+    monkeypatch.setattr(measure, "is_installed", lambda name: False)
 
 
 @pytest.fixture
 def jax_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_is_installed", lambda name: name == "jax")
+    monkeypatch.setattr(measure, "is_installed", lambda name: name == "jax")
 
 
 @pytest.mark.usefixtures("jax_only")
