@@ -30,6 +30,7 @@ ROOT: Final = Path(__file__).parents[1]
 APART: Final = (
     "tests/advice/test_situations.py",
     "tests/advice/test_situations_xla.py",
+    "tests/advice/test_table.py",
     "tests/options",
     "tests/processes",
     "tests/repair",
@@ -41,6 +42,7 @@ APART: Final = (
     "tests/suite/test_blind.py",
     "tests/suite/test_block.py",
     "tests/suite/test_session.py",
+    "tests/suite/test_strangers.py",
     "tests/logs/test_live.py",
 )
 """What takes the observers apart or starts processes that other processes watch: not gated."""

@@ -14,6 +14,7 @@ pytest_plugins = ["pytest_graphbreak.testing"]
 def test_a_suite_is_run_and_its_records_are_given_back(gated_suite: GatedSuite) -> None:
     pytest.importorskip("torch")
     gated_suite.write(BROKEN)
+    (gated_suite.path / "baselines").mkdir()
     outcome = gated_suite.run("--graph-budget")
     outcome.pytest.assert_outcomes(failed=1)
     record = outcome.records["test_it.py::test_model"]

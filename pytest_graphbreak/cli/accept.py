@@ -234,8 +234,8 @@ def review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer:
             accepted.add((change.profile, change.nodeid))
         say()
     names = {nodeid for _, nodeid in accepted}
-    take = [one for one in offer.collected.take if (one.profile, one.nodeid) in accepted]
-    gone = None if offer.gone is None else [one for one in offer.gone if one.nodeid in names]
+    take = [test for test in offer.collected.take if (test.profile, test.nodeid) in accepted]
+    gone = None if offer.gone is None else [entry for entry in offer.gone if entry.nodeid in names]
     changes = preview(checkout.directory, take, prune=gone, base_profile=args.base_profile)
     return Offer(offer.together, replace(offer.collected, take=take), gone, changes)
 

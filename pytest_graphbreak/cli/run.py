@@ -240,8 +240,8 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     """Return the script as an item of ``tests``."""
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
-    said = {} if judged is None else judged.to_dict()
-    return json.entry(name, outcome, {"record": record.to_dict(), **said}, failed_by, 1)
+    judgement = {} if judged is None else judged.to_dict()
+    return json.entry(name, outcome, {"record": record.to_dict(), **judgement}, failed_by, 1)
 
 
 def _write(
@@ -253,8 +253,8 @@ def _write(
         session = json.session(code or int(entry.failed_by == "gate"), 1)
         packages = owners.versions(owners.files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
-        whole = document(here, session, [entry_json(entry)])
-        written = write_report(files["json"], whole, out)
+        report = document(here, session, [entry_json(entry)])
+        written = write_report(files["json"], report, out)
     if "markdown" in files:
         written = write(files["markdown"], page, out) and written
     return written

@@ -198,23 +198,21 @@ def differ(first: Record, second: Record, *, runs: bool = False) -> str:
                 was, now = before.get(layer, 0), after.get(layer, 0)
                 if was != now and was is not None and now is not None:
                     return f"{was} or {now} {layer} {what}"
-    for word, here, there in (
+    for word, items, other_items in (
         ("breaks", first.breaks, second.breaks),
         ("code outside the compiler", first.eager, second.eager),
     ):
-        before_places, after_places = (
-            {": ".join(place_of(item.where)) for item in items} for items in (here, there)
+        places, others = (
+            {": ".join(place_of(item.where)) for item in side} for side in (items, other_items)
         )
-        if before_places != after_places:
-            names = (
-                ", ".join(sorted(one - other)) or "no other place"
-                for one, other in (
-                    (before_places, after_places),
-                    (after_places, before_places),
-                )
-            )
-            return f"{word} at {' or at '.join(names)}"
+        if places != others:
+            return f"{word} at {_only_in(places, others)} or at {_only_in(others, places)}"
     return ""
+
+
+def _only_in(places: set[str], others: set[str]) -> str:
+    """Return the places that are not among the others, in words."""
+    return ", ".join(sorted(places - others)) or "no other place"
 
 
 def _incomplete(report: RunReport) -> Iterator[str]:

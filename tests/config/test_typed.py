@@ -174,6 +174,7 @@ def pytest_addoption(parser):
 """
     )
     (suite.path / "own.ini").write_text("[pytest]\n")
+    (suite.path / "kept").mkdir()
     result = suite.run(
         *("-c", "own.ini", "--rootdir=.", "--card", "n150", "--slow", "-v", "--tb=short"),
         *("-k", "model", "--graph-budget-dir=kept", "--graph-budget", "test_it.py"),

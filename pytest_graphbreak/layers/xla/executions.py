@@ -58,7 +58,7 @@ READ: Final = "item"
 """The cause of a read; all others are of runs."""
 
 
-class Mark(NamedTuple):
+class Moment(NamedTuple):
     """The numbers of the metrics at one moment, and how often lines had asked."""
 
     executions: int = 0
@@ -109,12 +109,12 @@ class DeviceRuns:
             self._before_clear[0] += _sum(_RAN)
             self._before_clear[1] += _sum(_READ)
 
-    def mark(self) -> Mark:
+    def mark(self) -> Moment:
         """Return how much there was up to now. Only differences have a meaning."""
         executions, reads = map(operator.add, self._before_clear, (_sum(_RAN), _sum(_READ)))
-        return Mark(executions, reads, len(self._asked))
+        return Moment(executions, reads, len(self._asked))
 
-    def totals(self, spans: Iterable[tuple[Mark, Mark]]) -> Totals:
+    def totals(self, spans: Iterable[tuple[Moment, Moment]]) -> Totals:
         """Return what there was in these stretches."""
         executions = reads = 0
         asked: Counter[Asked] = Counter()

@@ -21,7 +21,7 @@ from pytest_graphbreak.layers.imports import ImportWatch, is_installed
 from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
-from pytest_graphbreak.layers.xla.executions import Mark, Totals
+from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
 from pytest_graphbreak.layers.xla.repeats import explain
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
@@ -205,7 +205,7 @@ class XlaWindow(OneWindow):
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._late: list[str] = []
         self._settle()
-        self._marks: list[Mark] = [self._mark()]
+        self._marks: list[Moment] = [self._mark()]
         """Where it opened, and where each stretch began and ended that is left out."""
         self._loaded = _recorder.loaded
 
@@ -249,11 +249,11 @@ class XlaWindow(OneWindow):
             self._loaded += _recorder.loaded - loaded
             self._marks.append(self._mark())
 
-    def _mark(self) -> Mark:
+    def _mark(self) -> Moment:
         """Return how much ran and was read up to now."""
         counts_runs = self._runs and native.is_loaded()
         mark = _recorder.guard(_recorder.executions.mark) if counts_runs else None
-        return mark or Mark()
+        return mark or Moment()
 
     def _ran(self) -> Totals:
         """Return what ran and was read in this window, without what is left out."""
