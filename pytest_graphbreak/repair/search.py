@@ -18,7 +18,7 @@ from pytest_graphbreak.repair.gain import has_recompiles, no_gain, places, worse
 from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.outcome import Problem, RejectedPatch, SearchResult
 from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
-from pytest_graphbreak.repair.sources import Sources
+from pytest_graphbreak.repair.sources import ProgramFiles
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
@@ -53,7 +53,7 @@ class Search:
         self._started = bench.runs
         self._progress = progress
         self._ran: dict[tuple[tuple[str, str], ...], Ran] = {}
-        self.sources = Sources(target)
+        self.sources = ProgramFiles(target)
         self.original = Original(bench, target, codegen=False)
         self.sources.add(self.original.first.sites)
         self.outcome = SearchResult(self.original.first, self.original.first)

@@ -26,7 +26,7 @@ MOST_LINES: Final = 8
 """The most lines of a diff, removed and added, that one patch may have: longer is no patch."""
 
 
-class Sources(Struct):
+class ProgramFiles(Struct):
     """The files that a program was seen in, by their stable names in records."""
 
     target: Target

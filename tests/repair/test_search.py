@@ -15,7 +15,7 @@ from pytest_graphbreak.repair.outcome import SearchResult
 from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.source import Site
-from pytest_graphbreak.repair.sources import Sources
+from pytest_graphbreak.repair.sources import ProgramFiles
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
 
@@ -138,7 +138,7 @@ def test_a_patch_is_short_and_keeps_comments(text: str, why: str, tmp_path: Path
     path.write_text("# c\n" if "# c" in why + text else "y = 2\n")
     where = Frame("a.py", "<module>", 1)
     patch = SourcePatch("a patch", (Edit(lambda source, where: text, where),))
-    sources = Sources(parse(str(path)), {"a.py": Site(path, "a")})
+    sources = ProgramFiles(parse(str(path)), {"a.py": Site(path, "a")})
     if why:
         with pytest.raises(UnfitError, match=why):
             sources.patched([patch])
