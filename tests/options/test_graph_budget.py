@@ -70,6 +70,7 @@ def test_the_ini_key(suite: Suite, name: str, text: str) -> None:
     suite.write(CLEAN)
     (suite.path / "pytest.ini").unlink(missing_ok=True)
     (suite.path / name).write_text(text)
+    (suite.path / "baselines").mkdir()
     suite.run().assert_outcomes(failed=1)
 
 

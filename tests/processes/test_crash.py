@@ -97,6 +97,7 @@ def pytest_runtest_logreport(report):
     vars(report).pop("graphbreak", None)  # as if the test had run where the plugin was not
 """
     )
+    pytester.mkdir("baselines")
     result = pytester.runpytest_subprocess("--graph-budget")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["unmeasured test_it.py::test_it"])
