@@ -181,7 +181,7 @@ def test_under_github_actions(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(here.path))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    (here.path / "baselines").mkdir()
+    here.pytester.mkdir("baselines")
     result = here.pytester.runpytest_subprocess("--graph-budget", "-p", "no:cacheprovider", *args)
     commands = [line for line in result.outlines if line.startswith("::")]
     assert len(commands) == 1

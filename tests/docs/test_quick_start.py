@@ -72,6 +72,7 @@ def test_in_a_terminal(project: Path) -> None:
 
 @pytest.mark.usefixtures("forks")
 def test_without_colour(project: Path) -> None:
+    (project / "baselines").mkdir()
     seen = terminal.run([*PYTEST, "--graph-budget"], project, {"NO_COLOR": "1"})
     assert seen.code == 1
     assert "\x1b[" not in seen.raw

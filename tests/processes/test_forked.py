@@ -41,6 +41,7 @@ def test_a_child_imports_none_of_our_modules(suite: Suite, options: tuple[str, .
     source = (suite.path / "test_it.py").read_text()
     (suite.path / "test_it.py").write_text(source.replace("MARK", "pytest.mark.max_graphs(1)"))
     suite.pytester.makeconftest(CONFTEST)
+    suite.pytester.mkdir("baselines")
     result = suite.pytester.runpytest_subprocess("--forked", *options)
     result.assert_outcomes(passed=1)
     assert (suite.path / "new.txt").read_text() == "test_model\n"

@@ -52,7 +52,7 @@ def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None) -> Non
 @pytest.mark.usefixtures("disabled")
 def test_a_new_test_is_red_as_well(suite: Suite) -> None:
     suite.write(CLEAN)
-    (suite.path / "baselines").mkdir(exist_ok=True)
+    suite.pytester.mkdir("baselines")
     suite.pytester.runpytest_subprocess("--graph-budget").assert_outcomes(failed=1)
     suite.pytester.runpytest_subprocess("--graph-budget-update").assert_outcomes(failed=1)
     assert not suite.has_baseline()
@@ -103,7 +103,7 @@ find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *args: None if name == "torch" else find(name, *args)
 """
     )
-    (suite.path / "baselines").mkdir(exist_ok=True)
+    suite.pytester.mkdir("baselines")
     result = suite.pytester.runpytest_subprocess("--graph-budget")
     result.stdout.fnmatch_lines(["graph budget: could not see: none of torch, jax is installed *"])
     assert result.ret == 1
