@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -82,6 +83,7 @@ def knobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         ("triton.knobs", found),
         (jit.__name__, jit),
     ):
+        made.__spec__ = ModuleSpec(name, None)  # a module that nothing loaded is no layer
         monkeypatch.setitem(sys.modules, name, made)
     yield found
     assert found.runtime.jit_post_compile_hook is None
