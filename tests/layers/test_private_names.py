@@ -23,6 +23,8 @@ KNOWN: Final = {
     "torch._dynamo.graph_break",
     "torch._inductor.config",
     "torch._functorch.config",
+    # Only imported beforehand, and only where it is there.
+    "torch._inductor.codecache",
     # Settings that torch_xla changes when it is imported.
     "torch._dynamo.config.automatic_dynamic_shapes",
     "torch._dynamo.config.specialize_float",

@@ -24,6 +24,7 @@ from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObser
 from pytest_graphbreak.layers.dynamo.executions import calls_since
 from pytest_graphbreak.layers.dynamo.explain import explain
 from pytest_graphbreak.layers.dynamo.late import current_stance, stance_notes
+from pytest_graphbreak.layers.dynamo.private import EXTENSION
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.imports import ImportWatch, is_extension, loaded
@@ -201,7 +202,7 @@ class DynamoWindow(EventWindow):
         self._observer.leave(self)
 
     def _look(self) -> Record | None:
-        if not is_extension("torch._C"):
+        if not is_extension(EXTENSION):
             return None
         if _is_imported() and not self._sensors.attached:
             return explain((), self._places, [*self._errors, _UNSEEN])

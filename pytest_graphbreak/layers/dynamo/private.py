@@ -13,7 +13,7 @@ import importlib
 import re
 import sys
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -40,6 +40,9 @@ class Name(Struct, frozen=True):
     def path(self) -> str:
         return f"{self.module}.{self.chain}"
 
+
+EXTENSION: Final = "torch._C"
+"""The compiled module that a real torch has: one that stands in for it has none."""
 
 _FRAMES = "torch._dynamo.convert_frame"
 _OUTPUT = "torch._dynamo.output_graph"

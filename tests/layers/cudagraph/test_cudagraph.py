@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -76,6 +77,7 @@ def log_cudagraph_skip_and_bump_counter(msg): pass
 
 def module(name: str, text: str) -> ModuleType:
     made = ModuleType(name)
+    made.__spec__ = ModuleSpec(name, None)
     exec(compile(text, f"/site-packages/{name.replace('.', '/')}.py", "exec"), vars(made))
     return made
 
