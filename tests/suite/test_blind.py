@@ -99,8 +99,14 @@ def test_no_torch_at_all(suite: Suite) -> None:
     suite.pytester.makeconftest(
         """
 import importlib.util
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *args: None if name == "torch" else find(name, *args)
+from importlib.machinery import PathFinder
+
+for owner in (importlib.util, PathFinder):
+    owner.find_spec = (
+        lambda name, *args, find=owner.find_spec, **options: None
+        if name == "torch"
+        else find(name, *args, **options)
+    )
 """
     )
     suite.pytester.mkdir("baselines")
