@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pytest_graphbreak.layers.dynamo import messages
+from pytest_graphbreak.layers.dynamo.events import UNKNOWN
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair import sizes
@@ -93,4 +94,5 @@ def _reason(error: Exception, namer: Places) -> Break:
         explanation=why.explanation,
         hints=why.hints,
         stack=stack,
+        through=UNKNOWN,  # no sensor follows an export
     )

@@ -12,9 +12,12 @@ from tests.repair.conftest import Shop
 pytestmark = pytest.mark.once
 
 PAIRS: Final = (
-    "loop 0",  # torch.while_loop
-    "loop 2",  # Newton's method
+    "loop 2",  # Newton's method as torch.while_loop
     "c-call 1",  # a custom op
+    "value 2",  # a number of the module
+    "value 1",  # a counter as a buffer
+    "print 1",  # a line that is printed after the call
+    "item 1",  # a list that grows after the call
 )
 """The page, and which of its examples. That they break before and not after is in tests/advice."""
 
