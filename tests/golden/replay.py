@@ -117,6 +117,7 @@ def outputs(one: Situation) -> dict[str, str]:
 def _texts(one: Situation, top: Path) -> Iterator[tuple[str, str]]:
     """Each file of a situation with its text; ``top`` is the checkout to work in."""
     after = read_json(one.folder / "after.json")
+    (top / "baselines").mkdir(exist_ok=True)  # without it the gate does not begin
     if one.is_compared:
         shutil.copy(one.folder / "before.json", top / "before.json")
         typed(top, "accept", "before.json", "--yes")
