@@ -29,7 +29,8 @@ class Cause:
     """A cause. ``body`` is the body of the function that breaks, whose argument is ``x``.
 
     ``switch`` goes to the top, ``after`` takes the place of ``body``, ``late`` is run after the
-    call for each line that the program printed or logged.
+    call for each line that the program printed or logged. ``is_method``: what breaks is a special
+    method itself.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Cause:
     switch: str = ""
     late: str = ""
     head: str = ""
+    is_method: bool = False
 
 
 FORMS: Final = (
@@ -142,7 +144,7 @@ FORMS: Final = (
         "operator",
         "torch.compile(f, backend='eager')(x.requires_grad_())",
     ),
-    Form("library code", "import installed\ndef f(x): return installed.run(x)", "library"),
+    Form("library code", "from MODULE import run\ndef f(x): return run(x)", "library"),
 )
 
 PRINTED: Final = "return what it prints, and print it after the call"
@@ -235,7 +237,9 @@ CAUSES: Final = (
     Cause(
         "custom class",
         "    return x * box.n\n",
-        head="class Box:\n    def __getattribute__(self, name): return 2\nbox = Box()",
+        head="class Box:\n    n = 2\n    def __getattribute__(self, name):\n"
+        "        return object.__getattribute__(self, name)\nbox = Box()",
+        is_method=True,
     ),
     Cause("list", "    return x * sum(x.tolist())\n"),
     Cause(

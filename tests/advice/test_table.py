@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import sys
 import warnings
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.once
 HELD = {line.short: line.holds for family in families().breaks for line in family.lines}
 SITUATIONS = {line for row in breaks.SITUATIONS for line in row.said}
 HEAD = "import torch, torch._dynamo, logging\nlog = logging.getLogger('table')\nlast = []\n"
+NUMBERS = count()
 OF_EACH_PUSH = [cause for cause in CAUSES if cause.name in ("print", "item", "branch")]
 
 
@@ -57,8 +58,9 @@ def _wrong(cause: Cause, form: Form, folder: Path) -> str:
     record = before.record
     lines = {line for item in record.breaks for line in advice.shorts(item, record.graphs)}
     lines |= {line for item in record.eager for line in advice.shorts(item, record.graphs)}
-    if record.breaks and {item.through for item in record.breaks} - {"unknown"} != {form.through}:
-        return f"through {[item.through for item in record.breaks]}"
+    through = {item.through for item in record.breaks} - {"unknown"}
+    if record.breaks and not cause.is_method and through != {form.through}:
+        return f"through {through}"
     is_held = bool(cause.line) and (form.through or PLAIN) in HELD[cause.line]
     if form.name == "autograd.Function":
         lines -= SITUATIONS  # which are followed there
@@ -85,17 +87,19 @@ class _Run:
     def __init__(
         self, cause: Cause, form: Form, folder: Path, body: str, top: str = "", late: str = ""
     ) -> None:
+        module = ""
         function = f"{HEAD}{top}\n{cause.head}\ndef body(x):\n{body}"
         if form.through == "library":
-            installed = folder / "site-packages" / "installed.py"
+            # A name of its own: Dynamo keeps the modules that it imported for the process.
+            module = f"installed{next(NUMBERS)}"
+            installed = folder / "site-packages" / f"{module}.py"
             installed.parent.mkdir(exist_ok=True)
             installed.write_text(f"{function}\ndef run(x): return body(x)\n")
             function = HEAD
         file = folder / "program.py"
-        file.write_text(f"{function}\n{form.code}\n")
+        file.write_text(f"{function}\n{form.code.replace('MODULE', module)}\n")
         out = io.StringIO()
         names: dict[str, Any] = {"__name__": __name__, "in_child": _in_child}
-        sys.modules.pop("installed", None)
         with (
             running.clean_dynamo(),
             contextlib.redirect_stdout(out),
@@ -136,6 +140,7 @@ def _in_child(call: Callable[[], torch.Tensor]) -> torch.Tensor:
     ours, theirs = context.Pipe()
     process = context.Process(target=lambda: theirs.send(call().tolist()))
     process.start()
+    theirs.close()  # so that a child that raises ends the wait
     result = torch.tensor(ours.recv())
     process.join()
     return result
