@@ -59,7 +59,7 @@ def _wrong(cause: Cause, form: Form, folder: Path) -> str:
     lines = {line for item in record.breaks for line in advice.shorts(item, record.graphs)}
     lines |= {line for item in record.eager for line in advice.shorts(item, record.graphs)}
     through = {item.through for item in record.breaks} - {"unknown"}
-    if record.breaks and not cause.is_method and through != {form.through}:
+    if record.breaks and not cause.is_method and not through <= {form.through}:
         return f"through {through}"
     is_held = bool(cause.line) and (form.through or PLAIN) in HELD[cause.line]
     if form.name == "autograd.Function":
