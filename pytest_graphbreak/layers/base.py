@@ -163,7 +163,8 @@ class Observer(ABC):
 
         ``places`` names source files for this window's record.
         Where the layer cannot be watched the window says so in the ``errors``
-        of its record; ``open`` itself does not raise.
+        of its record; ``open`` itself does not raise. In a child process it is called when the
+        compiler's module is in ``sys.modules`` and has not run yet (``imports.is_whole``).
         """
 
     @abstractmethod

@@ -82,8 +82,8 @@ _HEAD: Final = 4096
 SCRIPT: Final = re.compile(f"(?:\ufeff)?(?:[^\r\n]*(?:\r\n?|\n)){{0,2}}# {HEADER}".encode())
 LOG: Final = re.compile(f"# {HEADER}run --log`".encode())
 PAGE: Final = re.compile(f"(?:<!doctype html>\n)?{PAGE_MARK}".encode())
-REPORT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"environment"\s*:\s*\{')
-RESULT: Final = re.compile(f'\\s*\\{{\\s*"{RESULT_KEY}"\\s*:\\s*"graphbreak '.encode())
+REPORT: Final = re.compile(rb'\{\s*"version"\s*:\s*\d+\s*,\s*"environment"\s*:\s*\{')
+RESULT: Final = re.compile(f'\\{{\\s*"{RESULT_KEY}"\\s*:\\s*"graphbreak '.encode())
 
 _KINDS: Final = {
     SCRIPT: "written",

@@ -70,7 +70,7 @@ def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
 # and where it begins. Both are from the text that is stored with the graph.
 
 _FIRST_INPUT: Final = re.compile(r'def forward\(self, (\w+): "(\w+\[([^\]"]*)\])')
-_SYMBOL: Final = re.compile(r"[a-z]+\d+")
+_SYMBOL: Final = re.compile(r"\b[a-z]+\d+")
 _WORD: Final = re.compile(r"\w+")
 
 

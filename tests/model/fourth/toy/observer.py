@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.layers.imports import is_whole
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Break, Graph, Recompile, Record
 
 
 def _events() -> list[Any]:
-    module = sys.modules.get("toycompiler")
-    return [] if module is None else module.events
+    return sys.modules["toycompiler"].events if is_whole("toycompiler") else []
 
 
 class ToyObserver(Observer):
