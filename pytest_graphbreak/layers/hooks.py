@@ -63,6 +63,8 @@ class Patch:
         # there is marked with the first patch of torch itself.
         for ours in (wrapper, hook):
             never_compile(getattr(ours, "__code__", COUNTING))
+        for ours in (_tell, guard.__init__, guard.__enter__, guard.__exit__):
+            keep_out(ours)
         self.patched: Any = wrapper if kind is None else kind(wrapper)
         setattr(owner, attribute, self.patched)
 
@@ -146,15 +148,19 @@ def note_hook(note: Note, failed: Tell, *, after: bool = False) -> Hook:
     def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         if not after:
-            with guard(failed):
-                note(args, kwargs)
+            _tell(note, failed, args, kwargs)
         result = original(*args, **kwargs)
         if after:
-            with guard(failed):
-                note(args, kwargs)
+            _tell(note, failed, args, kwargs)
         return result
 
     return hook
+
+
+def _tell(note: Note, failed: Tell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Call ``note``, and hand its fault to ``failed``: all of ours in one function, kept out."""
+    with guard(failed):
+        note(args, kwargs)
 
 
 def do_nothing(*args: Any, **kwargs: Any) -> None:
