@@ -179,4 +179,3 @@ def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: 
     sync = tests["sync"]
     assert sync["executions"]["xla"] - sync["baseline"]["executions"]["xla"] == 33
     assert "test_it.py:15 in Stack.forward" in printed
-    assert "sync once a step" in printed
