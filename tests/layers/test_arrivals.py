@@ -6,8 +6,8 @@ of ours that a program comes to has its turn: some by day, all at night.
 
 from __future__ import annotations
 
-import importlib
 import gc
+import importlib
 import importlib.util
 import signal
 import sys

@@ -189,7 +189,7 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
 
 def _fields(before: Any, now: Any) -> Iterator[str]:
     """Yield ``peak: 0.1 before, 0.05 now`` for plain attributes of two objects of one class."""
-    if type(before) is not type(now):
+    if type(before) is not type(now) or isinstance(now, Enum):
         return
     try:
         old, new = (object.__getattribute__(item, "__dict__") for item in (before, now))

@@ -53,7 +53,7 @@ def key(**parts: Any) -> Key:
         (
             {"statics": {"config": SimpleNamespace(a=1)}},
             {"statics": {"config": SimpleNamespace(a=2)}},
-            "the static argument config: another SimpleNamespace object, which is not equal",
+            "the static argument config.a: 1 before, 2 now",
         ),
         (
             {"settings": {"jax_enable_x64": False}},
