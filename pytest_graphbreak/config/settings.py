@@ -72,14 +72,14 @@ class Settings(Rules, frozen=True):
     def writes(self) -> bool:
         return self.update or self.record or self.prune
 
-    def accept(self, run: GitHubRun | None, nodeid: str = "") -> str | None:
+    def accept(self, run: GitHubRun | None, nodeid: str = "", *, prune: bool = False) -> str | None:
         """Return the command that accepts the counts of this session, or None without a report."""
         if self.report is None:
             return None
         report = str(self.report)
         if self.report.is_relative_to(self.root):
             report = self.typed.path(report)
-        return self.typed.accept(report, nodeid=nodeid, run=run)
+        return self.typed.accept(report, nodeid=nodeid, run=run, prune=prune)
 
 
 _FLAGS: Final = {

@@ -115,11 +115,13 @@ class Typed(Struct, frozen=True):
         line = self.graphbreak(command, self.path(nodeid))
         return _with_options(line, self.options) if self.options else line
 
-    def accept(self, *reports: str, nodeid: str = "", run: GitHubRun | None = None) -> str:
+    def accept(
+        self, *reports: str, nodeid: str = "", run: GitHubRun | None = None, prune: bool = False
+    ) -> str:
         """Return the command that accepts the counts of reports, of one test or of all.
 
         If ``run`` made them it is named instead, since the command is typed on another machine, in
-        any checkout.
+        any checkout. With ``prune`` it drops the entries of tests that are gone, too.
         """
         what, tool = reports, self.tool
         if run is not None:
@@ -127,7 +129,7 @@ class Typed(Struct, frozen=True):
             what += ("--repo", run.repository) if run.repository else ()
         directory = ("--graph-budget-dir", self.baselines) if self.baselines else ()
         only = ("--tests", nodeid) if nodeid else ()
-        return _join((*tool, "accept", *what, *directory, *only))
+        return _join((*tool, "accept", *what, *directory, *only, *("--prune",) * prune))
 
     def path(self, name: str) -> str:
         """Return a path or node id, which is named from the rootdir, as it is typed."""

@@ -42,6 +42,7 @@ MOST = 20
 """The number of lines of one kind; the rest are counted."""
 LISTED = VERDICTS[: VERDICTS.index("ok")]
 """The verdicts that are listed by test, the most urgent first."""
+_REMOVE = "remove the entries of tests that are gone"
 
 
 class Outcome(Struct):
@@ -230,8 +231,8 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
         yield label_line("next", "read all changes in the JSON report before you accept them")
     elif not in_ci():
         yield _write_command(outcome, tests, has_new=any(change.is_new for change in changes))
-    elif any(map(acceptable, tests)):
-        yield _accept_command(outcome)
+    elif outcome.stale or any(map(acceptable, tests)):
+        yield _accept_command(outcome, only_gone=not any(map(acceptable, tests)))
 
 
 def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bool) -> TextLine:
@@ -240,7 +241,7 @@ def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bo
     red = [test for test in tests if BY_VERDICT[test.verdict].fails and test.verdict != "new"]
     failed = [verdict_of(test) for test in red]
     intended = "if what is new is intended, " if has_new else ""
-    words, flag = "remove the entries of tests that are gone: ", ""
+    words, flag = f"{_REMOVE}: ", ""
     if any(verdict.acceptable for verdict in failed):
         words, flag = "fix the code, or accept: ", "--graph-budget-update"
     elif failed:
@@ -260,10 +261,16 @@ def _write_command(outcome: Outcome, tests: Sequence[TestReport], *, has_new: bo
     return label_line("next", words, outcome.settings.typed.rerun(*flags))
 
 
-def _accept_command(outcome: Outcome) -> TextLine:
-    """Return the command that accepts these counts after this machine is gone."""
-    command = outcome.settings.accept(this_run())
+def _accept_command(outcome: Outcome, *, only_gone: bool) -> TextLine:
+    """Return the command that accepts this run after its machine is gone.
+
+    What is gone is so on any machine, so it needs no report.
+    """
+    command = outcome.settings.accept(this_run(), prune=bool(outcome.stale))
+    if command is None and only_gone:
+        command = outcome.settings.typed.rerun("--graph-budget-prune")
     if command is None:
         words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "
         return label_line("next", f"{words}and keep graphs.json as an artifact")
-    return label_line("next", "accept intended changes, in a checkout: ", command)
+    words = _REMOVE if only_gone else "accept intended changes"
+    return label_line("next", f"{words}, in a checkout: ", command)

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import structs
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_record
@@ -28,6 +29,8 @@ MOST: Final = 20
 """The number of entries of one section; the JSON report has all."""
 MOST_REASONS: Final = 10
 """The number of reasons of several tests that are shown with their places."""
+MOST_PAGES: Final = 3
+"""The number of pages that are named."""
 _DEPTH: Final = 15
 """Columns before a source line."""
 
@@ -150,11 +153,13 @@ def as_markdown(title: str, reports: Iterable[Iterable[TextLine]]) -> str:
 
 def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
     """Return the lines of a script. ``ended`` is how it ended: ``exit 0``."""
+    findings = findings_of_record(record)
     return [
         TextLine(f"{name}   {ended}"),
         *starmap(counted_row, counts(record)),
-        *found_lines(findings_of_record(record)),
+        *found_lines(findings),
         *home_lines(homes_of(record, record.headline)),
+        *pages(findings),
         *fix_commands(name, record),
     ]
 
@@ -175,6 +180,17 @@ def counts(record: Record) -> Iterator[tuple[str, str]]:
 def counted_row(label: str, text: str) -> TextLine:
     """Return a line of the table at the top of a report."""
     return TextLine(text, indent=2, head=f"{label:<8} ")
+
+
+def pages(findings: Sequence[Finding]) -> Iterator[TextLine]:
+    """Yield the commands that explain the first findings without advice."""
+    unadvised = (finding.items[0] for finding in findings[:MOST] if not finding.fix)
+    topics = filter(None, dict.fromkeys(map(advice.topic, unadvised)))
+    commands = [this_command().graphbreak("explain", topic) for topic in topics]
+    if commands:
+        yield BLANK
+    for command in commands[:MOST_PAGES]:
+        yield TextLine("explain it: ", indent=2, command=command)
 
 
 def fix_commands(name: str, record: Record) -> Iterator[TextLine]:

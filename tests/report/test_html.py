@@ -302,7 +302,8 @@ def test_a_row_says_why(show: Any) -> None:
 def test_advice_is_whole_on_a_phone(show: Any, chromium: Browser) -> None:
     chromium.looks(width=390)
     test = over(was=1, now=2)
-    test["breaks"] = [a_break(place(code="print(x)"), reason="Failed to trace builtin operator")]
+    graph_break = a_break(place(code="print(x)"), reason="Failed to trace builtin operator")
+    test["breaks"] = [graph_break | {"explanation": "cannot trace builtin operator `print`"}]
     page = show(a_report(test))
     open_all(page, "details")
     cut = (
@@ -406,6 +407,22 @@ def test_of_two_runs_the_later_is_shown_with_a_column_before(show: Any) -> None:
     assert page.run(columns) == ["1 → 2 +1", "before 3"]
     page.choose("run", "0")
     assert page.run(columns) == ["1 → 3 +2", ""]
+
+
+def test_chips_count_the_rows_of_the_table(show: Any) -> None:
+    """Of two runs a row shows one: a test that was ``over`` in the other has no second chip."""
+    red, green = over("t.py::a"), a_test("t.py::a", verdict="ok", baseline=over()["baseline"])
+    page = show(a_report(red, over("t.py::b")), a_report(green, over("t.py::b")))
+    texts = "[...document.querySelectorAll('{}')].map((node) => node.textContent)"
+    chips = texts.format("#chips button:not([hidden])")
+    rows = texts.format("#list .test > summary .verdict")
+    assert page.run(chips) == ["over1", "ok1"]
+    assert sorted(page.run(rows)) == ["ok", "over"]
+    page.run("document.querySelector('#chips button:not([hidden])').click()")
+    assert page.run(rows) == ["over"]
+    page.choose("run", "0")
+    assert page.run(chips) == ["over2"]
+    assert page.run(rows) == ["over", "over"]
 
 
 def test_several_reports_side_by_side(show: Any) -> None:

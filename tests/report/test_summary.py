@@ -184,4 +184,18 @@ def test_entries_of_another_version_are_counted_with_what_renews_them() -> None:
 
 def test_in_ci_only_a_report_can_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    assert shown(a_run(over()))[-1].startswith("next       nothing here can be accepted: add ")
+    stale = [Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)]
+    nothing = "next       nothing here can be accepted: add "
+    assert shown(a_run(over()))[-1].startswith(nothing)
+    gone = "remove the entries of tests that are gone"
+    pytest_prune = "python -m pytest --graph-budget-prune"
+    assert shown(a_run(stale=stale))[-1] == f"next       {gone}, in a checkout: {pytest_prune}"
+    reported = replace(CHECK, report=CHECK.root / "graphs.json")
+    accept = "in a checkout: graphbreak accept /suite/graphs.json"
+    new = a_test("t.py::n", verdict="new", failed_by="gate")
+    for run, end in (
+        (a_run(new, settings=reported), f"accept intended changes, {accept}"),
+        (a_run(new, stale=stale, settings=reported), f"accept intended changes, {accept} --prune"),
+        (a_run(stale=stale, settings=reported), f"{gone}, {accept} --prune"),
+    ):
+        assert shown(run)[-1] == f"next       {end}"

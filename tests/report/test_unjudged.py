@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.finding import NamedPlace
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.json import entry_json
@@ -38,6 +40,23 @@ def test_the_title_says_what_decides() -> None:
     assert "  most compile time" in map(str, found_lines(findings_of_record(record)))
     often = Record(("dynamo",), breaks=(OFTEN,))
     assert "  most frequent" in map(str, found_lines(findings_of_record(often)))
+
+
+def test_the_page_is_named_of_what_has_no_line_of_advice() -> None:
+    advised = Break("dynamo", "Tensor.item() call", Frame("a.py", "f", 1, "n = x.item()"))
+    branch = replace(advised, where=Frame("a.py", "f", 2, "if x.item():"), through="generator")
+    other = Break("dynamo", "unheard of", Frame("a.py", "f", 3), id="GB9999")
+
+    def ends(*breaks: Break) -> list[str]:
+        lines = script_lines("a.py", "exit 0", Record(("dynamo",), breaks=breaks))
+        return [str(line).strip() for line in lines if "graphbreak" in line.command][:-2]
+
+    (finding,) = findings_of_record(Record(("dynamo",), breaks=(advised,)))
+    assert finding.fix
+    assert ends(advised) == []
+    pages = ["explain it: {} explain branch", "explain it: {} explain GB9999"]
+    tool = this_command().graphbreak()
+    assert ends(advised, branch, branch, other) == [page.format(tool) for page in pages]
 
 
 def graph(name: str, owner: str | None, seconds: float | None, **more: object) -> Graph:

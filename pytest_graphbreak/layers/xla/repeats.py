@@ -38,16 +38,16 @@ def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[s
 
 
 def _with_same_lines(item: Graph, graphs: Sequence[Graph]) -> Graph:
-    """Return a graph that names lines with the same text: a baseline cannot tell them apart."""
+    """Return a graph that names all lines with its text: a baseline cannot tell them apart."""
     lines = {
         later.where.line
         for later in graphs
         if later.cause == item.cause in LAZY and later.where.key == item.where.key
     }
-    if others := sorted(lines - {item.where.line}):
-        also = ", ".join(f"{item.where.file}:{line}" for line in others)
-        return replace_graph(item, reason=f"{item.reason}, as at {also}")
-    return item
+    if len(lines) < 2:
+        return item
+    *first, last = (f"{item.where.file}:{line}" for line in sorted(lines))
+    return replace_graph(item, reason=f"{item.reason}, at {', '.join(first)} and {last}")
 
 
 def _again(before: Graph, after: Graph) -> bool:

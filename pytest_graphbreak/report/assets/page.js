@@ -92,6 +92,7 @@
   const chosenRun = () => Number(byId("run").value);
   const usualRun = (test) => (BEFORE !== null && test.runs[1 - BEFORE] ? 1 - BEFORE : test.worst);
   const shownRun = (test) => (chosenRun() >= 0 && test.runs[chosenRun()] ? chosenRun() : usualRun(test));
+  const shownVerdict = (test) => test.runs[shownRun(test)].verdict;
 
   function row(test) {
     const run = shownRun(test);
@@ -301,10 +302,11 @@
     const run = chosenRun();
     found = tests.filter((test) =>
       (run < 0 || test.runs[run]) &&
-      (!pressed.size || test.runs.some((result, number) => result && pressed.has(result.verdict) && (run < 0 || run === number))) &&
+      (!pressed.size || pressed.has(shownVerdict(test))) &&
       (chosen === null || data.causes.list[chosen].orders.has(test.order)) &&
       wanted.every((term) => test.hay.includes(term)));
     found.sort(SORTS[byId("sort").value]);
+    countChips(run);
     byId("list").replaceChildren();
     shown = 0;
     extend();
@@ -397,15 +399,8 @@
   }
 
   function chips() {
-    const totals = new Map(data.verdicts.map((verdict) => [verdict, 0]));
-    for (const test of tests) {
-      for (const verdict of new Set(test.runs.filter(Boolean).map((result) => result.verdict))) {
-        totals.set(verdict, totals.get(verdict) + 1);
-      }
-    }
-    for (const [verdict, count] of totals) {
-      if (!count) continue;
-      const chip = make("button", { type: "button", "aria-pressed": "false" }, verdict, make("b", {}, count.toLocaleString("en")));
+    for (const verdict of data.verdicts) {
+      const chip = make("button", { type: "button", "aria-pressed": "false" }, verdict, make("b", {}));
       chip.addEventListener("click", () => {
         if (!pressed.delete(verdict)) pressed.add(verdict);
         chip.setAttribute("aria-pressed", String(pressed.has(verdict)));
@@ -413,6 +408,17 @@
       });
       byId("chips").append(chip);
     }
+  }
+
+  // A chip counts the rows of the chosen run that it leaves.
+  function countChips(run) {
+    const verdicts = tests.filter((test) => run < 0 || test.runs[run]).map(shownVerdict);
+    data.verdicts.forEach((verdict, number) => {
+      const chip = byId("chips").children[number];
+      const count = verdicts.filter((shown) => shown === verdict).length;
+      chip.hidden = !count && !pressed.has(verdict);
+      chip.lastChild.textContent = count.toLocaleString("en");
+    });
   }
 
   function clear() {

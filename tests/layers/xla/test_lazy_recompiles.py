@@ -13,6 +13,7 @@ pytest.importorskip("torch_xla")
 import torch
 import torch_xla
 
+from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Record
 from tests.layers.xla.tools import close, open_window
 
@@ -43,14 +44,15 @@ def test_a_helper_that_reads_other_values_is_no_recompile() -> None:
     assert seen.recompiles == {}
 
 
-def test_a_line_that_stands_twice_in_a_function_names_the_other() -> None:
+def test_a_line_that_stands_twice_in_a_function_has_one_reason_with_both() -> None:
     def run() -> None:
         value = on_device(2, 3) * 2
         torch_xla.sync()
         value = value + 1
         torch_xla.sync()
 
-    first, second = watched(run, "twice").graph_list
-    start = run.__code__.co_firstlineno
-    assert first.reason == f"explicit sync, as at {first.where.file}:{start + 4}"
-    assert second.reason == f"explicit sync, as at {first.where.file}:{start + 2}"
+    record = watched(run, "twice")
+    (finding,) = findings_of_record(record)
+    file, start = finding.where.file, run.__code__.co_firstlineno
+    assert finding.count == len(record.graph_list) == 2
+    assert finding.reason == f"explicit sync, at {file}:{start + 2} and {file}:{start + 4}"
