@@ -42,7 +42,8 @@ class LateSensors:
     ``note_loaded`` is called with each function that is compiled ahead of time, and whether it was
     loaded.
 
-    Where a sensor itself fails, ``sensor_failed`` is called with what it is for.
+    Where a sensor itself fails, ``sensor_failed`` is called with what it is for;
+    ``cannot_install`` where it cannot be put in.
     """
 
     def __init__(
@@ -52,23 +53,29 @@ class LateSensors:
         above: Callable[[], tuple[Line, ...]],
         note_loaded: Callable[[Any, bool], None],
         sensor_failed: Callable[[str, BaseException], None],
+        cannot_install: Callable[[names.Name, Exception], None],
     ) -> None:
         self._events = events
         self._local = local
         self._above = above
         self._note_loaded = note_loaded
         self._sensor_failed = sensor_failed
+        self._cannot_install = cannot_install
         self._depth = threading.local()
 
     def hooks(self) -> tuple[LatePatch, ...]:
-        exports, buckets, stances, ahead = (
-            partial(self._sensor_failed, what) for what in (_EXPORTS, _BUCKETS, _STANCES, _AHEAD)
-        )
+        stances, ahead = (partial(self._sensor_failed, what) for what in (_STANCES, _AHEAD))
+        hooks: dict[names.Name, Hook] = {
+            names.AOT_LOAD: note_hook(_begin_to_load, ahead),
+            names.AOT_FUNCTION: self._ahead_of_time,
+            names.EXPORT: self._export,
+            names.BUCKETS: self._compile_bucket,
+        }
         return (
-            LatePatch(*names.AOT_LOAD, note_hook(_begin_to_load, ahead), ahead),
-            LatePatch(*names.AOT_FUNCTION, self._ahead_of_time, ahead),
-            LatePatch(*names.EXPORT, self._export, exports),
-            LatePatch(*names.BUCKETS, self._compile_bucket, buckets),
+            *(
+                LatePatch(name.module, name.chain, hook, partial(self._cannot_install, name))
+                for name, hook in hooks.items()
+            ),
             # Without the function stances are named without a place.
             LatePatch(
                 *names.SET_STANCE, note_hook(self._note_stance, stances, after=True), do_nothing

@@ -92,12 +92,22 @@ NAMES = tuple(name for name in [*vars().values()] if isinstance(name, Name))
 LateName = tuple[str, str]
 """A module, and the chain of attributes inside it."""
 
-BUCKETS: LateName = ("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod")
-EXPORT: LateName = ("torch.export._trace", "_export")
-SET_STANCE: LateName = ("torch._dynamo.decorators", "_set_stance")
+BUCKETS = Name(
+    "torch._dynamo.backends.distributed",
+    "SubmodCompiler.compile_submod",
+    "graphs that DDP cuts cannot be counted",
+)
+EXPORT = Name("torch.export._trace", "_export", "exports that are stopped cannot be seen")
 # What ``aot_compile`` returns, and ``torch.compiler.load_compiled_function`` loads (2.9 to 2.15).
-AOT_FUNCTION: LateName = ("torch._dynamo.aot_compile", "AOTCompiledFunction.__post_init__")
-AOT_LOAD: LateName = ("torch._dynamo.aot_compile", "AOTCompiledFunction.deserialize")
+_AOT = "torch._dynamo.aot_compile"
+_NO_AOT = "functions that are compiled ahead of time, or loaded, cannot be counted"
+AOT_FUNCTION = Name(_AOT, "AOTCompiledFunction.__post_init__", _NO_AOT)
+AOT_LOAD = Name(_AOT, "AOTCompiledFunction.deserialize", _NO_AOT)
+
+LATE = (BUCKETS, EXPORT, AOT_FUNCTION, AOT_LOAD)
+"""Names that have to be there once their module is imported."""
+
+SET_STANCE: LateName = ("torch._dynamo.decorators", "_set_stance")
 
 # Of inductor and its CUDA graphs, read in torch 2.6 to 2.13, and run on 2.9 and 2.13.
 
@@ -227,5 +237,5 @@ def missing_name(name: Name, why: str = "it is missing") -> str:
     """Return the error for a private name that is missing, or is not what it was."""
     return (
         f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "
-        "This version of pytest-graphbreak cannot observe this version of torch."
+        "Install a newer pytest-graphbreak, or a torch from 2.9 to 2.15."
     )

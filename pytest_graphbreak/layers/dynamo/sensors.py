@@ -93,7 +93,12 @@ class DynamoSensors:
         self.executions = GraphRuns() if runs else None
         self._captures = Captures(self.events, self._local, self._look_up, lambda: self.executions)
         late = LateSensors(
-            self.events, self._local, self._above, self._captures.note, self._sensor_failed
+            self.events,
+            self._local,
+            self._above,
+            self._captures.note,
+            self._sensor_failed,
+            self._cannot_install,
         )
         self._late = late.hooks()
         self._where: dict[str, int] = {}
@@ -122,7 +127,6 @@ class DynamoSensors:
                 self._install(name, hooks.get(name))
             if len(self._blind) > is_blind and name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
-        self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
             with self._guard("runs of graphs"):
@@ -132,7 +136,9 @@ class DynamoSensors:
 
     def _cannot_install(self, name: Name, fault: Exception) -> None:
         is_said = isinstance(fault, MissingName)
-        self._blind.append(str(fault) if is_said else names.missing_name(name, say(fault)))
+        error = str(fault) if is_said else names.missing_name(name, say(fault))
+        self._blind.append(error)
+        self.events.append(NotObserved(error))
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)

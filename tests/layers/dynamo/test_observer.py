@@ -488,7 +488,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
 
 # A gate that cannot see must not pass.
 
-REQUIRED = names.required_names(torch.__version__)
+REQUIRED = (*names.required_names(torch.__version__), *names.LATE)
 
 
 @pytest.mark.parametrize("name", REQUIRED, ids=lambda name: name.path)

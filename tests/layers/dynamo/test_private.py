@@ -41,7 +41,7 @@ def test_what_a_version_needs(version: str, more: set[names.Name]) -> None:
 
 def test_every_name_is_in_the_table_once() -> None:
     rows = {value for value in vars(names).values() if isinstance(value, names.Name)}
-    tables = (*names.NAMES, *names.SETTINGS, *names.ISOLATION)
+    tables = (*names.NAMES, *names.LATE, *names.SETTINGS, *names.ISOLATION)
     assert {*tables} == rows
     assert len(tables) == len(rows)
 
