@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -77,6 +78,40 @@ def test_max_graphs_is_a_gate(workspace: Workspace, most: str, code: int, verdic
     assert (test["failed_by"] == "gate") is (code == 1)
     assert ("graph budget: 2 dynamo graphs, --max-graphs allows 1 (+1)" in said.err) is (code == 1)
     assert (test["message"] is not None) is (code == 1)
+
+
+FUNCTION = """
+    import torch
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    x = torch.ones(4, requires_grad=True)
+    torch.compile(lambda x: Double.apply(x).sum())(x).backward()
+    print("hits", torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"])
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++ on a CPU")
+def test_max_compiled_is_a_gate_on_a_warm_start(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AOTAutograd's cache takes no custom Function: it is traced at each start (fairchem#2162)."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(workspace.path / "inductor"))
+    script = write(workspace, FUNCTION)
+    cold = workspace.run("run", "--max-compiled", "2", script)
+    assert (cold.code, cold.out) == (0, "hits 0\n")
+    warm = workspace.run("run", "--max-compiled", "0", script)
+    assert (warm.code, warm.out) == (1, "hits 2\n")
+    assert "2 inductor graphs compiled and not loaded, --max-compiled allows 0 (+2)" in warm.err
+    assert "AOTAutograd bypassed its cache" in warm.err
+    assert "Unsupported call_function target autograd_function_apply" in warm.err
 
 
 def test_nothing_left_of_the_compiled_code_fails_the_gate(workspace: Workspace) -> None:

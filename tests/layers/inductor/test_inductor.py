@@ -136,16 +136,31 @@ import torch
 import torch._functorch.config as config
 from torch._dynamo.utils import counters
 
-def model(x):
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+def autocast(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         return (x @ x).sum()
 
+def function(x):
+    return Double.apply(x).sum()
+
 @pytest.mark.max_graphs(compiled=0)
-def test_bypass():
+@pytest.mark.parametrize(("model", "graphs"), [(autocast, 1), (function, 2)])
+def test_bypass(model, graphs):
     counters.clear()
-    torch.compile(model)(torch.ones(8, 8))
+    y = torch.compile(model)(torch.ones(8, 8, requires_grad=graphs == 2))
+    if graphs == 2:
+        y.backward()
     assert counters["aot_autograd"]["autograd_cache_bypass"] == 1
-    assert counters["inductor"]["fxgraph_cache_hit"] == WARM
+    assert counters["inductor"]["fxgraph_cache_hit"] == graphs * WARM
 
 @pytest.mark.max_graphs(compiled=0)
 def test_bundled():
@@ -160,16 +175,27 @@ def test_bundled():
 def test_a_graph_that_is_traced_at_every_start_is_compiled(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As torch's counters say: a bypass of AOTAutograd's cache, and a miss of the bundled one."""
+    """As torch's counters say: a bypass of AOTAutograd's cache, and a miss of the bundled one.
+
+    The first was reported with autocast (pytorch#192555) and with a ``torch.autograd.Function``
+    (fairchem#2162): forward and backward pass are traced anew.
+    """
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     suite.write(BYPASSED.replace("WARM", "0"))
     cold = suite.run()
-    cold.assert_outcomes(failed=2)
+    cold.assert_outcomes(failed=3)
     cold.stdout.fnmatch_lines(["*AOTAutograd's cache did not have it"])
     suite.write(BYPASSED.replace("WARM", "1"))
     warm = suite.run()
-    warm.assert_outcomes(passed=1, failed=1)
-    warm.stdout.fnmatch_lines(["*AOTAutograd bypassed its cache*_enter_autocast at 0x...*"])
+    warm.assert_outcomes(passed=1, failed=2)
+    warm.stdout.fnmatch_lines(
+        [
+            "*1 inductor graph compiled and not loaded, the marker allows 0 (+1)*",
+            "*AOTAutograd bypassed its cache*_enter_autocast at 0x...*",
+            "*2 inductor graphs compiled and not loaded, the marker allows 0 (+2)*",
+            "*AOTAutograd bypassed its cache*call_function target autograd_function_apply*",
+        ]
+    )
     assert "no cache had it" not in warm.stdout.str()
 
 
