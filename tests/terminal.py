@@ -40,8 +40,12 @@ def run(
     cwd: Path,
     environment: Mapping[str, str] | None = None,
     columns: int = 80,
+    answers: Sequence[str] = (),
 ) -> Shown:
-    """Run ``command`` on a terminal of its own; the scripts of this Python come first on PATH."""
+    """Run ``command`` on a terminal of its own; the scripts of this Python come first on PATH.
+
+    ``answers`` are typed one by one, each where a question ends with a bracket: ``[y/n/q] ``.
+    """
     clean = {name: value for name, value in os.environ.items() if name not in OURS}
     path = f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}"
     ours, theirs = pty.openpty()
@@ -56,10 +60,12 @@ def run(
         close_fds=True,
     )
     os.close(theirs)
-    shown = bytearray()
+    shown, waiting = bytearray(), list(answers)
     try:
         while part := os.read(ours, 65536):
             shown += part
+            if waiting and shown.endswith(b"] "):
+                os.write(ours, waiting.pop(0).encode())
     except OSError:
         pass  # Linux says so when the last writer is gone
     finally:

@@ -34,14 +34,18 @@ class Change(Struct, frozen=True):
     new: Values | None
 
     def __str__(self) -> str:
-        moved = ", ".join((*self.counts, *_place_counts(self.old, self.new or Values())))
         if self.kind not in ("added", "changed"):
             return self.nodeid
-        return f"{self.nodeid}  {moved or self.without_counts}  ({self.profile})"
+        return f"{self.nodeid}  {self.words}  ({self.profile})"
 
     @property
-    def counts(self) -> Iterator[str]:
-        """The counts that changed, by layer, in words."""
+    def words(self) -> str:
+        """The counts that changed, by layer; else what changed without them."""
+        moved = ", ".join((*self._counts, *_place_counts(self.old, self.new or Values())))
+        return moved or self._without_counts
+
+    @property
+    def _counts(self) -> Iterator[str]:
         old, new = self.old or Values(), self.new or Values()
         for what, was, now in (
             ("", old.graphs, new.graphs),
@@ -55,8 +59,7 @@ class Change(Struct, frozen=True):
                     yield f"{layer}{what} {_step(self.old, before, after)}"
 
     @property
-    def without_counts(self) -> str:
-        """The words for a change in which no count changed."""
+    def _without_counts(self) -> str:
         if self.old == self.new:
             return "measured by another version"
         return "no graphs" if self.old is None else "other places or reasons"

@@ -119,7 +119,8 @@ def parse(text: str) -> Node:
         raise BaselineError(
             f"merge-conflict marker {conflict[0]}",
             line=line_at(text, conflict.start()),
-            step="resolve the conflict: keep the entries of one side, or of both",
+            step="take one side (git checkout --ours, or --theirs), then run pytest with "
+            "--graph-budget-update",
         )
     try:
         loader = _Loader(text)

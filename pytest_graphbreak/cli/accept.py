@@ -119,6 +119,7 @@ def run(args: argparse.Namespace) -> int:
     with without_collector():
         together = union(_reports(args), runs=checkout.runs == "fail")
         refuse(together, args.base_profile)
+        refuse_other_checkout(together, checkout)
         offer = offer_of(args, checkout, together)
         code = settle(args, checkout, offer)
     return DECLINED if offer.collected.contradictions else code
@@ -257,6 +258,7 @@ def _answer(question: str) -> str:
         try:
             answer = input(question).strip().lower()
         except EOFError:
+            say()  # no line end was typed
             return "q"
         if answer[:1] in ("y", "n", "q") and answer:
             return answer[0]
@@ -278,6 +280,19 @@ def refuse(together: Union, base_profile: str | None) -> None:
             raise ReportError(
                 f"{seen.report.name}: {seen.nodeid!r} has control characters, which pytest "
                 "never leaves in a node id"
+            )
+
+
+def refuse_other_checkout(together: Union, checkout: Checkout) -> None:
+    """Raise ``ReportError`` if tests were compared with baselines, and none are here at all."""
+    if checkout.directory.exists():
+        return
+    for seen in together.seen.values():
+        if seen.test.baseline is not None:
+            raise ReportError(
+                f"{checkout.directory} is not there, and {seen.nodeid} was compared with a "
+                f"baseline ({seen.report.name}): run this in the checkout that has the baselines, "
+                "or name their directory with --graph-budget-dir"
             )
 
 

@@ -39,7 +39,7 @@ def _change(change: Change) -> TextLine:
         return TextLine(f"- {name}   its test is gone", indent=2)
     old, new = change.old or Values(), change.new or Values()
     lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
-    words = ", ".join(change.counts) or change.without_counts
+    words = change.words
     if lost:
         words += f"   LOST: no {' and no '.join(lost)} graph any more"
     sign = "+" if change.kind == "added" else "~"

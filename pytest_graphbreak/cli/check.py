@@ -166,13 +166,15 @@ def check(
     made_by: GitHubRun | None = None,
     typed: Typed | None = None,
 ) -> Result:
-    """Judge all measured tests."""
+    """Judge all measured tests but those that reports contradict."""
     result = Result(strict=checkout.strict)
     result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
     result.lost = [f"group {group} of {of} on {at}" for at, group, of in together.lost_shards]
+    contradicted: set[tuple[str, str]] = set()
     for name, part in (("", together), ("--against: ", earlier)):
         if part is not None:
             result.unusable += [f"{name}{item}" for item in unusable(part)]
+            contradicted |= {(item.profile, item.nodeid) for item in part.contradictions}
     judge = Judge(checkout, None if earlier is None else earlier.seen, made_by, typed)
     try:
         judge.baselines.check()
@@ -183,7 +185,9 @@ def check(
     result.unreported = _unreported(judge.baselines, together, result.stale)
     left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
     result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
-    for seen in together.seen.values():
+    for key, seen in together.seen.items():
+        if key in contradicted:
+            continue
         try:
             judged = judge.judge(seen)
         except BaselineError as error:  # an impossible node id
@@ -270,7 +274,9 @@ def _is_below(file: str) -> bool:
 
 
 def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
-    failing = {item.seen.name: item for item in result.failures}
+    # What follows from reports that cannot be judged is neither explained nor accepted.
+    failures = [] if result.unusable else result.failures
+    failing = {item.seen.name: item for item in failures}
     causes = root_causes((name, item.test) for name, item in failing.items())
     say_all(cause_lines(causes))
     # A test without a baseline has no growth to explain; one line is enough.

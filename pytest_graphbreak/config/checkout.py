@@ -71,7 +71,7 @@ def find(start: Path, directory: str | None = None) -> Checkout:
 
 def is_missing(root: Path, directory: Path) -> bool:
     """Return whether baselines are in a directory that somebody named, and it is not there."""
-    return directory != root / "baselines" and not directory.is_dir()
+    return directory != root / "baselines" and not directory.exists()
 
 
 def _one_of(

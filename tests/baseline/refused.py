@@ -75,7 +75,7 @@ REFUSED = [
     (HEAD + "profile: b\ntests: {}\n", 4, "duplicate key 'profile', first on line 2"),
     (HEAD + "tests: {}\n---\nversion: 1\n", 5, "a second YAML document"),
     # the YAML itself
-    (HEAD + "<<<<<<< HEAD\ntests: {}\n=======\n", 4, "merge-conflict marker <<<<<<<; resolve"),
+    (HEAD + "<<<<<<< HEAD\ntests: {}\n=======\n", 4, "marker <<<<<<<; take one side .*-update"),
     (HEAD + "tests:\n  a: {}\n>>>>>>> theirs\n", 6, "merge-conflict marker >>>>>>>"),
     (HEAD + "tests:\n  a: {}\n=======\n  b: {}\n", 6, "merge-conflict marker ======="),
     (HEAD + "tests:\n\ttest_a: {}\n", 5, "a tab in the indentation"),

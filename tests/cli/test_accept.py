@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
+from tests import terminal
 from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test, over
 from tests.untrusted import PATHS
@@ -21,6 +23,7 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_accepted_passes_the_check(workspace: Workspace) -> None:
+    (workspace.path / "baselines").mkdir()
     workspace.report("one.json", a_report(over(T, 1, 4), a_test("tests/test_b.py::t", 2)))
     assert workspace.run("check", "one.json").code == 1
     assert workspace.run("accept", "--yes", "one.json").code == 0
@@ -31,6 +34,7 @@ def test_what_is_accepted_passes_the_check(workspace: Workspace) -> None:
 
 
 def test_every_test_but_those_that_failed_by_themselves(workspace: Workspace) -> None:
+    (workspace.path / "baselines").mkdir()
     workspace.report(
         "one.json",
         a_report(
@@ -134,6 +138,21 @@ def test_what_agrees_is_written_and_each_contradiction_named_and_left_out(
     assert workspace.run("accept", "--yes", "--tests", "t0", "1.json", "2.json").code == 0
 
 
+def test_no_baselines_are_made_of_reports_that_were_compared_with_some(
+    workspace: Workspace,
+) -> None:
+    """The user stands in another directory, or the checkout left the baselines out."""
+    workspace.report("one.json", a_report(over(T, 1, 4)))
+    before = workspace.files()
+    said = workspace.run("accept", "--yes", "one.json")
+    assert said.code == 2
+    assert f"{workspace.path}/baselines is not there, and {T} was compared with a" in said.err
+    assert "--graph-budget-dir" in said.err
+    assert workspace.files() == before
+    (workspace.path / "baselines").mkdir()
+    assert workspace.run("accept", "--yes", "one.json").code == 0
+
+
 # asking
 
 
@@ -199,6 +218,27 @@ def test_a_review_asks_for_each_test_and_writes_at_the_end(
     entries = [after.partition(f"  t{number}:\n")[2][:30] for number in range(3)]
     assert [n for n, entry in enumerate(entries) if "dynamo: 2" in entry] == written
     assert (after != before) == bool(written)
+
+
+@pytest.mark.parametrize("last", ["q\n", "\x04"])
+def test_a_review_on_a_terminal(last: str, workspace: Workspace) -> None:
+    """Each question is answered by keys, and the end of the input is ``q``."""
+    names = [f"tests/test_a.py::t{number}" for number in range(4)]
+    workspace.report("was.json", a_report(*(a_test(name) for name in names)))
+    workspace.run("accept", "--yes", "was.json")
+    workspace.report("now.json", a_report(*(a_test(name, 2) for name in names)))
+    command = (sys.executable, "-m", "pytest_graphbreak", "accept", "--review", "now.json")
+    shown = terminal.run(command, workspace.path, answers=("n\n", "y\n", last))
+    assert shown.code == 1
+    assert shown.raw != shown.text
+    assert max(map(len, shown.lines)) <= 80
+    asked = [line[:18] for line in shown.lines if line.startswith("Accept it ")]
+    assert asked == [f"Accept it ({number} of 4)" for number in (1, 2, 3)]
+    assert shown.lines[-1] == "Wrote 1 change in 1 file."
+    after = workspace.baseline()
+    assert [after.partition(f"  t{number}:\n")[2][:23] for number in range(4)] == [
+        f"    graphs: {{dynamo: {count}}}" for count in (1, 2, 1, 1)
+    ]
 
 
 def test_a_review_needs_a_terminal(workspace: Workspace) -> None:

@@ -230,13 +230,18 @@ def test_a_retry_measures_what_had_crashed(workspace: Workspace) -> None:
 
 
 def test_contradictions_are_no_ground_for_a_verdict(workspace: Workspace) -> None:
-    accepted(workspace, a_test(T, 2))
-    workspace.report("one.json", a_report(a_test(T, 2)))
-    workspace.report("two.json", a_report(a_test(T, 1)))
+    """Neither of the test that two reports contradict nor of the run: nothing is to be accepted."""
+    other = "tests/test_a.py::other"
+    accepted(workspace, a_test(T), a_test(other))
+    workspace.report("one.json", a_report(a_test(T, 3), a_test(other, 2)))
+    workspace.report("two.json", a_report(a_test(T, 2), a_test(other, 2)))
     said = workspace.run("check", "one.json", "two.json")
     assert said.code == 2
-    assert f"contradiction: {T} on cpu: 2 or 1 dynamo graphs\n  one.json\n  two.json" in said.err
-    assert "No verdict" in said.out
+    assert f"contradiction: {T} on cpu: 3 or 2 dynamo graphs\n  one.json\n  two.json" in said.err
+    assert said.out.splitlines() == [
+        f"over       {other}   dynamo 1 -> 2, 1 graph break   on cpu",
+        "1 test judged on cpu (2 reports): 1 over. No verdict: the reports cannot be judged.",
+    ]
 
 
 @pytest.mark.parametrize("change", [{"exit": 2}, {"exit": 3}, {"collected": 9}])
@@ -259,6 +264,18 @@ def test_unreadable_reports_and_baselines(workspace: Workspace) -> None:
     said = workspace.run("check", "accepted.json")
     assert said.code == 2
     assert "test_b.yaml:1" in said.err
+
+
+def test_baselines_that_are_a_file_are_one_problem(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T)))
+    said = workspace.run("check", "one.json", "--graph-budget-dir", "tests/test_a.py")
+    assert said.code == 2
+    problem = "is no directory; name a directory with graph_budget_dir"
+    assert said.err == f"tests/test_a.py: {problem}\n"
+    missing = workspace.run("check", "one.json", "--graph-budget-dir", "kept")
+    assert missing.code == 1
+    note = f"note: {workspace.path}/kept is not there, so no baseline is read"
+    assert missing.err == f"graphbreak: {note}\n"
 
 
 def test_so_many_problems_are_reported_and_the_rest_is_counted(

@@ -67,6 +67,7 @@ def test_reports_are_read_without_torch_and_pytest(
     command: tuple[str, ...], workspace: Workspace
 ) -> None:
     """The action installs neither torch nor what needs it."""
+    (workspace.path / "baselines").mkdir()
     workspace.report("one.json", a_report(over()))
     script = (
         "import sys; sys.modules.update(torch=None, torch_xla=None, pytest=None);"

@@ -36,6 +36,7 @@ class Session:
     def outputs(self) -> dict[str, str]:
         """What users see, by the name of the file that keeps it."""
         with in_checkout() as top:
+            (top / "baselines").mkdir()
             for name, source in self.files:
                 _copy(source, top / name)
             return dict(self._texts(top))
