@@ -14,6 +14,7 @@ from typing import Final
 
 from pytest_graphbreak.cli.messages import Bar, add_output, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
+from pytest_graphbreak.logs import report as log_report
 from pytest_graphbreak.logs.completeness import Completeness, assess
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model import json
@@ -21,7 +22,6 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import logs as log_report
 from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError, reason

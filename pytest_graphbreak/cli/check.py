@@ -19,20 +19,20 @@ from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report.rejudge import Judge, Judged
+from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
-from pytest_graphbreak.report.view import (
+from pytest_graphbreak.report.shards import CheckNotes
+from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
-    CheckNotes,
     acceptable,
-    row,
     standing,
     standing_words,
     weight,
 )
 from pytest_graphbreak.runs.incoming import load_all
+from pytest_graphbreak.runs.rejudge import Judge, Judged
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.output import TextLine, indent_lines, plural

@@ -17,20 +17,12 @@ from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
+from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.root_causes import lines as cause_lines
+from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, runs
+from pytest_graphbreak.report.standing import NAMED, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
-from pytest_graphbreak.report.view import (
-    NAMED,
-    NOTHING,
-    CheckNotes,
-    ProfileRun,
-    row,
-    runs,
-    standing,
-    standing_words,
-    weight,
-)
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.files import PAGE, without_collector
 from pytest_graphbreak.text.output import plural, reason

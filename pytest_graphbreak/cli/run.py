@@ -20,12 +20,13 @@ from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.judging.case import Case
+from pytest_graphbreak.judging.judgement import Judgement, judgement
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.footer import Case
-from pytest_graphbreak.report.judgement import Judgement, judgement
+from pytest_graphbreak.report.failure import block_failure
 from pytest_graphbreak.report.unjudged import as_markdown, script_lines
 from pytest_graphbreak.text.files import LOG, PAGE, REPORT, display_path, take_away
 from pytest_graphbreak.text.output import TextLine, UserError, failure_words
@@ -224,7 +225,10 @@ def _judge(record: Record, most: int | None, compiled: int | None) -> Judgement 
     name = "--max-compiled" if most is None else "--max-graphs"
     limits = {} if compiled is None else {"compiled": compiled}
     cap = caps.parse(() if most is None else (most,), limits, name, by="option")
-    return judgement(Case(record, cap=cap), typed=this_command())
+    judged = judgement(Case(record, cap=cap))
+    if not judged.fails:
+        return judged
+    return replace(judged, lines=block_failure(judged, this_command()))
 
 
 def _show(name: str, code: int, record: Record, lines: Sequence[TextLine], out: TextIO) -> None:

@@ -1,74 +1,320 @@
-"""The failure text as pytest shows it: coloured on a terminal, plain text elsewhere."""
+"""The text of a red test: its headline, why it is red, its counts, and what to do next.
+
+The findings are those of ``judging.findings``; each is shown by ``report.lines``, and the numbers
+by ``report.counts``. Below the first one are the lines that changed since the baseline, if these
+are known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.report.lines import DEPTH
-from pytest_graphbreak.text.output import TextLine, plain_text
-from pytest_graphbreak.text.terminal import columns, spans, wrap_line
-
-Location = tuple[str, int | None, str]
-"""pytest's ``TestReport.location``: file, 0-based line, name."""
-
-
-class Crash:
-    """The place and message that pytest's short summary shows on one line."""
-
-    def __init__(self, location: Location, message: str) -> None:
-        self.path = location[0]
-        self.lineno = (location[1] or 0) + 1
-        self.message = message
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.lineno}: {self.message}"
+from pytest_graphbreak import advice
+from pytest_graphbreak.config.packages import owner
+from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.case import Case, Context, SourceLines
+from pytest_graphbreak.judging.finding import Finding
+from pytest_graphbreak.judging.findings import findings_of_failure, look_for_lost, losses
+from pytest_graphbreak.judging.judgement import Judgement
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.differences import LISTS, STRICT
+from pytest_graphbreak.model.layer import minor, same_minor
+from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
+from pytest_graphbreak.model.record import Break, Frame, Recompile, Record
+from pytest_graphbreak.report.counts import counts, first_line, headline
+from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
+from pytest_graphbreak.text.output import BLANK, Kind, TextLine, blocks, noun, plural
 
 
-class FailureText:
-    """The failure text as pytest shows it: coloured on a terminal, plain text elsewhere.
+def failure(judged: Judgement, context: Context) -> list[TextLine]:
+    """Return the text of a failed test; its sections are separated by blank lines."""
+    verdict, record = judged.verdict, judged.case.record
+    if verdict.name == "error":
+        return _blind(record)
+    findings = findings_of_failure(verdict, record)
+    # Numbers without consequences are left out: recompiles repeat operations, which is no gain.
+    ops = verdict.ops if verdict.name in STRICT else verdict.lost
+    return [
+        *blocks(
+            [headline(verdict, record)],
+            _causes(verdict, record, findings, context),
+            counts(verdict, record, context.fixtures, ops),
+            footer(judged, findings, context),
+        )
+    ]
 
-    With ``line`` (``--tb=line``), only pytest's own line of ``reprcrash`` is shown.
+
+def block_failure(judged: Judgement, typed: Typed) -> list[TextLine]:
+    """Return the text of a block or a script that exceeded its cap, without baseline and marker."""
+    verdict, record = judged.verdict, judged.case.record
+    if verdict.name == "error":
+        return _blind(record)
+    findings = findings_of_failure(verdict, record)
+    return [
+        *blocks(
+            [headline(verdict, record)],
+            places(verdict, findings),
+            counts(verdict, record),
+            _explain(findings, typed),
+        )
+    ]
+
+
+def _blind(record: Record) -> list[TextLine]:
+    first, *others = record.errors
+    return [
+        first_line(f"could not see: {first}"),
+        BLANK,
+        *(TextLine(f"and {error}", indent=2) for error in others),
+        TextLine("A gate that cannot see does not pass, and nothing is recorded.", indent=2),
+    ]
+
+
+# Why it is red.
+
+
+def _causes(
+    verdict: Verdict, record: Record, findings: Sequence[Finding], context: Context
+) -> list[TextLine]:
+    """Return new and removed places, then what was lost if these do not explain it."""
+    lost = losses(verdict, record)
+    text = [
+        *(() if lost else nowhere(verdict, record, context.test)),
+        *places(verdict, findings),
+        *loss_lines(lost, record, context.source),
+    ]
+    return with_changed(text, verdict, record, context.source) if context.source else text
+
+
+_MOST: Final = 3
+
+
+def with_changed(
+    lines: Sequence[TextLine], verdict: Verdict, record: Record, source: SourceLines
+) -> list[TextLine]:
+    """Return entries with the lines that changed since the baseline, below the first entry.
+
+    They are left out if the entry has one of them already. A loss has no line of its own, so a
+    changed line is the first thing that is said of it.
     """
-
-    def __init__(
-        self, lines: Sequence[TextLine], location: Location, *, line: bool = False
-    ) -> None:
-        self.lines = lines
-        self.line = line
-        self.message = plain_text(lines)
-        self.reprcrash = Crash(location, self.message.partition("\n")[0])
-
-    def __str__(self) -> str:
-        return self.message
-
-    def toterminal(self, tw: Any) -> None:
-        if not self.line:
-            write(self.lines, tw)
-
-    def shorten(self, first: str) -> None:
-        """Show only three lines, and point to ``first``, a test whose failure shows the rest."""
-        self.lines = list(pointing_to(self.lines, first))
-
-
-def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
-    """Yield the headline of a failure, its first cause, and the test that shows the rest."""
-    yield lines[0]
-    causes = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
-    for at in causes[:1]:
-        place = next((line.text for line in lines[at:] if line.kind == "place"), "")
-        yield replace(lines[at], text=place or lines[at].text)
-    others = f"and {len(causes) - 1} more, " if len(causes) > 1 else ""
-    yield TextLine(f"{others}as in {first}", indent=DEPTH)
+    heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
+    first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
+    if first is None:
+        return [*lines]
+    signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
+    end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
+    entry = "\n".join(line.text for line in lines[first:end])
+    commit, changed = source.changed_lines(places_of(verdict, record))
+    if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
+        return [*lines]
+    below = []
+    most = _MOST
+    if lines[first].kind == "lost":
+        end, most = first + 1, 1
+    for change in changed[:most]:
+        word = "deleted" if change.deleted else "changed"
+        below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
+        below += code(change.where)
+    if len(changed) > most > 1:
+        below.append(detail(f"... and {plural(len(changed) - most, 'more line')}"))
+    return [*lines[:end], *below, *lines[end:]]
 
 
-def write(lines: Iterable[TextLine], tw: Any) -> None:
-    """Write lines with pytest's writer, in its colours; in a file they are not wrapped."""
-    width = columns(getattr(tw, "_file", None))
-    for line in lines:
-        for row in wrap_line(line.harmless(), width):
-            for text, markup in spans(row, line.kind):
-                tw.write(text, **dict.fromkeys(markup, True))
-            tw.line()
+def places_of(verdict: Verdict, record: Record) -> list[Frame]:
+    """Return the places of all changes, what is behind them, and the calls that lead to them."""
+    frames: dict[Frame, None] = {}
+    for change in verdict.changes:
+        frames |= dict.fromkeys((change.where,))
+        for item in change.items_of(record):
+            behind: tuple[Frame, ...] = ()
+            if isinstance(item, Recompile):
+                behind = (item.origin, item.guard)
+            elif isinstance(item, Break):
+                behind = (item.disabled,)
+            frames |= dict.fromkeys((item.where, *behind, *getattr(item, "stack", ())))
+    return [frame for frame in frames if frame.file]
+
+
+MOST_PLACES = 12
+"""The number of places that a failure shows in full; the rest are counted."""
+
+
+def places(verdict: Verdict, findings: Sequence[Finding]) -> Iterator[TextLine]:
+    """Yield new and removed places; the rest of a long list is counted.
+
+    Each advice is given only once. What is lost is no place here (``loss_lines``), nor is another
+    function that is compiled in its stead.
+    """
+    if verdict.name == "lost":
+        findings = [finding for finding in findings if not finding.is_entry]
+    advised = set[str]()
+    for line in chain.from_iterable(map(lines, findings[:MOST_PLACES])):
+        if line.kind != "advice" or line.text not in advised:
+            yield line
+        advised |= {line.text} if line.kind == "advice" else set()
+    if len(findings) > MOST_PLACES:
+        left_out = plural(len(findings) - MOST_PLACES, "more place")
+        yield TextLine(f"... and {left_out} (the JSON report has them all)", indent=2)
+
+
+def nowhere(verdict: Verdict, record: Record, test: Frame) -> Iterator[TextLine]:
+    """Yield what to look for in ``test`` if a layer compiles nothing any more and nothing broke."""
+    if not verdict.empties_a_layer or record.breaks or record.eager:
+        return
+    if record.frames.attempted:
+        number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
+        yield _lost_line(f"{number} looked at, and no tensor operation found to compile")
+        words = "compile the function that computes, and not one that only calls or returns"
+    else:
+        layer = next((total.layer for total in verdict.lost if not total.after), "")
+        others = any(record.graphs.values())
+        yield _lost_line(f"nothing was compiled on {layer}" if others else "nothing was compiled")
+        words = look_for_lost(verdict)
+    yield from _notes(record)
+    yield from at(test)
+    yield from to_try(words)
+
+
+def loss_lines(
+    lost: Sequence[Finding], record: Record, source: SourceLines | None = None
+) -> Iterator[TextLine]:
+    """Yield what is compiled no more, or less of it: the first place, and how many others."""
+    if not lost:
+        return
+    first, *others = lost
+    yield _lost_line(first.title)
+    where = first.where if source is None else source.definition_of(first.where)
+    yield from at(replace(where, code=""))
+    if others:
+        names = ", ".join(finding.where.function for finding in others[:3])
+        yield detail(f"and {plural(len(others), 'other')}: {names}{', ...' * bool(others[3:])}")
+    yield from _notes(record)
+    yield from to_try(*first.fix)
+
+
+def _notes(record: Record) -> Iterator[TextLine]:
+    """Yield notes that may explain why less was compiled: a cache, or a setting."""
+    yield from map(detail, record.notes)
+
+
+def _lost_line(text: str) -> TextLine:
+    return TextLine(text, "lost", 2, "- ")
+
+
+# What to do next, and the conditions of measurement.
+
+
+def footer(judged: Judgement, findings: Sequence[Finding], context: Context) -> Iterator[TextLine]:
+    """Yield the next command, the baseline, and the conditions of measurement."""
+    case, verdict = judged.case, judged.verdict
+    yield from _explain(findings, context.typed)
+    if verdict.by_marker:
+        words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
+        yield _label("marker", words)
+    if verdict.acceptable:
+        yield from _accept(verdict, context)
+    if context.baseline is not None:
+        place = context.baseline
+        if context.baseline_line:
+            place += f":{context.baseline_line}"
+        yield _label("baseline", f"{place}{_recorded_with(case)}")
+    yield from measured_with(case.record)
+    for name, before, after in _package_changes(case, verdict):
+        yield _label("package", f"{name} {before} -> {after}")
+    if verdict.foreign:
+        words = f"never recorded, judged by the values of {verdict.foreign}"
+        yield _label("profile", f"{context.profile} was {words}")
+
+
+def _explain(findings: Sequence[Finding], typed: Typed) -> Iterator[TextLine]:
+    """Yield the command that explains what failed: the first new finding that has a page."""
+    new = (finding for finding in findings if finding.is_new)
+    for finding in sorted(new, key=lambda finding: finding.is_entry):
+        if topic := advice.topic(finding.items[0]):
+            yield _label("explain", command=typed.graphbreak("explain", topic))
+            return
+
+
+def _package_changes(case: Case, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    """Yield packages whose version changed since recording and that contain a changed place."""
+    files = dict.fromkeys(
+        change.where.file
+        for change in verdict.changes
+        if change.kind in LISTS and not change.total and not change.unsure
+    )
+    recorded = case.expected.packages if case.expected else {}
+    for name in dict.fromkeys(map(owner, files)):
+        before, after = recorded.get(name), case.packages.get(name)
+        if before and after and before != after:
+            short = not same_minor(before, after)
+            yield (
+                name,
+                str(minor(before)) if short else before,
+                str(minor(after)) if short else after,
+            )
+
+
+def _recorded_with(case: Case) -> str:
+    """Return where and with what the baseline was recorded, and versions that differ now."""
+    seen = compilers(case.record.layers)
+    recorded_with = case.expected.versions if case.expected else {}
+    recorded = {
+        name: version for name, version in recorded_with.items() if name in seen or not seen
+    }
+    if case.expected is None or not recorded:
+        return ""
+    differing = [
+        minor(version) if len(recorded) == 1 else f"{name} {minor(version)}"
+        for name, before in recorded.items()
+        if (version := case.versions.get(name)) and not same_minor(version, before)
+    ]
+    others = f"; now {' and '.join(map(str, differing))}, where counts may differ"
+    versions = [f"{name} {version}" for name, version in recorded.items()]
+    words = ", ".join(filter(None, (case.expected.profile, *versions)))
+    return f" ({words}{others if differing else ''})"
+
+
+def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
+    word = "record" if verdict.name == "new" else "accept"
+    flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
+    if verdict.needs_prune:
+        flags.append("--graph-budget-prune")
+    if context.not_accepted:
+        yield _label(word, context.not_accepted)
+    else:
+        yield _label(word, command=context.accept or context.typed.test(context.nodeid, *flags))
+
+
+def _label(word: str, text: str = "", command: str = "") -> TextLine:
+    kind: Kind = "command" if command else "text"
+    return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)
+
+
+# The settings of torch during a measurement, as far as they change its graphs.
+
+DYNAMO: Final = "torch._dynamo.config."
+INDUCTOR: Final = "torch._inductor.config."
+"""Settings that change how graphs are compiled further, but not which graphs there are."""
+
+
+def measured_with(record: Record) -> Iterator[TextLine]:
+    """Yield a line for each setting: `` settings measured with capture_scalar_outputs = True``.
+
+    Settings that the library of a layer sets on import are left out, since nobody chose them.
+    """
+    usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
+    head = "settings  "
+    for name, value in record.settings.items():
+        if not name.startswith(INDUCTOR) and (name, value) not in usual:
+            words = "and" if head.isspace() else "measured with"
+            yield TextLine(f"{words} {setting_words(name, value)}", indent=2, head=head)
+            head = " " * len(head)
+
+
+def setting_words(name: str, value: Any) -> str:
+    """Return a setting with its value: ``capture_scalar_outputs = True``."""
+    return f"{name.removeprefix(DYNAMO)} = {value}"

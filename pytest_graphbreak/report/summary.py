@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -16,7 +16,8 @@ from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.layer import same_minor
 from pytest_graphbreak.model.layers import JUDGED, compilers
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report.footer import leaked_settings
+from pytest_graphbreak.report.counts import row
+from pytest_graphbreak.report.failure import setting_words
 from pytest_graphbreak.report.root_causes import (
     MOST_CHANGES,
     by_nodeid,
@@ -25,14 +26,13 @@ from pytest_graphbreak.report.root_causes import (
     root_causes,
 )
 from pytest_graphbreak.report.root_causes import lines as cause_lines
-from pytest_graphbreak.report.unjudged import unjudged_lines
-from pytest_graphbreak.report.view import (
+from pytest_graphbreak.report.standing import (
     acceptable,
     count_standings,
-    row,
     standing,
     tests_without_judgement,
 )
+from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.text.output import TextLine, label_line, list_lines, noun, plural
 
 if TYPE_CHECKING:
@@ -123,6 +123,23 @@ def _setups(outcome: Outcome) -> Iterator[TextLine]:
         for phase, counts in test.setup.phases.items()
     ]
     yield from list_lines("fixtures", lines, MOST)
+
+
+def leaked_settings(tests: Iterable[TestReport]) -> list[str]:
+    """Return the settings that calls of tests left, with the first test and how many others.
+
+    Tests that left the same are on one line.
+    """
+    groups: dict[str, list[str]] = {}
+    for test in tests:
+        words = ", ".join(setting_words(name, value) for name, value in test.leaks.items())
+        if words:
+            groups.setdefault(words, []).append(test.nodeid)
+    lines = []
+    for words, (first, *others) in groups.items():
+        also = f" and {plural(len(others), 'other')}" if others else ""
+        lines.append(f"{first}{also}   left {words}")
+    return lines
 
 
 def _without_graphs(outcome: Outcome) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What was observed where nothing is judged: of a script, a log, tests without the gate."""
+"""What was observed where nothing is judged: a script, a log, tests without gate or that failed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.merging import total_seconds
 from pytest_graphbreak.model.record import Frame, Graph, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.counts import layer_counts
-from pytest_graphbreak.report.lines import code, count_line, counted_lines, position
-from pytest_graphbreak.report.view import tests_without_judgement, weight
+from pytest_graphbreak.report.counts import layer_counts, made_of, totals
+from pytest_graphbreak.report.failure import MOST_PLACES, measured_with
+from pytest_graphbreak.report.lines import code, count_line, counted_lines, lines, position
+from pytest_graphbreak.report.standing import tests_without_judgement, weight
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE_MARK
 from pytest_graphbreak.text.output import BLANK, TextLine, plain_text, plural
@@ -145,9 +146,22 @@ def findings_of_tests(tests: Iterable[TestReport]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (-len(finding.tests), -finding.count))
 
 
+def describe(record: Record) -> list[TextLine]:
+    """Return the record of a test that failed by itself, for the section below its traceback."""
+    text = [TextLine(totals(record))]
+    for layer in record.layers:
+        if parts := made_of(layer, record):
+            text.append(TextLine(f"{layer}: {parts}", indent=2))
+    for finding in findings_of_record(record)[:MOST_PLACES]:
+        text += lines(finding)
+    text += [TextLine(error, indent=2) for error in record.errors]
+    text += measured_with(record)
+    return text
+
+
 def as_markdown(title: str, reports: Iterable[Iterable[TextLine]]) -> str:
     """Return reports as Markdown, for an issue or a pull request: the same lines, as text."""
-    blocks = (safe.preformatted_block(plain_text(lines)) for lines in reports)
+    blocks = (safe.preformatted_block(plain_text(report)) for report in reports)
     return "\n\n".join((f"{PAGE_MARK} page -->\n# {title}", *blocks)) + "\n"
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pytest_graphbreak.judging.case import ChangedLine, SourceLines
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.report.footer import ChangedLine, SourceLines
 
 if TYPE_CHECKING:
     import pytest

@@ -27,7 +27,8 @@ _IN_EACH_TEST: Final = (
     "suite.leaks",
     "suite.judging",
     "judging.cap",
-    "report.judgement",
+    "judging.judgement",
+    "report.failure",
     "watching.measure",
 )
 """Modules that are first imported when a test is measured and judged."""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.baseline import Entry, Expected
+    from pytest_graphbreak.judging.case import Context
+    from pytest_graphbreak.judging.judgement import Judgement
     from pytest_graphbreak.model.budget import Cap
-    from pytest_graphbreak.report.footer import Context
-    from pytest_graphbreak.report.judgement import Judgement
     from pytest_graphbreak.suite.gate import Gate
 
 
@@ -36,8 +36,8 @@ def judge(
 ) -> Judgement:
     """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.report.footer import Case
-    from pytest_graphbreak.report.judgement import judgement
+    from pytest_graphbreak.judging.case import Case
+    from pytest_graphbreak.judging.judgement import judgement
 
     settings, nodeid = gate.settings, canonical(item)
     entry = expected = None
@@ -59,8 +59,12 @@ def judge(
         versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
+    judged = judgement(case, settings)
+    if not judged.fails:
+        return judged
+    from pytest_graphbreak.report.failure import failure
 
-    return judgement(case, settings, lambda: _context(gate, item, entry, fixtures))
+    return replace(judged, lines=failure(judged, _context(gate, item, entry, fixtures)))
 
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None, settings: Settings) -> str:
@@ -88,7 +92,7 @@ def _context(
     entry: Entry | None,
     fixtures: Mapping[str, int],
 ) -> Context:
-    from pytest_graphbreak.report.footer import Context
+    from pytest_graphbreak.judging.case import Context
     from pytest_graphbreak.suite.changed_lines import CheckoutLines
 
     settings, nodeid = gate.settings, canonical(item)
@@ -104,7 +108,7 @@ def _context(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
-        shown=CheckoutLines(item, settings, entry.path if entry else None),
+        source=CheckoutLines(item, settings, entry.path if entry else None),
     )
 
 

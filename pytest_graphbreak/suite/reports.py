@@ -147,7 +147,7 @@ def colour(report: pytest.TestReport) -> None:
     """
     data: Plain = getattr(report, "graphbreak", None) or {}
     if report.when == "call" and data.get("failed_by") == "gate" and not data.get("block"):
-        from pytest_graphbreak.report.failure import FailureText
+        from pytest_graphbreak.suite.longrepr import FailureText
 
         is_line = hasattr(report, "graphbreak_line")
         lines = unpack(data["lines"])
@@ -199,11 +199,11 @@ def _add_section(
     """Add what a test that failed by itself compiled, and the kind of its compile failure."""
     from pytest_graphbreak.advice import triage
     from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.report import text
+    from pytest_graphbreak.report.unjudged import describe
 
     record = Record.from_dict(entry.get("record", {}))
     if record.active or record.errors:
-        words = plain_text(text.describe(record))
+        words = plain_text(describe(record))
         if record.active and call.excinfo is not None:
             again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
             words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))

@@ -303,7 +303,7 @@ class Session:
         lines = list(summary.lines(self.outcome))
         if lines:
             terminalreporter.section("graph budget")
-            from pytest_graphbreak.report.failure import write
+            from pytest_graphbreak.suite.longrepr import write
 
             write(lines, terminalreporter._tw)
         if self.written is not None:  # worded like pytest's line on --junit-xml

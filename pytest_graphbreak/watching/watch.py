@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.judging.cap import Limits
+    from pytest_graphbreak.judging.judgement import Judgement
     from pytest_graphbreak.model.forms import Plain
-    from pytest_graphbreak.report.judgement import Judgement
 
 
 class BudgetExceeded(AssertionError):
@@ -175,13 +175,18 @@ class _Block(AbstractContextManager[Seen]):
 def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     """Return the judgement whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import this_command
-    from pytest_graphbreak.report.footer import Case
-    from pytest_graphbreak.report.judgement import judgement
+    from pytest_graphbreak.judging.case import Case
+    from pytest_graphbreak.judging.judgement import judgement
 
     fault = measure.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
     if not record.errors and fault:
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))
-    return judgement(Case(record, cap=cap), typed=typed or this_command())
+    judged = judgement(Case(record, cap=cap))
+    if not judged.fails:
+        return judged
+    from pytest_graphbreak.report.failure import block_failure
+
+    return replace(judged, lines=block_failure(judged, typed or this_command()))
 
 
 # A budget for the steps of a loop: ``with graph_budget.steps(warm=2) as steps:``.
@@ -303,9 +308,9 @@ def _known(counts: Mapping[str, int | None]) -> dict[str, int]:
 def _less(number: int, before: Mapping[str, int], step: Record) -> None:
     """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
     __tracebackhide__ = True
+    from pytest_graphbreak.judging.case import Case
+    from pytest_graphbreak.judging.judgement import Judgement
     from pytest_graphbreak.judging.verdict import Verdict
-    from pytest_graphbreak.report.footer import Case
-    from pytest_graphbreak.report.judgement import Judgement
 
     for layer, count in before.items():
         now = step.executions.get(layer, 0) or 0
@@ -320,5 +325,4 @@ def _less(number: int, before: Mapping[str, int], step: Record) -> None:
                 "execution", layer, total=True, before=count, after=now, by=_BEFORE, verdict="lost"
             )
             case = Case(step, cap=Cap(executions=before, by=_BEFORE))
-            verdict = Verdict("lost", (fewer,))
-            raise budget_error(Judgement(case, verdict, written=False, fails=True, lines=lines))
+            raise budget_error(Judgement(case, Verdict("lost", (fewer,)), lines=lines))

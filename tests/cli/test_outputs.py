@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli import COMMANDS, _parser, main
+from pytest_graphbreak.cli import COMMANDS, _parser, compare, main
 from pytest_graphbreak.cli.program import put_json
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.report import RunEnvironment
-from pytest_graphbreak.report import comparison, html, markdown
+from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text import files
@@ -70,7 +70,7 @@ WRITTEN: dict[str, tuple[re.Pattern[bytes], Callable[[Path], object]]] = {
     "compare": (
         files.PAGE,
         lambda path: path.write_text(
-            comparison.comment(NO_RUN, NO_RUN, comparison.compare(NO_RUN, NO_RUN))
+            compare.comment(NO_RUN, NO_RUN, compare.compare(NO_RUN, NO_RUN))
         ),
     ),
     "script": (files.PAGE, lambda path: path.write_text(as_markdown("Graphs", []))),

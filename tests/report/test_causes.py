@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from pytest_graphbreak.judging.case import Case, ChangedLine, Context, SourceLines
 from pytest_graphbreak.judging.difference import observed_changes
-from pytest_graphbreak.judging.findings import findings_of_changes, losses
+from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_failure, losses
+from pytest_graphbreak.judging.judgement import Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import (
@@ -20,8 +22,7 @@ from pytest_graphbreak.model.record import (
     Record,
 )
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import text
-from pytest_graphbreak.report.footer import NO_LINES, ChangedLine, Context, SourceLines
+from pytest_graphbreak.report import failure as text
 from pytest_graphbreak.report.lines import lines
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.text.output import BLANK
@@ -49,7 +50,7 @@ def of(record: Record) -> list[str]:
     return [str(line) for one in found for line in lines(one)]
 
 
-def shown(verdict: Verdict, record: Record, source: SourceLines = NO_LINES) -> list[str]:
+def shown(verdict: Verdict, record: Record, source: SourceLines | None = None) -> list[str]:
     lines = text.loss_lines(losses(verdict, record), record, source)
     return [str(line) for line in lines]
 
@@ -70,11 +71,14 @@ def test_a_loss_that_a_break_explains_is_none() -> None:
     assert losses(broken, Record(layers=("dynamo",), graph_list=graphs(1))) == []
 
 
-class Defined(SourceLines):
-    """Source lines of a checkout in which each function begins at line 7."""
+class Edited:
+    """Source lines of a checkout in which each function begins at line 7, and two changed."""
 
     def definition_of(self, function: Frame) -> Frame:
         return Frame(function.file, function.function, 7, "def forward(self, x):")
+
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
+        return "abc1234", [ChangedLine(replace(BODY, line=2)), ChangedLine(HEAD)]
 
 
 def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_stead() -> None:
@@ -86,26 +90,21 @@ def test_what_is_compiled_no_more_is_the_place_and_not_what_is_compiled_in_its_s
     new = Difference("graph", "dynamo", cause="entry", where=BODY, after=1, items=(0,))
     record = Record(graph_list=(Graph("dynamo", "0/0", "entry", 1, where=BODY),))
     verdict = lost(*gone, new)
-    assert shown(verdict, record, Defined())[:3] == [
+    assert shown(verdict, record, Edited())[:3] == [
         "  - entry   no longer compiled",
         "      net.py:7 in f",
         "      and 1 other: g",
     ]
-    assert [*text.places(verdict, record)] == []
+    assert [*text.places(verdict, findings_of_failure(verdict, record))] == []
     test = TestReport("t", "failed", "gate", verdict="lost", record=record, changes=verdict.changes)
     causes = root_causes([("t", test)])
     assert [cause.where.function for cause in causes.findings] == ["f", "g"]
 
 
-class ChangedLines(SourceLines):
-    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
-        return "abc1234", [ChangedLine(replace(BODY, line=2)), ChangedLine(HEAD)]
-
-
 def test_the_changed_line_comes_first_and_a_loss_has_six_lines_at_most() -> None:
     record = Record(layers=("dynamo",), graph_list=graphs(1)).with_notes("a stance is set")
-    context = Context("t.py::test", "cpu", shown=ChangedLines())
-    lines = text.failure(lost(), record, context)
+    context = Context("t.py::test", "cpu", source=Edited())
+    lines = text.failure(Judgement(Case(record), lost()), context)
     cause = [str(line) for line in lines[2 : lines.index(BLANK, 2)]]
     assert cause[0] == "  - less of it is compiled"
     assert cause[1] == "      changed since the baseline (abc1234): net.py:2 in Body.forward"
@@ -118,7 +117,8 @@ def test_of_many_places_the_first_are_reported() -> None:
         for number in range(1, 15)
     )
     record = Record(layers=("dynamo",), breaks=many)
-    shown = [*map(str, text.places(Verdict("new", observed_changes(record)), record))]
+    verdict = Verdict("new", observed_changes(record))
+    shown = [*map(str, text.places(verdict, findings_of_failure(verdict, record)))]
     assert shown[-1] == "  ... and 2 more places (the JSON report has them all)"
 
 
@@ -127,7 +127,8 @@ def test_a_break_that_is_reworded_names_both() -> None:
         "break", "dynamo", where=HEAD, reason=PRINT.reason, id=PRINT.id, was="GB0001"
     )
     known = Verdict("changed", (replace(change, before=1, after=1, items=(0,)),))
-    shown = [*map(str, text.places(known, Record(breaks=(PRINT,))))]
+    findings = findings_of_failure(known, Record(breaks=(PRINT,)))
+    shown = [*map(str, text.places(known, findings))]
     assert shown[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"
     assert shown[1] == "      net.py:40 in Head.forward"
 

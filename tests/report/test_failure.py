@@ -1,63 +1,203 @@
-"""What pytest shows of our failures: broken at the width of the terminal, and whole elsewhere."""
+"""The words of a red test: the cause once, with all that fell with it; the worst first."""
 
 from __future__ import annotations
 
-import io
-import json
+from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
-from pytest_graphbreak.report.failure import FailureText
-from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain_text, unpack
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.case import Case, ChangedLine, Context
+from pytest_graphbreak.judging.judgement import Judgement, judgement
+from pytest_graphbreak.judging.sides import Folding
+from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
+from pytest_graphbreak.report.failure import block_failure, failure, with_changed
+from pytest_graphbreak.report.lines import calls
+from pytest_graphbreak.report.unjudged import describe
+from pytest_graphbreak.text.output import TextLine, plain_text
 
 pytestmark = pytest.mark.pure
 
-LINES = [
-    TextLine("4 dynamo graphs, the block allows 0 (+4)", "headline", head="graph budget: "),
-    BLANK,
-    TextLine(
-        "Unsupported Tensor.item() call with capture_scalar_outputs=False", "new", 2, "+ GB0124 "
-    ),
-    TextLine("keep it a tensor", "advice", 6, "fix: "),
-    TextLine("", "command", 2, "explain  ", "graphbreak explain GB0124"),
+CALLS = (
+    Frame("tests/test_it.py", "test_it", 5, "model(x)"),
+    Frame("net.py", "Net.forward", 20, "return self.bert(x)"),
+    Frame("transformers/bert.py", "Bert.forward", 90, "x = self.encoder(x)"),
+    Frame("transformers/bert.py", "Encoder.forward", 60, "x = layer(x)"),
+    Frame("transformers/bert.py", "Layer.forward", 30, "x = self.attend(x)"),
+)
+WHERE = Frame("transformers/bert.py", "Layer.attend", 12, 'print("hi")')
+PRINT = Break("dynamo", "Failed to trace builtin operator", WHERE, "GB0059", stack=(*CALLS, WHERE))
+SKIPPED = Eager(
+    "dynamo", PRINT.reason, Frame(WHERE.file, "Encoder.forward", 55, "def forward(self):")
+)
+AGAIN = Recompile(
+    "dynamo",
+    "2/1",
+    "x requires_grad mismatch",
+    Frame(WHERE.file, "Layer.forward", 29, "def forward"),
+)
+ENTRY = Graph("dynamo", "0/0", "entry", where=Frame("net.py", "Net.forward", 18))
+BROKEN = Record(
+    layers=("dynamo",),
+    graphs={"dynamo": 3},
+    recompiles={"dynamo": 1},
+    frames=Frames(attempted=5),
+    breaks=(PRINT,),
+    eager=(SKIPPED,),
+    recompile_list=(AGAIN,),
+    graph_list=(ENTRY,),
+)
+
+
+def red(record: Record, **graphs: int) -> str:
+    """The text of a record against a baseline that has these graphs and nothing else."""
+    expected = Expected(Values(graphs), "cpu", {"torch": "2.13"}, True, own=frozenset(graphs))
+    context = Context(
+        "tests/test_it.py::test_it",
+        "cpu",
+        baseline="baselines/tests/test_it.yaml",
+        baseline_line=5,
+        typed=Typed(("python", "-m", "pytest")),
+        test=Frame("tests/test_it.py", "test_it", 3),
+    )
+    case = Case(record, expected, versions={"torch": "2.13.0+cpu"})
+    verdict = judge(record, expected, versions=case.versions)
+    return plain_text(failure(Judgement(case, verdict), context))
+
+
+@pytest.mark.parametrize(
+    ("by", "whose"),
+    [
+        ("marker", "the marker allows"),
+        ("block", "the block allows"),
+        ("option", "--max-graphs allows"),
+    ],
+)
+def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
+    two = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))
+    over = judgement(Case(two, cap=Cap(every=1, by=by)))
+    lost = judgement(Case(Record(layers=("dynamo",), frames=Frames(1)), cap=Cap(every=1, by=by)))
+    assert [str(block_failure(judged, Typed())[0]) for judged in (over, lost)] == [
+        f"graph budget: 2 dynamo graphs, {whose} 1 (+1)",
+        f"graph budget: no dynamo graph, {whose} 1",
+    ]
+    assert [step.by for step in (*over.verdict.over, *lost.verdict.lost)] == [by, by]
+
+
+def test_the_stack_reaches_the_users_own_lines() -> None:
+    """The two nearest calls, and the three outermost: the test and what it calls."""
+    frames = [Frame("f.py", "f", line) for line in range(1, 9)]
+    assert [str(line).strip() for line in calls(frames)] == [
+        "from f.py:8 in f",
+        "from f.py:7 in f",
+        "... 3 calls between",
+        "from f.py:3 in f",
+        "from f.py:2 in f",
+        "from f.py:1 in f",
+    ]
+
+
+def test_what_fell_for_itself_is_no_consequence() -> None:
+    own = Recompile(
+        "dynamo", "0/1", "x size mismatch", Frame("net.py", "Net.forward", 18), CALLS[:1]
+    )
+    limit = Eager("dynamo", "recompile_limit (8) was reached", SKIPPED.where)
+    folding = Folding(BROKEN, [PRINT])
+    assert (folding.parent_of_eager(limit), folding.parent_of_recompile(own)) == (None, None)
+    assert (folding.parent_of_eager(SKIPPED), folding.parent_of_recompile(AGAIN)) == (PRINT, PRINT)
+
+
+def test_a_test_that_failed_by_itself_is_reported_with_why_code_was_compiled_again() -> None:
+    own = Recompile("dynamo", "0/1", "x size mismatch", Frame("net.py", "f", 18, "x + 1"))
+    lines = plain_text(describe(replace(BROKEN, recompile_list=(AGAIN, own)))).split("\n")
+    at = lines.index("    recompile 0/1   x size mismatch")
+    assert lines[at + 1 : at + 3] == ["      net.py:18 in f", "          x + 1"]
+
+
+def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
+    gone = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2}, frames=Frames(1))
+    assert red(gone, dynamo=1, xla=1).startswith(
+        "graph budget: no xla graph any more, the baseline has 1 (2 dynamo graphs still)\n"
+    )
+
+
+def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
+    loaded = Record(layers=("jax",), notes=("jax: compiled 0, loaded 1",))
+    shown = red(loaded, jax=1)
+    assert "  - nothing was compiled\n      jax: compiled 0, loaded 1\n      tests/" in shown
+    assert "1 function looked at" in red(Record(layers=("dynamo",), frames=Frames(1)), dynamo=1)
+
+
+def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> None:
+    called = Graph("xla", "1", "sync", where=Frame("tests/test_it.py", "test_it", 9))
+    inside = Graph("xla", "2", "sync", where=Frame(WHERE.file, "Encoder.forward", 60))
+    folding = Folding(BROKEN, [PRINT])
+    assert (folding.parent_of_graph(inside), folding.parent_of_graph(called)) == (None, PRINT)
+    assert Folding(BROKEN, []).parent_of_graph(called) is None
+
+
+def test_code_that_was_traced_before_fell_with_the_break() -> None:
+    above = Break(
+        "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 57, "keys")
+    )
+    below = Break(
+        "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 61, "keys")
+    )
+    folding = Folding(BROKEN, [PRINT, above, below])
+    assert [folding.parent_of_break(one) for one in (PRINT, above, below)] == [None, PRINT, None]
+    first = Folding(BROKEN, [above, PRINT])
+    assert [first.parent_of_break(one) for one in (above, PRINT)] == [None, None]
+
+
+def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None:
+    graphs = (ENTRY, Graph("dynamo", "2/0", "callee", where=AGAIN.where))
+    waited, own = (
+        Graph("xla", "5", "pending", sources=(name,), where=AGAIN.where, reason="x was pending")
+        for name in ("2/0", "0/0")
+    )
+    folding = Folding(replace(BROKEN, graph_list=graphs), [PRINT])
+    assert (folding.parent_of_graph(own), folding.parent_of_graph(waited)) == (None, PRINT)
+
+
+EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
+
+
+class OneEdit:
+    """Source lines of a checkout where one line was edited."""
+
+    def definition_of(self, function: Frame) -> Frame:
+        return function
+
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
+        return "1a2b3c4d5e", (ChangedLine(EDITED),)
+
+
+def entries(*lines: TextLine) -> list[str]:
+    return [str(one) for one in with_changed(lines, Verdict("over"), Record(), OneEdit())]
+
+
+LOST = TextLine("net.py:3 in f is no longer reached", "lost", 2, "- ")
+GONE = TextLine("entry   gone", "gone", 2, "- ")
+NEW = TextLine("recompile 0/1", "new", 2, "+ ")
+BREAK = TextLine("Skip inlining", "new", 2, "+ GB0099  ")
+PLACE = TextLine("net.py:4 in f", indent=6)
+CHANGED = [
+    "      changed since the baseline (1a2b3c4d5e): data.py:31 in batches",
+    "          yield x[:3]",
 ]
 
 
-class Writer:
-    """pytest's terminal writer, as far as it is asked."""
-
-    def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._file = io.StringIO()
-        monkeypatch.setattr(self._file, "isatty", lambda: bool(width), raising=False)
-        monkeypatch.setenv("COLUMNS", str(width or 80))
-        self.marked: list[tuple[str, str]] = []
-
-    def write(self, text: str, **markup: bool) -> None:
-        self._file.write(text)
-        self.marked += [(name, text) for name in markup]
-
-    def line(self, text: str = "") -> None:
-        self._file.write(f"{text}\n")
-
-    @property
-    def text(self) -> str:
-        return self._file.getvalue()
+def test_they_end_the_first_entry_before_the_next_of_any_sign() -> None:
+    assert entries(LOST, PLACE, GONE) == [str(LOST), *CHANGED, str(PLACE), str(GONE)]
+    assert entries(NEW, PLACE, BREAK) == [str(NEW), str(PLACE), *CHANGED, str(BREAK)]
+    assert entries(LOST, NEW, PLACE) == [str(LOST), str(NEW), str(PLACE), *CHANGED]
 
 
-def test_a_failure_keeps_its_kinds_on_the_way_to_another_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    there = unpack(json.loads(json.dumps(pack(LINES))))
-    assert there == LINES
-    writer = Writer(0, monkeypatch)
-    FailureText(there, ("test_a.py", 3, "test_it")).toterminal(writer)
-    assert writer.text == plain_text(LINES) + "\n"
-    assert ("bold", plain_text(LINES[:1])) in writer.marked
-
-
-def test_by_the_line_pytest_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = Writer(60, monkeypatch)
-    shown = FailureText(LINES, ("test_a.py", 3, "test_it"), line=True)
-    shown.toterminal(writer)
-    assert writer.text == ""
-    assert str(shown.reprcrash) == f"test_a.py:4: {plain_text(LINES[:1])}"
+def test_they_are_left_out_if_the_entry_has_one_of_them_or_there_is_no_entry() -> None:
+    same = TextLine("made in data.py:31 in batches", indent=6)
+    assert entries(NEW, same) == [str(NEW), str(same)]
+    assert entries(PLACE) == [str(PLACE)]

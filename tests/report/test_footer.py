@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.case import Case, Context
+from pytest_graphbreak.judging.judgement import Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report.footer import Case, Context, footer
+from pytest_graphbreak.report.failure import footer
 from tests.changes import total
 
 pytestmark = pytest.mark.pure
@@ -33,18 +35,21 @@ BASELINE = "  baseline  baselines/tests/test_it.yaml:5 (cpu, torch 2.13)"
 
 
 def a_case(
-    recorded: dict[str, str], profile: str = "cpu", versions: Any = TORCH, **packages: Any
+    recorded: dict[str, str],
+    profile: str = "cpu",
+    versions: Any = TORCH,
+    layers: tuple[str, ...] = ("dynamo",),
+    **packages: Any,
 ) -> Case:
     """A case with a baseline of ``recorded`` versions; ``was`` and ``now`` are packages."""
     was, now = packages.get("was", {}), packages.get("now", {})
     expected = Expected(Values(), profile, recorded, True, packages=was)
-    return Case(Record(), expected, versions=versions, packages=now)
+    return Case(Record(layers=layers), expected, versions=versions, packages=now)
 
 
-def of(verdict: Verdict, **context: Any) -> list[str]:
-    known = {"case": a_case({"torch": "2.13"}), **context}
-    lines = footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **known))
-    return [*map(str, lines)]
+def of(verdict: Verdict, case: Case | None = None, **context: Any) -> list[str]:
+    judged = Judgement(case or a_case({"torch": "2.13"}), verdict)
+    return [*map(str, footer(judged, [], replace(CONTEXT, **context)))]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +85,7 @@ def test_the_compilers_of_the_layers_that_were_there(
     layers: tuple[str, ...], versions: dict[str, str], words: str
 ) -> None:
     both = {"torch": "2.13", "jax": "0.10"}
-    context = replace(CONTEXT, case=a_case(both, versions=versions))
-    _, line = map(str, footer(OVER, Record(layers=layers), context))
+    _, line = of(OVER, a_case(both, versions=versions, layers=layers))
     assert line.endswith(f" (cpu, {words})")
 
 

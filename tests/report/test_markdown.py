@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.view import CheckNotes, runs
+from pytest_graphbreak.report.shards import CheckNotes, runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text.safe import printable
 from tests.report.tools import as_runs

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.report.view import ProfileRun, runs
+from pytest_graphbreak.report.shards import ProfileRun, runs
 from pytest_graphbreak.runs import incoming
 from tests.reports import Data
 from tests.untrusted import at, spots

@@ -1,19 +1,18 @@
-"""The judgement of a record for all users: the gate, a block, a script, an old report.
+"""The judgement on a case, whoever asks: the gate, a block, a script, a report read again.
 
-Input is a record with all that it is judged by; output is the verdict, whether it fails, its part
-of the report and the text for people. It needs no files, no pytest and no torch.
+Input is a record with all that it is judged by; output is the verdict, whether it fails, and its
+part of the report. The text for people is added by who asked (``report.failure``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct, structs, to_builtins
-from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import Rules
-from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.case import Case
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
 from pytest_graphbreak.model.differences import MEANINGS, STRICT
@@ -21,21 +20,19 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
-from pytest_graphbreak.report.footer import Case, Context
-from pytest_graphbreak.report.text import block_failure, failure
 from pytest_graphbreak.text.output import TextLine, pack, plain_text
 
 
 class Judgement(Struct, frozen=True):
     """The verdict on a case. ``written`` says that its counts become those of the baseline.
 
-    ``lines`` are the text for people if it ``fails``; else there are none.
+    ``lines`` are the text for people if it ``fails``, as soon as it is written.
     """
 
     case: Case
     verdict: Verdict
-    written: bool
-    fails: bool
+    written: bool = False
+    fails: bool = True
     lines: Sequence[TextLine] = ()
 
     @property
@@ -69,18 +66,8 @@ class Judgement(Struct, frozen=True):
         }
 
 
-def judgement(
-    case: Case,
-    rules: Rules | None = None,
-    context: Callable[[], Context] | None = None,
-    typed: Typed | None = None,
-) -> Judgement:
-    """Judge a case by the rules; without rules, by its cap alone.
-
-    ``context`` is called only if the case fails, for what the text contains besides the counts:
-    node id, profile, the place of the baseline, commands. Without it, the text is that of a block,
-    which has none of these, only the command that explains it, in the form of ``typed``.
-    """
+def judgement(case: Case, rules: Rules | None = None) -> Judgement:
+    """Judge a case by the rules; without rules, by its cap alone."""
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
     fails = (
@@ -92,8 +79,7 @@ def judgement(
         # one.
         and (rules.gate or case.cap is not None)
     )
-    lines = _lines(case, verdict, context, typed) if fails else ()
-    return Judgement(case, verdict, written, fails, lines)
+    return Judgement(case, verdict, written, fails)
 
 
 def _is_wrong(verdict: Verdict, rules: Rules) -> bool:
@@ -130,14 +116,6 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
     # A test that is written passes, unless it exceeds its cap; then nothing is written.
     capped = judge(case.record, None, case.cap, versions=case.versions)
     return (capped, False) if capped.fails else (verdict, True)
-
-
-def _lines(
-    case: Case, verdict: Verdict, context: Callable[[], Context] | None, typed: Typed | None
-) -> Sequence[TextLine]:
-    if context is None:
-        return block_failure(verdict, case.record, typed or Typed())
-    return failure(verdict, case.record, replace(context(), case=case))
 
 
 def baseline_of(expected: Expected | None) -> Recorded | None:

@@ -16,14 +16,15 @@ from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command
+from pytest_graphbreak.judging.case import Case, Context
+from pytest_graphbreak.judging.judgement import Judgement, judgement
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.footer import Case, Context
-from pytest_graphbreak.report.judgement import Judgement, judgement
+from pytest_graphbreak.report.failure import failure
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine
@@ -93,7 +94,9 @@ class Judge:
             versions=seen.report.versions,
             packages=owner_versions(seen.test.record, seen.report.environment.packages),
         )
-        judged = judgement(case, self.checkout, lambda: self._context(seen, source))
+        judged = judgement(case, self.checkout)
+        if judged.fails:
+            judged = replace(judged, lines=failure(judged, self._context(seen, source)))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 
     def _context(self, seen: SeenTest, source: SeenTest | Entry | None) -> Context:

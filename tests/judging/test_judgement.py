@@ -6,12 +6,12 @@ import pytest
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import Rules
+from pytest_graphbreak.judging.case import Case
+from pytest_graphbreak.judging.judgement import baseline_of, budget_for, judgement
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import Budget, TestReport
-from pytest_graphbreak.report.footer import Case, Context
-from pytest_graphbreak.report.judgement import baseline_of, budget_for, judgement
 
 pytestmark = pytest.mark.pure
 
@@ -27,27 +27,6 @@ def expected(**graphs: int) -> Expected:
     )
 
 
-def headline(message: str | None) -> str:
-    assert message is not None
-    return message.partition("\n")[0]
-
-
-@pytest.mark.parametrize(
-    ("by", "whose"),
-    [
-        ("marker", "the marker allows"),
-        ("block", "the block allows"),
-        ("option", "--max-graphs allows"),
-    ],
-)
-def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
-    over = judgement(Case(TWO, cap=Cap(every=1, by=by)))
-    assert headline(over.message) == f"graph budget: 2 dynamo graphs, {whose} 1 (+1)"
-    lost = judgement(Case(NONE, cap=Cap(every=1, by=by)))
-    assert headline(lost.message) == f"graph budget: no dynamo graph, {whose} 1"
-    assert [step.by for step in (*over.verdict.over, *lost.verdict.lost)] == [by, by]
-
-
 def test_whose_cap_it_is_is_no_part_of_the_report() -> None:
     said = entry_json(TestReport("t", "passed", cap=Cap(every=1, by="block")))["cap"]
     assert Cap(**said) == Cap(every=1)
@@ -56,7 +35,7 @@ def test_whose_cap_it_is_is_no_part_of_the_report() -> None:
 def test_a_run_that_only_observes_fails_no_test() -> None:
     for record in (TWO, BLIND):
         assert not judgement(Case(record)).fails
-        assert judgement(Case(record), Rules(gate=True), lambda: Context("a", "cpu")).fails
+        assert judgement(Case(record), Rules(gate=True)).fails
     assert judgement(Case(BLIND, cap=Cap(every=1))).fails
 
 
@@ -82,15 +61,6 @@ def test_what_is_written_passes_but_the_cap_is_judged() -> None:
     # A layer that had graphs and has none is never written by an update alone.
     assert judgement(Case(NONE, expected(dynamo=1)), update).fails
     assert judgement(Case(NONE, expected(dynamo=1)), Rules(gate=True, prune=True)).written
-
-
-def test_the_context_is_asked_only_where_the_case_fails() -> None:
-    def context() -> Context:
-        raise AssertionError
-
-    judgement(Case(TWO, expected(dynamo=2)), Rules(gate=True), context)
-    with pytest.raises(AssertionError):
-        judgement(Case(TWO, expected(dynamo=1)), Rules(gate=True), context)
 
 
 # what it was judged by, as the report tells it

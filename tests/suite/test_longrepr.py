@@ -1,0 +1,63 @@
+"""What pytest shows of our failures: broken at the width of the terminal, and whole elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from pytest_graphbreak.suite.longrepr import FailureText
+from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain_text, unpack
+
+pytestmark = pytest.mark.pure
+
+LINES = [
+    TextLine("4 dynamo graphs, the block allows 0 (+4)", "headline", head="graph budget: "),
+    BLANK,
+    TextLine(
+        "Unsupported Tensor.item() call with capture_scalar_outputs=False", "new", 2, "+ GB0124 "
+    ),
+    TextLine("keep it a tensor", "advice", 6, "fix: "),
+    TextLine("", "command", 2, "explain  ", "graphbreak explain GB0124"),
+]
+
+
+class Writer:
+    """pytest's terminal writer, as far as it is asked."""
+
+    def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._file = io.StringIO()
+        monkeypatch.setattr(self._file, "isatty", lambda: bool(width), raising=False)
+        monkeypatch.setenv("COLUMNS", str(width or 80))
+        self.marked: list[tuple[str, str]] = []
+
+    def write(self, text: str, **markup: bool) -> None:
+        self._file.write(text)
+        self.marked += [(name, text) for name in markup]
+
+    def line(self, text: str = "") -> None:
+        self._file.write(f"{text}\n")
+
+    @property
+    def text(self) -> str:
+        return self._file.getvalue()
+
+
+def test_a_failure_keeps_its_kinds_on_the_way_to_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = unpack(json.loads(json.dumps(pack(LINES))))
+    assert there == LINES
+    writer = Writer(0, monkeypatch)
+    FailureText(there, ("test_a.py", 3, "test_it")).toterminal(writer)
+    assert writer.text == plain_text(LINES) + "\n"
+    assert ("bold", plain_text(LINES[:1])) in writer.marked
+
+
+def test_by_the_line_pytest_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(60, monkeypatch)
+    shown = FailureText(LINES, ("test_a.py", 3, "test_it"), line=True)
+    shown.toterminal(writer)
+    assert writer.text == ""
+    assert str(shown.reprcrash) == f"test_a.py:4: {plain_text(LINES[:1])}"
