@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
-from pytest_graphbreak.baseline.rules import RULES, WHOLE, Overriding, overlay
+from pytest_graphbreak.baseline.rules import Overriding, differs, merge, overlay
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, made_by
@@ -38,9 +38,7 @@ def differing_layers(expected: Expected | None, measured: Measured) -> frozenset
     if expected.values == measured.values:  # as most are: none of the rules finds a difference
         return outdated
     return outdated | frozenset(
-        layer
-        for layer in measured.layers
-        if any(rule.differs(key, layer, expected, measured) for key, rule in RULES.items())
+        layer for layer in measured.layers if differs(layer, expected, measured)
     )
 
 
@@ -71,14 +69,9 @@ def update_entry(
     """
     if measured.profile != entry.profile or measured.profile in entry.overrides:
         return _update_override(entry, measured, layers, file)
-    values = merge_values(entry.values or Values(), measured, layers)
+    values = merge(entry.values or Values(), measured, layers)
     versions = _versions(entry.versions, measured, file, layers, always=entry.values is None)
     return replace(entry, values=values, versions=versions)
-
-
-def merge_values(old: Values, measured: Measured, layers: Collection[str]) -> Values:
-    """Return the old values, with those of ``layers`` as measured and without zeros."""
-    return Values(**{key: rule.update(key, old, measured, layers) for key, rule in RULES.items()})
 
 
 def _update_override(
@@ -88,21 +81,14 @@ def _update_override(
     old = before or Override(versions=file.versions)
     versions = _versions(old.versions, measured, file, layers, always=before is None)
     base = entry.values or Values()
-    after = merge_values(overlay(base, old), measured, layers)
-    override = replace(old, versions=versions)
-    override = _override(Overriding(override, base, entry.versions, after, layers))
+    after = merge(overlay(base, old), measured, layers)
+    change = Overriding(replace(old, versions=versions), base, entry.versions, after, layers)
+    override = replace(change.override, values=change.values, named=change.named)
     overrides = {**entry.overrides, measured.profile: override}
     change = Overriding(override, base, entry.versions, overlay(base, override), layers)
-    if entry.values is not None and all(rule.is_same(key, change) for key, rule in RULES.items()):
+    if entry.values is not None and not change.is_needed:
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)
-
-
-def _override(change: Overriding) -> Override:
-    """Return the override that makes the change; values of other layers stay."""
-    named = frozenset(key for key, rule in WHOLE.items() if rule.is_named(key, change))
-    values = Values(**{key: rule.override(key, change) for key, rule in RULES.items()})
-    return replace(change.override, values=values, named=named)
 
 
 def _versions(

@@ -27,7 +27,7 @@ from pytest_graphbreak.baseline.model import (
     Entry,
     Override,
 )
-from pytest_graphbreak.baseline.rules import RULES, WHOLE
+from pytest_graphbreak.baseline.rules import WHOLE, from_file
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -38,7 +38,7 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values
+from pytest_graphbreak.model.budget import KEYS, BaselinePlace, Cause, Values
 from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS
 from pytest_graphbreak.text.files import without_collector
@@ -106,7 +106,7 @@ def _document(raw: Raw, path: Path, file: str) -> Document:
 
 
 def _entry(top: Document, test: str, case: str | None, raw: Raw) -> Entry:
-    recorded = not RULES.keys().isdisjoint(raw)
+    recorded = not KEYS.keys().isdisjoint(raw)
     overrides = raw.get("overrides", {})
     # An entry of zeros has no key. An entry with only overrides, or only a reason not to be
     # judged, was not recorded.
@@ -123,7 +123,7 @@ def _entry(top: Document, test: str, case: str | None, raw: Raw) -> Entry:
 
 
 def _override(top: Document, raw: Raw) -> Override:
-    keys = frozenset(WHOLE.keys() & raw.keys())
+    keys = WHOLE & raw.keys()
     return Override(_values(raw), _versions(raw, top.versions), keys)
 
 
@@ -134,7 +134,7 @@ def _versions(raw: Raw, above: Versions) -> Versions:
 
 
 def _values(raw: Raw) -> Values:
-    written = {key: rule.from_file(raw[key]) for key, rule in RULES.items() if key in raw}
+    written = {key: from_file(key, raw[key]) for key in KEYS if key in raw}
     return Values(**complete(written))
 
 

@@ -1,13 +1,22 @@
-"""How each key of an entry is compared, updated and replaced by an override. Data in, data out.
+"""What is done with the value of a key of an entry: one function for each question.
 
-``model.budget.Values`` says for each key which rule it has; everything that goes through the keys
-of an entry asks the rule. The rules are those of docs/reference/baseline-file.md.
+``model.budget.Values`` says for each key which rule it has:
+
+- ``counts``: by layer, each layer by itself; a missing count is zero. So are ``graphs``, but an
+  override that names those of a layer says all that is known of that layer.
+- ``runs``: counts of what ran; they belong to the graphs of their layer.
+- ``ops``: captured operations; a missing count is unknown, and each is of one compiler.
+- ``causes`` of graphs: an override replaces those of the layers that it names.
+- ``entries``, ``lines`` and ``places``: an override replaces the value as a whole, if it has the
+  key, even by an empty value. ``entries`` are functions that Dynamo compiled, ``lines`` those of
+  devices, which are compared with nothing.
+
+The rules are those of docs/reference/baseline-file.md. Data in, data out.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,18 +30,142 @@ from pytest_graphbreak.baseline.places import (
     replace_items,
     select_layers,
 )
-from pytest_graphbreak.model.budget import (
-    KEYS,
-    PLACES_LAYER,
-    BaselinePlace,
-    Cause,
-    Values,
-    writable,
-)
+from pytest_graphbreak.model.budget import KEYS, PLACES_LAYER, Cause, Values, writable
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import BREAKING, LAYERS, made_by
 
 Layers = Collection[str]
+
+WHOLE: Final = frozenset(
+    key for key, described in KEYS.items() if described.rule in ("entries", "lines", "places")
+)
+"""The keys that an override replaces as a whole."""
+
+
+def is_measured_on(key: str, layers: Layers) -> bool:
+    """Return whether a key of ``WHOLE`` is measured on one of the layers."""
+    match KEYS[key].rule:
+        case "entries":
+            return PLACES_LAYER in layers
+        case "lines":
+            return any(layer != PLACES_LAYER for layer in layers)
+    return not {*BREAKING}.isdisjoint(layers)
+
+
+# How does a file write it? It groups the lines of devices, ``file::name``, by their files.
+
+
+def from_file(key: str, value: Any) -> Any:
+    """Return a value as ``Values`` has it, given what a file has."""
+    if KEYS[key].rule != "lines":
+        return value
+    return {
+        f"{file}::{name}": count for file, counts in value.items() for name, count in counts.items()
+    }
+
+
+def to_file(key: str, value: Any) -> Any:
+    """Return a value as a file has it."""
+    if KEYS[key].rule != "lines":
+        return value
+    by_file: dict[str, dict[str, int]] = {}
+    for line, count in value.items():
+        file, _, name = line.partition("::")
+        by_file.setdefault(file, {})[name] = count
+    return by_file
+
+
+# What holds for a profile, given the plain values and its override?
+
+
+def overlay(base: Values, override: Override) -> Values:
+    """Return the values of a profile."""
+    return Values(**{key: _overlay(key, base, override) for key in KEYS})
+
+
+def _overlay(key: str, base: Values, override: Override) -> Any:
+    plain, own = getattr(base, key), getattr(override.values, key)
+    match KEYS[key].rule:
+        case "graphs" | "counts":
+            return {**plain, **own}
+        case "runs" | "ops":
+            graphs = override.values.graphs
+            return {**{at: count for at, count in plain.items() if at not in graphs}, **own}
+        case "causes":
+            replaced = override.causes_of
+            return (*(cause for cause in plain if cause.layer not in replaced), *own)
+    return own if key in override.named else plain
+
+
+# Is what was measured on a layer not what is written?
+
+
+def differs(layer: str, expected: Expected, measured: Measured) -> bool:
+    """Return whether a measurement of a layer is not what is written, in any key."""
+    return any(_differs(key, layer, expected, measured) for key in KEYS)
+
+
+def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bool:
+    old, new = getattr(expected.values, key), getattr(measured.values, key)
+    match KEYS[key].rule:
+        case "graphs" | "counts":
+            return bool(old.get(layer, 0) != new.get(layer, 0))
+        case "runs":  # an entry that was recorded without runs is not written only for them
+            return expected.values.knows_runs(layer) and old.get(layer, 0) != new.get(layer, 0)
+        case "ops":
+            was, now = old.get(layer), new.get(layer)
+            is_comparable = expected.counts_ops(layer, measured.versions, measured.packages)
+            return is_comparable and None not in (was, now) and was != now
+        case "causes":
+            if not same_minor(expected.causes_with(layer), made_by(layer, measured.versions)):
+                return False
+            before, after = (
+                values.causes_of(layer) for values in (expected.values, measured.values)
+            )
+            return before is not None and after is not None and not have_same_causes(before, after)
+        case "entries":  # nor is an entry without entries written only for them
+            return layer == PLACES_LAYER and bool(old) and {*old} != {*new}
+        case "places":
+            if layer not in BREAKING:
+                return False
+            places = select_layers(old, (layer,)), select_layers(new, (layer,))
+            return not have_same_places(*places, expected.places_with(key), measured.versions)
+    return False
+
+
+# What does an update make of the old value, where some layers are measured?
+
+
+def merge(old: Values, measured: Measured, layers: Layers) -> Values:
+    """Return the old values, with those of ``layers`` as measured and without zeros."""
+    return Values(**{key: _merge(key, old, measured, layers) for key in KEYS})
+
+
+def _merge(key: str, old: Values, measured: Measured, layers: Layers) -> Any:
+    before, now = getattr(old, key), getattr(measured.values, key)
+    match KEYS[key].rule:
+        case "graphs" | "counts" | "runs" | "ops":
+            counts = {layer: (now if layer in layers else before).get(layer) for layer in LAYERS}
+            return {layer: count for layer, count in counts.items() if count}
+        case "causes":
+            causes = {cause.key: cause.as_written() for cause in select_layers(now, layers)}
+            for cause in before:
+                if cause.key in causes and cause.count == causes[cause.key].count:
+                    causes[cause.key] = cause
+            return replace_items(before, causes, layers)
+        case "places":  # a file keeps their order
+            places = distinct_places(select_layers(now, layers))
+            for place in before:
+                if place.key in places:
+                    places[place.key] = merge_places(place, places[place.key], measured.versions)
+            return replace_items(before, places, layers)
+        case "lines":
+            lines = now if is_measured_on(key, layers) else before
+            return {writable(line): count for line, count in lines.items()}
+    return now if is_measured_on(key, layers) else before
+
+
+# What does an override name, that is to make the plain values those of its profile?
 
 
 class Overriding(Struct, frozen=True):
@@ -55,11 +188,11 @@ class Overriding(Struct, frozen=True):
 
     def different(self, key: str) -> dict[str, int]:
         """Return the counts that stay, and those that are not the plain ones."""
+        base, after = getattr(self.base, key), getattr(self.after, key)
         counts = self.unwritten_counts(key)
         for layer in self.layers:
-            count = count_at(self.after, key, layer)
-            if count != count_at(self.base, key, layer):
-                counts[layer] = count
+            if after.get(layer, 0) != base.get(layer, 0):
+                counts[layer] = after.get(layer, 0)
         return counts
 
     @property
@@ -76,295 +209,71 @@ class Overriding(Struct, frozen=True):
                 graphs[layer] = self.after.graphs.get(layer, 0)
         return graphs
 
-
-class Rule(ABC):
-    """What is done with the value of a key; a rule has no state."""
-
-    is_whole = False
-    """Whether an override replaces the value as a whole, even by an empty one."""
-
-    def from_file(self, value: Any) -> Any:
-        """Return a value as ``Values`` has it, given what a file has."""
-        return value
-
-    def to_file(self, value: Any) -> Any:
-        """Return a value as a file has it."""
-        return value
-
-    @abstractmethod
-    def overlay(self, key: str, base: Values, override: Override) -> Any:
-        """Return the value of a profile."""
-
-    @abstractmethod
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        """Return whether a measurement of a layer is not what is written."""
-
-    @abstractmethod
-    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
-        """Return the old value, with that of ``layers`` as measured."""
-
-    @abstractmethod
-    def override(self, key: str, change: Overriding) -> Any:
-        """Return the value that an override names."""
-
-    @abstractmethod
-    def is_same(self, key: str, change: Overriding) -> bool:
-        """Return whether the plain value is the one of the profile, too."""
-
-
-# counts by layer
-
-
-class CountsRule(Rule):
-    """Counts, each layer by itself; a missing count is zero."""
-
-    def overlay(self, key: str, base: Values, override: Override) -> dict[str, int]:
-        return {**getattr(base, key), **getattr(override.values, key)}
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        return count_at(expected.values, key, layer) != count_at(measured.values, key, layer)
-
-    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
-        new = measured.values
-        counts = {layer: count_at(new if layer in layers else old, key, layer) for layer in LAYERS}
-        return {layer: count for layer, count in counts.items() if count}
-
-    def override(self, key: str, change: Overriding) -> dict[str, int]:
-        return change.different(key)
-
-    def is_same(self, key: str, change: Overriding) -> bool:
-        return all(
-            count_at(change.base, key, layer) == count_at(change.after, key, layer)
-            for layer in LAYERS
-        )
-
-
-class GraphsRule(CountsRule):
-    """Graphs: an override that names those of a layer says all that is known of them."""
-
-    def override(self, key: str, change: Overriding) -> dict[str, int]:
-        return change.graphs
-
-
-class RunsRule(CountsRule):
-    """Counts of what ran; they belong to the graphs of a layer.
-
-    An entry that was recorded without runs is not written again only for them.
-    """
-
-    def overlay(self, key: str, base: Values, override: Override) -> dict[str, int]:
-        return {**inherited_counts(getattr(base, key), override), **getattr(override.values, key)}
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        return expected.values.knows_runs(layer) and super().differs(key, layer, expected, measured)
-
-    def override(self, key: str, change: Overriding) -> dict[str, int]:
-        counts, graphs = change.different(key), change.graphs
-        for layer in {*change.layers} & {*graphs}:
-            counts[layer] = count_at(change.after, key, layer)
-        return {layer: count for layer, count in counts.items() if count or layer not in graphs}
-
-
-class OperationsRule(RunsRule):
-    """Captured operations: a missing count is unknown, and each is of one compiler."""
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        old, new = (
-            getattr(values, key).get(layer) for values in (expected.values, measured.values)
-        )
-        is_comparable = expected.counts_ops(layer, measured.versions, measured.packages)
-        return is_comparable and None not in (old, new) and old != new
-
-    def override(self, key: str, change: Overriding) -> dict[str, int]:
-        counts, graphs = change.unwritten_counts(key), change.graphs
-        base, after = getattr(change.base, key), getattr(change.after, key)
-        for layer in {*change.layers} & {*after}:
-            now = made_by(layer, change.override.versions)
-            is_comparable = now is None or same_minor(now, made_by(layer, change.base_versions))
-            if layer in graphs or not is_comparable or after[layer] != base.get(layer):
-                counts[layer] = after[layer]
-        return counts
-
-    def is_same(self, key: str, change: Overriding) -> bool:
-        base = getattr(change.base, key)
-        after = getattr(change.after, key)
-        return all(count == base.get(layer) for layer, count in after.items())
-
-
-def count_at(values: Values, key: str, layer: str) -> int:
-    """Return a count, zero if it is missing."""
-    counts: Mapping[str, int] = getattr(values, key)
-    return counts.get(layer, 0)
-
-
-def inherited_counts(base: Mapping[str, int], override: Override) -> dict[str, int]:
-    """Return the plain counts of the layers whose graphs an override omits."""
-    graphs = override.values.graphs
-    return {layer: count for layer, count in base.items() if layer not in graphs}
-
-
-# causes
-
-
-class CausesRule(Rule):
-    """Causes of graphs; an override replaces those of the layers that it names."""
-
-    def overlay(self, key: str, base: Values, override: Override) -> tuple[Cause, ...]:
-        replaced = override.causes_of
-        stay = (cause for cause in base.causes if cause.layer not in replaced)
-        return (*stay, *override.values.causes)
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        now = made_by(layer, measured.versions)
-        if not same_minor(expected.causes_with(layer), now):
-            return False
-        old, new = expected.values.causes_of(layer), measured.values.causes_of(layer)
-        return old is not None and new is not None and not have_same_causes(old, new)
-
-    def update(
-        self, key: str, old: Values, measured: Measured, layers: Layers
-    ) -> tuple[Cause, ...]:
-        after = {
-            cause.key: cause.as_written() for cause in select_layers(measured.values.causes, layers)
-        }
-        for cause in old.causes:
-            if cause.key in after and cause.count == after[cause.key].count:
-                after[cause.key] = cause
-        return replace_items(old.causes, after, layers)
-
-    def override(self, key: str, change: Overriding) -> tuple[Cause, ...]:
-        causes = [
-            cause for cause in change.override.values.causes if cause.layer not in change.layers
-        ]
-        graphs = change.graphs
-        for layer in change.layers:
-            base, after = (
-                select_layers(values.causes, (layer,)) for values in (change.base, change.after)
-            )
-            if layer in graphs or not have_same_causes(base, after):
-                causes += after
-        return tuple(causes)
-
-    def is_same(self, key: str, change: Overriding) -> bool:
-        return have_same_causes(change.after.causes, change.base.causes)
-
-
-# values that an override replaces as a whole
-
-
-class WholeRule(Rule):
-    """A value that an override replaces as a whole, if it has the key."""
-
-    is_whole = True
-
-    @abstractmethod
-    def concerns(self, layers: Layers) -> bool:
-        """Return whether the value is measured on one of the layers."""
-
-    def overlay(self, key: str, base: Values, override: Override) -> Any:
-        return getattr(override.values if key in override.named else base, key)
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        return False
-
-    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> Any:
-        return getattr(measured.values if self.concerns(layers) else old, key)
-
-    def override(self, key: str, change: Overriding) -> Any:
-        return getattr(change.after if self.is_named(key, change) else Values(), key)
-
-    def is_named(self, key: str, change: Overriding) -> bool:
-        """Return whether an override has the key."""
-        if not self.concerns(change.layers):
-            return key in change.override.named
-        return not self.is_same(key, change)
-
-    def is_same(self, key: str, change: Overriding) -> bool:
-        return bool(getattr(change.after, key) == getattr(change.base, key))
-
-
-class EntriesRule(WholeRule):
-    """Functions that Dynamo compiled; an entry without them is not written again for them."""
-
-    def concerns(self, layers: Layers) -> bool:
-        return PLACES_LAYER in layers
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        old, new = {*getattr(expected.values, key)}, {*getattr(measured.values, key)}
-        return layer == PLACES_LAYER and bool(old) and old != new
-
-
-class LinesRule(WholeRule):
-    """Lines of devices, by ``file::name``; they are compared with nothing. A file groups them."""
-
-    def concerns(self, layers: Layers) -> bool:
-        return any(layer != PLACES_LAYER for layer in layers)
-
-    def from_file(self, value: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-        return {
-            f"{file}::{name}": count
-            for file, counts in value.items()
-            for name, count in counts.items()
-        }
-
-    def to_file(self, value: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        by_file: dict[str, dict[str, int]] = {}
-        for line, count in value.items():
-            file, _, name = line.partition("::")
-            by_file.setdefault(file, {})[name] = count
-        return by_file
-
-    def update(self, key: str, old: Values, measured: Measured, layers: Layers) -> dict[str, int]:
-        lines = super().update(key, old, measured, layers)
-        return {writable(line): count for line, count in lines.items()}
-
-
-class PlacesRule(WholeRule):
-    """Places that break or leave the compiler; a file keeps their order."""
-
-    def concerns(self, layers: Layers) -> bool:
-        return not {*BREAKING}.isdisjoint(layers)
-
-    def differs(self, key: str, layer: str, expected: Expected, measured: Measured) -> bool:
-        if layer not in BREAKING:
-            return False
-        old, new = (
-            select_layers(getattr(values, key), (layer,))
-            for values in (expected.values, measured.values)
-        )
-        return not have_same_places(old, new, expected.places_with(key), measured.versions)
-
-    def update(
-        self, key: str, old: Values, measured: Measured, layers: Layers
-    ) -> tuple[BaselinePlace, ...]:
-        places: tuple[BaselinePlace, ...] = getattr(old, key)
-        after = distinct_places(select_layers(getattr(measured.values, key), layers))
-        for place in places:
-            if place.key in after:
-                after[place.key] = merge_places(place, after[place.key], measured.versions)
-        return replace_items(places, after, layers)
-
-    def is_same(self, key: str, change: Overriding) -> bool:
-        places = getattr(change.base, key), getattr(change.after, key)
-        return have_same_places(*places, change.base_versions, change.override.versions)
-
-
-_RULES: Final[Mapping[str, Rule]] = {
-    "graphs": GraphsRule(),
-    "counts": CountsRule(),
-    "runs": RunsRule(),
-    "ops": OperationsRule(),
-    "causes": CausesRule(),
-    "entries": EntriesRule(),
-    "lines": LinesRule(),
-    "places": PlacesRule(),
-}
-RULES: Final[Mapping[str, Rule]] = {name: _RULES[key.rule] for name, key in KEYS.items()}
-"""The rule of each key, in the order of a file."""
-WHOLE: Final = {name: rule for name, rule in RULES.items() if isinstance(rule, WholeRule)}
-"""The keys that an override replaces as a whole, each with its rule."""
-
-
-def overlay(base: Values, override: Override) -> Values:
-    """Return the values of a profile, given the plain values and its override."""
-    return Values(**{key: rule.overlay(key, base, override) for key, rule in RULES.items()})
+    def names(self, key: str) -> bool:
+        """Return whether the override has this key of ``WHOLE``."""
+        if not is_measured_on(key, self.layers):
+            return key in self.override.named
+        return not _is_plain(key, self)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The keys of ``WHOLE`` that the override has."""
+        return frozenset(filter(self.names, WHOLE))
+
+    @property
+    def values(self) -> Values:
+        """The values that the override names."""
+        return Values(**{key: _override(key, self) for key in KEYS})
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the plain values are not those of the profile."""
+        return not all(_is_plain(key, self) for key in KEYS)
+
+
+def _override(key: str, change: Overriding) -> Any:
+    base, after = getattr(change.base, key), getattr(change.after, key)
+    match KEYS[key].rule:
+        case "graphs":
+            return change.graphs
+        case "counts":
+            return change.different(key)
+        case "runs":
+            counts, graphs = change.different(key), change.graphs
+            for layer in {*change.layers} & {*graphs}:
+                counts[layer] = after.get(layer, 0)
+            return {layer: count for layer, count in counts.items() if count or layer not in graphs}
+        case "ops":
+            counts, graphs = change.unwritten_counts(key), change.graphs
+            for layer in {*change.layers} & {*after}:
+                now = made_by(layer, change.override.versions)
+                is_comparable = now is None or same_minor(now, made_by(layer, change.base_versions))
+                if layer in graphs or not is_comparable or after[layer] != base.get(layer):
+                    counts[layer] = after[layer]
+            return counts
+        case "causes":
+            old, graphs = change.override.values.causes, change.graphs
+            causes: list[Cause] = [cause for cause in old if cause.layer not in change.layers]
+            for layer in change.layers:
+                was, now_there = select_layers(base, (layer,)), select_layers(after, (layer,))
+                if layer in graphs or not have_same_causes(was, now_there):
+                    causes += now_there
+            return tuple(causes)
+    return after if change.names(key) else getattr(Values(), key)
+
+
+# Is the plain value the one of the profile, too?
+
+
+def _is_plain(key: str, change: Overriding) -> bool:
+    base, after = getattr(change.base, key), getattr(change.after, key)
+    match KEYS[key].rule:
+        case "graphs" | "counts" | "runs":
+            return all(base.get(layer, 0) == after.get(layer, 0) for layer in LAYERS)
+        case "ops":
+            return all(count == base.get(layer) for layer, count in after.items())
+        case "causes":
+            return have_same_causes(after, base)
+        case "places":
+            return have_same_places(base, after, change.base_versions, change.override.versions)
+    return bool(after == base)

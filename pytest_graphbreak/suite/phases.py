@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_graphbreak.suite import reports
-from pytest_graphbreak.suite import reports as entries
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.suite.markers import (
     GraphBudgetMark,
@@ -85,11 +84,11 @@ class Phases:
             return (yield)
         except BaseException:  # by its own fixtures, or skipped by one: reported, not judged
             if self._window is not None:
-                entries.not_judged(entry, self._close(entry))
+                reports.not_judged(entry, self._close(entry))
             raise
         finally:
             self._coming = None
-            entries.add_around(entry, "setup", self._around.close().graphs)
+            reports.add_around(entry, "setup", self._around.close().graphs)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(
@@ -117,7 +116,7 @@ class Phases:
         with Measurement(self._settings.root) as seen:
             result = yield
         entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
-        entries.add_around(entry, "teardown", seen.close().graphs)
+        reports.add_around(entry, "teardown", seen.close().graphs)
         return result
 
     @pytest.hookimpl(tryfirst=True)
@@ -128,14 +127,14 @@ class Phases:
         if self._leaks is not None:
             leaked = self._leaks.settle()
             if leaked.notes:
-                entries.add_left(item.stash[ENTRY], leaked.settings, leaked.notes)
+                reports.add_left(item.stash[ENTRY], leaked.settings, leaked.notes)
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
         from pytest_graphbreak.watching.measure import explain
 
         explain(self._settings.reasons, self._settings.counts_runs)
-        entry = entries.begin_entry(item, canonical(item))
+        entry = reports.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
         if self._window is None or self._measured is not item:
             self._open(item)
@@ -150,14 +149,14 @@ class Phases:
             # The test's own failure, skip or xfail is kept; its record is reported, not judged.
             item.stash[RUNNING] = False
             record = self._close(entry)
-            entries.not_judged(entry, record)
+            reports.not_judged(entry, record)
             reports.set_properties(item, record)
             raise
         item.stash[RUNNING] = False
         record = self._close(entry)
         reports.set_properties(item, record)
         if item.stash[FAILED_SUBTEST]:
-            entries.not_judged(entry, record)
+            reports.not_judged(entry, record)
             entry["failed_by"] = "test"
             return result
         self._judge(item, record, cap, mark)
@@ -216,6 +215,6 @@ class Phases:
         record = window.close()
         if self._leaks is not None:
             record = self._leaks.add_settings(record)
-        entries.add_around(entry, "setup", window.around)
-        entry["fixtures"] = entries.counts(window.fixtures)
+        reports.add_around(entry, "setup", window.around)
+        entry["fixtures"] = reports.counts(window.fixtures)
         return record
