@@ -70,6 +70,11 @@ def match(
 ) -> MatchedGraphs | None:
     """Compare the graphs of a layer with the baseline; None if either side lacks causes.
 
+    Graphs claim the causes that a baseline has (``_claim_graphs``). A baseline names no plain
+    graph: what its number of graphs leaves over is plain, and the plain graphs that claimed nothing
+    fill that. On a layer that compiles the user's code it is one at most, the only entry; below
+    that it is as many graphs of the layer above as were lowered whole.
+
     What varied in a recompile is compared only if the same minor version of the compiler recorded
     it (``versions`` are the current ones), since each version words guards differently.
     """
@@ -89,6 +94,8 @@ def match(
         (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
     ]
     unsure = False
+    # Of several entries, the recorded one has a name of the baseline; without names nobody knows
+    # which it is, and all are added.
     if unnamed := was - sum(cause.count for cause in recorded):
         if DESCRIPTIONS[layer].above is None:
             names = expected.values.entries if layer == PLACES_LAYER else ()
@@ -109,34 +116,28 @@ def _plain_cause(layer: str) -> str:
 def _claim_graphs(
     graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], same: bool
 ) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
-    """Return the remaining number of each recorded cause, and the graphs that match none.
+    """Return the remaining number of each recorded cause, and the graphs that claim none.
 
-    A graph matches by cause, guard and call; else by cause and guard, whatever line called it; and
-    by its cause alone if the baseline has no guard, or if ``same`` is false: then another version
-    of the compiler worded the guards.
+    Each graph claims one of a recorded cause, in three rounds; who claims in an early round is out
+    of the later ones, so an exact match is never taken by a loose one:
+
+    1. the same cause at the same place, by the same guard, called by the same line;
+    2. the same, called by whatever line, which an edit of the caller moves;
+    3. the same cause at the same place, of the causes recorded without a guard; of all causes if
+       ``same`` is false, since another version of the compiler words guards in its own way.
     """
     remaining = Counter({cause.key: cause.count for cause in recorded})
     unguarded = [cause for cause in recorded if not (same and cause.guard)]
-    for claim, causes in ((_call, recorded), (_guard, recorded), (_cause, unguarded)):
-        unmatched = []
+    for identity, claimable in ((_call, recorded), (_guard, recorded), (_cause, unguarded)):
+        unclaimed = []
         for graph, cause in graphs:
-            claimed = claim(cause)
-            unclaimed = (
-                recorded_cause for recorded_cause in causes if remaining[recorded_cause.key]
-            )
-            free = next(
-                (
-                    recorded_cause
-                    for recorded_cause in unclaimed
-                    if claim(recorded_cause) == claimed
-                ),
-                None,
-            )
+            same_causes = (known for known in claimable if identity(known) == identity(cause))
+            free = next((known for known in same_causes if remaining[known.key]), None)
             if free is None:
-                unmatched.append((graph, cause))
+                unclaimed.append((graph, cause))
             else:
                 remaining[free.key] -= 1
-        graphs = unmatched
+        graphs = unclaimed
     return remaining, [graph for graph, _ in graphs]
 
 

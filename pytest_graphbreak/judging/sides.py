@@ -1,4 +1,16 @@
-"""Both sides of a comparison, the changes found between them, and the cause of each."""
+"""Both sides of a comparison, the changes found between them, and the cause of each.
+
+What was seen is known if the baseline has its match:
+
+- a break or an eager place: a place of the same layer, function and source line, on a layer that
+  has several reasons at one line also of the same reason (``key``);
+- a graph: a cause that it claims (``causes.match``);
+- a recompile: the cause that the graph it made claims. It has no match of its own;
+- a line that ran graphs or read values: the same line, with its count (``difference``).
+
+What has no match is new, what claims nothing is gone. A new thing may follow from another change;
+it is then reported below that (``Folding`` says which break, ``Draft.parent`` holds it).
+"""
 
 from __future__ import annotations
 
