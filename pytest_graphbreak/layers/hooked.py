@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.dynamo.private import torch_version
 from pytest_graphbreak.layers.hooks import caller
+from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400
@@ -152,6 +153,21 @@ class HookedWindow(EventWindow):
 
     def _errors_of(self, events: Sequence[Any]) -> Sequence[str]:
         return self._observer.faults
+
+
+def graph_called(
+    graph: Graph, called: Iterable[Line], again: str | None, places: Places
+) -> tuple[Graph, Recompile | None]:
+    """Return a graph with the stack of its call, and its recompile if it is the same code again.
+
+    ``again`` then says why.
+    """
+    stack = stacks.users(called, places)
+    graph = replace(graph, where=stack[-1] if stack else NOWHERE, stack=stack)
+    if again is None:
+        return graph, None
+    repeat = Recompile(graph.layer, graph.name, again, graph.where, stack)
+    return replace(graph, cause="recompile", reason=again), repeat
 
 
 def record_of_graphs(layer: str, explained: Iterable[tuple[Graph, Recompile | None]]) -> Record:

@@ -26,15 +26,15 @@ from pytest_graphbreak.layers.hooked import (
     Attachable,
     HookedObserver,
     do_without,
+    graph_called,
     is_machinery,
     record_of_graphs,
     stack_here,
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller
-from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Record
 from pytest_graphbreak.model.stacks import Line, line_of, outwards
 
 LAYER: Final = "cudagraph"
@@ -155,7 +155,15 @@ class CudaGraphObserver(HookedObserver):
         return merge([replace(record, executions={LAYER: ran.total()}, execution_list=tuple(runs))])
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
-        return record_of_graphs(LAYER, (_explain(event, places) for event in events))
+        return record_of_graphs(
+            LAYER,
+            (
+                graph_called(
+                    Graph(LAYER, str(event.number), event.cause), event.stack, event.again, places
+                )
+                for event in events
+            ),
+        )
 
 
 def _frames_of_torch() -> Iterator[tuple[str, str]]:
@@ -185,16 +193,6 @@ def _why_again(manager: Any, inputs: Any, function: Any) -> str | None:
     status, reason = nodes[-1].check_invariants(inputs)
     text = reason() if callable(reason) else str(reason or status)
     return text.strip().partition("\n")[0][:200] or "its inputs changed"
-
-
-def _explain(event: Captured, places: Places) -> tuple[Graph, Recompile | None]:
-    stack = stacks.users(event.stack, places)
-    where = stack[-1] if stack else NOWHERE
-    name = str(event.number)
-    if event.again is None:
-        return Graph(LAYER, name, event.cause, where=where, stack=stack), None
-    repeat = Recompile(LAYER, name, event.again, where, stack)
-    return Graph(LAYER, name, "recompile", where=where, stack=stack, reason=event.again), repeat
 
 
 def _runs(key: Replay, times: int, places: Places) -> LineRuns:

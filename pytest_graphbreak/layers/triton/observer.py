@@ -24,13 +24,13 @@ from pytest_graphbreak.layers.hooked import (
     Attachable,
     HookedObserver,
     do_without,
+    graph_called,
     record_of_graphs,
     stack_here,
 )
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
-from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "triton"
@@ -122,16 +122,10 @@ class TritonObserver(HookedObserver):
 def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompile | None]:
     """Return a kernel's graph; ``number`` counts those of one name, from 1."""
     name = f"{event.name}#{number}" if number > 1 else event.name
-    stack = stacks.users(event.stack, places)
-    where = stack[-1] if stack else NOWHERE
     cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
-    words, cause = event.now.text, "kernel"
-    repeat: Recompile | None = None
-    if event.again is not None:
-        words, cause = f"{event.name}: {event.again}", "recompile"
-        repeat = Recompile(LAYER, name, words, where, stack)
-    graph = Graph(LAYER, name, cause, where=where, reason=words, stack=stack, cached=cached)
-    return graph, repeat
+    graph = Graph(LAYER, name, "kernel", reason=event.now.text, cached=cached)
+    again = None if event.again is None else f"{event.name}: {event.again}"
+    return graph_called(graph, event.stack, again, places)
 
 
 def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
