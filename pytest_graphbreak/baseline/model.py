@@ -20,8 +20,8 @@ from msgspec import Struct
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import display_path
-from pytest_graphbreak.text.output import UserError
 
 
 class BaselineError(UserError):

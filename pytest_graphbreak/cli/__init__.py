@@ -86,7 +86,7 @@ def _guard(parsed: argparse.Namespace) -> int:
     The code is never 1, Python's code for a traceback, which means "over budget" for `check`.
     """
     from pytest_graphbreak.cli.messages import UNUSABLE, complain
-    from pytest_graphbreak.text.output import UserError
+    from pytest_graphbreak.text.errors import UserError
 
     try:
         return int(importlib.import_module(f"pytest_graphbreak.cli.{parsed.command}").run(parsed))
@@ -106,7 +106,7 @@ def _guard(parsed: argparse.Namespace) -> int:
 
 def _words(error: Exception) -> str:
     """Return the error as one line of limited length."""
-    from pytest_graphbreak.text.output import failure_words
+    from pytest_graphbreak.text.errors import failure_words
 
     if isinstance(error, RecursionError):
         return "the input is nested too deeply"

@@ -39,14 +39,10 @@ from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.rejudge import Judge
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import display_path, without_collector
-from pytest_graphbreak.text.output import (
-    TextLine,
-    UserError,
-    indent_lines,
-    label_line,
-    plural,
-)
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import TextLine, indent_lines, label_line
 
 OK, DECLINED = 0, 1
 _Filter = Callable[[str], bool]

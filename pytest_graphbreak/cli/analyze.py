@@ -24,7 +24,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.output import UserError, reason
+from pytest_graphbreak.text.errors import UserError, reason
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,8 @@ from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.rejudge import Judge, Judged
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.files import without_collector
-from pytest_graphbreak.text.output import TextLine, indent_lines, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import TextLine, indent_lines
 
 OK, FAILS = 0, 1
 LONGEST: Final = 120

@@ -29,7 +29,8 @@ from pytest_graphbreak.runs.rejudge import budget_of
 from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union, union
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE, PAGE_MARK, without_collector
-from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain_text, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import BLANK, TextLine, label_line, plain_text
 
 SAME, DIFFERS = 0, 1
 MOST: Final = 20

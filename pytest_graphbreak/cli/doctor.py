@@ -27,7 +27,8 @@ from pytest_graphbreak.model.layer import Layer, minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.counts import cause_words, decomposition
-from pytest_graphbreak.text.output import LEVELS, TextLine, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import LEVELS, TextLine
 from pytest_graphbreak.watching.measure import Measurement
 
 OK: Final = "ok"

@@ -10,8 +10,8 @@ from pytest_graphbreak.cli.messages import Progress, add_output, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.repair.dynamic import Variation, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
-from pytest_graphbreak.text.output import UserError
 from pytest_graphbreak.text.terminal import columns, table
 
 DONE = 0

@@ -12,8 +12,9 @@ from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.report.lines import general_lines
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
-from pytest_graphbreak.text.output import TextLine, UserError
+from pytest_graphbreak.text.output import TextLine
 
 EXPORTS, FAILS = 0, 1
 MODES: Final = ("strict", "not strict")

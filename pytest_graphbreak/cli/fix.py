@@ -26,8 +26,9 @@ from pytest_graphbreak.repair.sources import headed
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
+from pytest_graphbreak.text.errors import UserError, reason
 from pytest_graphbreak.text.files import display_path
-from pytest_graphbreak.text.output import TextLine, UserError, reason
+from pytest_graphbreak.text.output import TextLine
 
 FIXED, LEFT = 0, 1
 

@@ -17,7 +17,9 @@ from typing import Final, TextIO
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.text import files, terminal
-from pytest_graphbreak.text.output import TextLine, UserError, list_lines, reason, size, text_lines
+from pytest_graphbreak.text.errors import UserError, reason
+from pytest_graphbreak.text.numbers import size
+from pytest_graphbreak.text.output import TextLine, list_lines, text_lines
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2

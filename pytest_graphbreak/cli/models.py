@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 SMALL: Final = {
     **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers"), 2),

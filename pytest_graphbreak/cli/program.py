@@ -23,7 +23,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import LOG_OF_TORCH, Bench, bench
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 _TIMEOUT: Final = 900
 _LONGEST: Final = 1e6

@@ -12,8 +12,9 @@ from pytest_graphbreak.cli.messages import Progress, add_output, say_all
 from pytest_graphbreak.cli.program import add_arguments_of, check_torch, on_bench, put_json
 from pytest_graphbreak.repair.prove import PROVED, Proof, ProofError, prove
 from pytest_graphbreak.repair.target import Target, parse
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
-from pytest_graphbreak.text.output import TextLine, UserError
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.text.terminal import columns, table
 
 

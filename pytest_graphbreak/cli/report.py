@@ -24,8 +24,9 @@ from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, run
 from pytest_graphbreak.report.standing import NAMED, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.text.errors import reason
 from pytest_graphbreak.text.files import PAGE, without_collector
-from pytest_graphbreak.text.output import plural, reason
+from pytest_graphbreak.text.numbers import plural
 
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
 

@@ -12,7 +12,9 @@ from pytest_graphbreak.repair.lazy import XLA
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
-from pytest_graphbreak.text.output import UserError, label_line, plural, reason
+from pytest_graphbreak.text.errors import UserError, reason
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import label_line
 
 DONE, UNVERIFIED = 0, 1
 

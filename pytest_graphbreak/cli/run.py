@@ -28,8 +28,9 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.failure import block_failure
 from pytest_graphbreak.report.unjudged import as_markdown, script_lines
+from pytest_graphbreak.text.errors import UserError, failure_words
 from pytest_graphbreak.text.files import LOG, PAGE, REPORT, display_path, take_away
-from pytest_graphbreak.text.output import TextLine, UserError, failure_words
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import UserProgram, send_log_to, settle_streams

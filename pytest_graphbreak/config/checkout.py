@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 NAMES: Final = (
     "pytest.toml",

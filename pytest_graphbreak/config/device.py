@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.layer import Layer, minor
 from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_graphbreak.model.report import RunEnvironment

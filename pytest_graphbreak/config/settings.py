@@ -177,8 +177,8 @@ def clear_report(config: pytest.Config, options: Namespace) -> None:
     """Remove the report of an earlier run; raise ``pytest.UsageError`` if it is another file."""
     path = _Asked(config, options).report()
     if path is not None and not is_dry(options):
+        from pytest_graphbreak.text.errors import UserError
         from pytest_graphbreak.text.files import take_away
-        from pytest_graphbreak.text.output import UserError
 
         try:
             take_away(path, "--graph-budget-report: ")

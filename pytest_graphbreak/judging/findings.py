@@ -34,7 +34,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 NEW_ENTRY: Final = "a function that was not compiled before"
 

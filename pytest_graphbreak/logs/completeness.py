@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.logs.tt import SURE
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 TT_VARIABLES: Final = {
     "TTXLA_LOGGER_LEVEL": "DEBUG",

@@ -31,7 +31,8 @@ from pytest_graphbreak.report.unjudged import (
     section,
 )
 from pytest_graphbreak.text.files import display_path
-from pytest_graphbreak.text.output import BLANK, TextLine, plural, size
+from pytest_graphbreak.text.numbers import plural, size
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.text.output import error_words
+from pytest_graphbreak.text.errors import error_words
 
 _LONGEST: Final = 400
 _FAKE: Final = "with fake tensors: "

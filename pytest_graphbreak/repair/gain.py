@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pytest_graphbreak.model.record import Break, Eager, Graph, Record
 from pytest_graphbreak.repair.trial import Trial
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 
 def no_gain(before: Trial, after: Trial, *, compiled: bool = False) -> str:

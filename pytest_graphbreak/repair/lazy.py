@@ -18,7 +18,7 @@ from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.repair.loading import WHOLE, Writer, indent, literal
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 XLA: Final = "xla"
 CAUSES: Final = ("sync", "access", "recompile")

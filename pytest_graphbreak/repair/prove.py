@@ -18,7 +18,8 @@ from pytest_graphbreak.repair.gain import eager, no_gain, places
 from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
-from pytest_graphbreak.text.output import UserError, plural
+from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.numbers import plural
 
 PROVED: Final = "proved"
 DIFFERS: Final = "differs"

@@ -12,7 +12,8 @@ from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
 from pytest_graphbreak.report.lines import DEPTH, lines
-from pytest_graphbreak.text.output import BLANK, TextLine, indent_lines, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import BLANK, TextLine, indent_lines
 
 Shown = Callable[[Finding], Iterator[TextLine]]
 """Returns what is advised for a finding that is left: code before and after."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.repair.source import SourceError, read
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """Names that pytest collects by default, also after a suffix is added."""

@@ -19,7 +19,8 @@ from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import CACHED, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.text.output import TextLine, noun, plural
+from pytest_graphbreak.text.numbers import noun, plural
+from pytest_graphbreak.text.output import TextLine
 
 
 def decomposition(layer: str, *records: Record) -> Counter[str]:

@@ -27,7 +27,8 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
 from pytest_graphbreak.model.record import Break, Frame, Recompile, Record
 from pytest_graphbreak.report.counts import counts, first_line, headline
 from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
-from pytest_graphbreak.text.output import BLANK, Kind, TextLine, blocks, noun, plural
+from pytest_graphbreak.text.numbers import noun, plural
+from pytest_graphbreak.text.output import BLANK, Kind, TextLine, blocks
 
 
 def failure(judged: Judgement, context: Context) -> list[TextLine]:

@@ -43,7 +43,8 @@ from pytest_graphbreak.report.standing import (
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE_MARK
-from pytest_graphbreak.text.output import plain_text, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plain_text
 from pytest_graphbreak.text.terminal import wrap_line
 
 COMMENT: Final = 64_000

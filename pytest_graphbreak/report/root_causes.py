@@ -33,7 +33,8 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import NAMES, growth
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.standing import weight
-from pytest_graphbreak.text.output import BLANK, TextLine, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import BLANK, TextLine
 
 MOST: Final = 10
 """The number of causes that are shown on a terminal; the rest are counted."""

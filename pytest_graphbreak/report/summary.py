@@ -33,7 +33,8 @@ from pytest_graphbreak.report.standing import (
     tests_without_judgement,
 )
 from pytest_graphbreak.report.unjudged import unjudged_lines
-from pytest_graphbreak.text.output import TextLine, label_line, list_lines, noun, plural
+from pytest_graphbreak.text.numbers import noun, plural
+from pytest_graphbreak.text.output import TextLine, label_line, list_lines
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Entry

@@ -23,7 +23,8 @@ from pytest_graphbreak.report.lines import code, count_line, counted_lines, line
 from pytest_graphbreak.report.standing import tests_without_judgement, weight
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE_MARK
-from pytest_graphbreak.text.output import BLANK, TextLine, plain_text, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import BLANK, TextLine, plain_text
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20

@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.json import report_of
 from pytest_graphbreak.model.report import RunReport
+from pytest_graphbreak.text.errors import UserError, reason
 from pytest_graphbreak.text.files import without_collector
-from pytest_graphbreak.text.output import UserError, reason
 
 # The JSON files in a directory or a zip archive, as CI keeps reports; bounded and not trusted.
 #

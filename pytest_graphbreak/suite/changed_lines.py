@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 import os
 import subprocess
 
-from pytest_graphbreak.text.output import UserError, reason
+from pytest_graphbreak.text.errors import UserError, reason
 
 SLOWEST: Final = 120
 """The time that one call of git may take, in seconds."""

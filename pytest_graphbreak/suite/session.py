@@ -29,8 +29,8 @@ from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.root_causes import places_of_failure
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import REPORT, refuse_foreign
-from pytest_graphbreak.text.output import UserError
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Entry, Measured

@@ -23,7 +23,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, compilers
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.text.output import noun
+from pytest_graphbreak.text.numbers import noun
 
 # Budgets that name graphs which cannot be made here: a gate that cannot see must not pass.
 

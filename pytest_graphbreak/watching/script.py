@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.imports import ImportWatch
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import HEADER, write
-from pytest_graphbreak.text.output import UserError
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """The setting by which ``send_log_to`` has torch log all that ``analyze`` can use."""

@@ -18,7 +18,8 @@ from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import added_since
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import StepCounts
-from pytest_graphbreak.text.output import TextLine, plural
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.watching import measure
 from pytest_graphbreak.watching.measure import Measurement
 
@@ -43,7 +44,7 @@ class BudgetExceeded(AssertionError):
 
     @property
     def lines(self) -> list[list[Any]]:
-        """The parts of the message (``text.output.packed``), for code that prints it."""
+        """The parts of the message (``text.output.pack``), for code that prints it."""
         lines: list[list[Any]] = self.entry.get("lines", [])
         return lines
 

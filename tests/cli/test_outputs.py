@@ -18,7 +18,7 @@ from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.unjudged import as_markdown
 from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 pytestmark = pytest.mark.pure
 

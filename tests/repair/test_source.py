@@ -16,7 +16,7 @@ from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.sources import headed
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 pytestmark = pytest.mark.once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.text.output import noun, plural
+from pytest_graphbreak.text.numbers import noun, plural
 
 pytestmark = pytest.mark.pure
 

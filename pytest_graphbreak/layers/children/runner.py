@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.children import processes, spool
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
-from pytest_graphbreak.text.output import UserError
+from pytest_graphbreak.text.errors import UserError
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Record
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 LAYER: Final = "inductor"
 DYNAMO: Final = "dynamo"

@@ -37,7 +37,7 @@ from pytest_graphbreak.layers.jax.kept import KeptExecutables, KeptTraces
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
-from pytest_graphbreak.text.output import error_words
+from pytest_graphbreak.text.errors import error_words
 
 # Reading the StableHLO module of a program: operations, inputs, outputs, calls of Python.
 

@@ -28,7 +28,7 @@ from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, LineRuns, Recompile, Record
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
     "torch_xla was imported in a way that could not be followed while the graphs were counted: "
