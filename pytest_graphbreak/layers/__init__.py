@@ -1,1 +1,1 @@
-"""The layers, a folder each, behind the ``Observer`` protocol of ``base``."""
+"""The layers, a folder or a module each, behind the ``Observer`` protocol of ``base``."""

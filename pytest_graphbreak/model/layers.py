@@ -1,9 +1,9 @@
 """The layers, from the user's code down to the device: what each of them says of itself.
 
-A layer is an entry of ``DESCRIPTIONS`` and a folder of ``layers`` with its observer. The list is
-short by intent and does not accept entries from other packages: layers are part of the baseline
-files and of the schema of the JSON report, which are read where nothing but this package is
-installed. An observer is only named here, and imported where something is measured.
+A layer is an entry of ``DESCRIPTIONS`` and a folder or module of ``layers`` with its observer. The
+list is short by intent and does not accept entries from other packages: layers are part of the
+baseline files and of the schema of the JSON report, which are read where nothing but this package
+is installed. An observer is only named here, and imported where something is measured.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _ALL: Final = (
             GraphCause("tree", "expected", words="by inductor", plural="by inductor"),
             GraphCause("recompile", "repeat", explained_by="recompile"),
         ),
-        observer="pytest_graphbreak.layers.cudagraph.observer:CudaGraphObserver",
+        observer="pytest_graphbreak.layers.cudagraph:CudaGraphObserver",
         needs=("torch",),
         judged=False,
         look_for="why inductor skips it (the eager entries of the inductor layer), a capture that "
@@ -161,7 +161,7 @@ _ALL: Final = (
             GraphCause("kernel", "plain"),
             GraphCause("recompile", "repeat", explained_by="recompile"),
         ),
-        observer="pytest_graphbreak.layers.triton.observer:TritonObserver",
+        observer="pytest_graphbreak.layers.triton:TritonObserver",
         needs=("torch", "triton"),
         judged=False,
         look_for="a kernel that is launched no more",
