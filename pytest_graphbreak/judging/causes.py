@@ -89,24 +89,29 @@ def match(
     )
     added = [graph for graph in unmatched if not (is_entry(graph) or is_lowered(graph))]
     intended = [graph for graph in unmatched if is_entry(graph) or is_lowered(graph)]
-    was = expected.values.graphs.get(layer, 0)
     gone = [
         (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
     ]
-    unsure = False
-    # Of several entries, the recorded one has a name of the baseline; without names nobody knows
-    # which it is, and all are added.
-    if unnamed := was - sum(cause.count for cause in recorded):
-        if DESCRIPTIONS[layer].above is None:
-            names = expected.values.entries if layer == PLACES_LAYER else ()
-            recorded_entry = _recorded_entry(intended, names)
-            unsure = recorded_entry is None and len(intended) > 1 and not names
-            if recorded_entry is None and names:
-                gone.append((Cause(layer, _plain_cause(layer), names[0]), 0))
-            intended = [graph for graph in intended if graph is not recorded_entry]
-        else:
-            intended = intended[unnamed:]
-    return MatchedGraphs((*added, *intended), tuple(gone), unsure)
+    left = expected.values.graphs.get(layer, 0) - sum(cause.count for cause in recorded)
+    if left and DESCRIPTIONS[layer].above is None:
+        plain = _match_entry(intended, expected, layer)
+    else:
+        plain = MatchedGraphs(tuple(intended[left:]))
+    return MatchedGraphs((*added, *plain.added), (*gone, *plain.gone), plain.unsure)
+
+
+def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> MatchedGraphs:
+    """Compare the entries that claimed no cause with the only one that a baseline leaves over.
+
+    Of several, the recorded one has a name of the baseline; without names nobody knows which it is,
+    and all are added.
+    """
+    names = expected.values.entries if layer == PLACES_LAYER else ()
+    recorded = _recorded_entry(entries, names)
+    added = tuple(graph for graph in entries if graph is not recorded)
+    if recorded is None and names:
+        return MatchedGraphs(added, ((Cause(layer, _plain_cause(layer), names[0]), 0),))
+    return MatchedGraphs(added, unsure=recorded is None and len(entries) > 1)
 
 
 def _plain_cause(layer: str) -> str:

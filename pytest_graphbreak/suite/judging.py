@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.baseline import Entry, Expected
-    from pytest_graphbreak.judging.case import Context
     from pytest_graphbreak.judging.judgement import Judgement
     from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.suite.gate import Gate
@@ -60,11 +59,7 @@ def judge(
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
     judged = judgement(case, settings)
-    if not judged.fails:
-        return judged
-    from pytest_graphbreak.report.failure import failure
-
-    return replace(judged, lines=failure(judged, _context(gate, item, entry, fixtures)))
+    return _explain(judged, gate, item, entry, fixtures) if judged.fails else judged
 
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None, settings: Settings) -> str:
@@ -86,19 +81,22 @@ def _reason_not_judged(mark: GraphBudgetMark, entry: Entry | None) -> str | None
     return entry.ungated if entry else None
 
 
-def _context(
+def _explain(
+    judged: Judgement,
     gate: Gate,
     item: pytest.Item,
     entry: Entry | None,
     fixtures: Mapping[str, int],
-) -> Context:
+) -> Judgement:
+    """Return the judgement on a failed test with its text."""
     from pytest_graphbreak.judging.case import Context
+    from pytest_graphbreak.report.failure import failure
     from pytest_graphbreak.suite.changed_lines import CheckoutLines
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
     accept = settings.accept(this_run(), nodeid) if in_ci() else None
-    return Context(
+    context = Context(
         nodeid=nodeid,
         profile=gate.profile,
         baseline=display_path(entry.path, settings.root) if entry else None,
@@ -110,6 +108,7 @@ def _context(
         fixtures=fixtures,
         source=CheckoutLines(item, settings, entry.path if entry else None),
     )
+    return replace(judged, lines=failure(judged, context))
 
 
 def _versions(record: Record) -> dict[str, str]:
