@@ -121,9 +121,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if gate.settings.gate and not hasattr(session.config, "workerinput"):
         gate.read(session.config, session.items)
     if any(map(gate.counts, session.items)):
-        session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
-    if any(map(gate.measures, session.items)):
         gate.warm(session.config)
+        session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

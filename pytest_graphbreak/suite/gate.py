@@ -22,16 +22,21 @@ if TYPE_CHECKING:
 
 GATE: Final = pytest.StashKey["Gate"]()
 
-_IN_EACH_TEST: Final = (
-    "suite.window",
-    "suite.leaks",
-    "suite.judging",
+_IN_TESTS: Final = (
     "judging.cap",
     "judging.judgement",
     "report.failure",
+    "report.unjudged",
+    "suite.changed_lines",
+    "suite.judging",
+    "suite.leaks",
+    "suite.longrepr",
+    "suite.window",
+    "watching.compile_model",
     "watching.measure",
+    "watching.watch",
 )
-"""Modules that are first imported when a test is measured and judged."""
+"""Modules that are needed first where a test is measured, judged or told of."""
 
 
 class Gate:
@@ -161,19 +166,20 @@ class Gate:
     def warm(self, config: pytest.Config) -> None:
         """Do what has to be done once, before the first test and not in a forked child.
 
-        A test may remove modules of this package from ``sys.modules``, where types look up names.
+        A test may have finders of its own, or a file system, while it is judged, and may remove
+        modules of this package from ``sys.modules``, where types look up names.
         """
+        from pytest_graphbreak.advice import match, triage
+        from pytest_graphbreak.layers.base import observers
         from pytest_graphbreak.model.report import TestReport
 
         TestReport.from_dict({"nodeid": "-", "outcome": "passed"})
-        if not config.getoption("forked", default=False):
-            return
-        from pytest_graphbreak.layers.base import observers
-
+        match.families()
+        triage.kinds()
         observers()
-        for name in _IN_EACH_TEST:
+        for name in _IN_TESTS:
             importlib.import_module(f"pytest_graphbreak.{name}")
-        if "torch" in sys.modules:
+        if "torch" in sys.modules and config.getoption("forked", default=False):
             importlib.import_module("torch._dynamo")
 
     def name_jax_device(self, config: pytest.Config) -> None:

@@ -7,33 +7,34 @@ With xdist, this is the process that runs no test. Nothing is decided in the ter
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Generator, Hashable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from pytest_graphbreak.baseline import BaselineError, Entry, Measured, update
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
-from pytest_graphbreak.config.settings import clear_report
+from pytest_graphbreak.config.settings import Settings, clear_report
 from pytest_graphbreak.config.typed import this_run
+from pytest_graphbreak.judging.measured import measurement
 from pytest_graphbreak.model import json as json_report
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.root_causes import places_of_failure
+from pytest_graphbreak.suite import longrepr
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import REPORT, refuse_foreign
-
-if TYPE_CHECKING:
-    from pytest_graphbreak.baseline import Entry, Measured
 
 OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 WRITABLE = (OK, FAILED)
@@ -54,7 +55,23 @@ def register(config: pytest.Config, gate: Gate) -> None:
     gate.check()
     if not hasattr(config, "workerinput"):
         gate.check_directory()
+        _import_for_the_end(gate.settings)
         config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
+
+
+def _import_for_the_end(settings: Settings) -> None:
+    """Import what is needed after the last test, beside what this module imports.
+
+    A test may have left a finder, or files that are none. ``Gate.warm`` is for what tests need.
+    """
+    if settings.writes:
+        importlib.import_module("filelock")
+    if _is_on_github():
+        importlib.import_module("pytest_graphbreak.report.github")
+
+
+def _is_on_github() -> bool:
+    return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 class Tally(Struct):
@@ -151,7 +168,7 @@ class Session:
         # A second Ctrl-C comes before pytest has set its code, and ``pytest.exit`` may choose any.
         is_cut = exitstatus == OK and not self._is_whole
         report = self._report(pytest.ExitCode.INTERRUPTED if is_cut else code)
-        if os.environ.get("GITHUB_ACTIONS") == "true":
+        if _is_on_github():
             self._publish_on_github(report)
         if self.settings.report is not None:
             self._write_report(report)
@@ -196,8 +213,6 @@ class Session:
 
     def _settle_baselines(self) -> None:
         """Find stale entries; write if update, record or prune is requested."""
-        from pytest_graphbreak.baseline import BaselineError, update
-
         outcome, settings = self.outcome, self.settings
         outcome.complete_files = self._complete_files()
         try:
@@ -223,8 +238,6 @@ class Session:
 
     def _measurements(self) -> Iterator[Measured]:
         """Yield the records to write: of tests that passed and could be observed."""
-        from pytest_graphbreak.judging.measured import measurement
-
         versions = self.outcome.environment
         for test in self.outcome.tests:
             if test.outcome not in ("passed", "xpassed") or test.record.errors:
@@ -303,9 +316,7 @@ class Session:
         lines = list(summary.lines(self.outcome))
         if lines:
             terminalreporter.section("graph budget")
-            from pytest_graphbreak.suite.longrepr import write
-
-            write(lines, terminalreporter._tw)
+            longrepr.write(lines, terminalreporter._tw)
         if self.written is not None:  # worded like pytest's line on --junit-xml
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 

@@ -1,4 +1,4 @@
-"""Beside pytest plugins that fake time, sockets and processes, or change what is run.
+"""Beside pytest plugins that fake files, time, sockets and processes, or change what is run.
 
 Those that are installed: ``tox -e plugins`` has all.
 """
@@ -73,6 +73,20 @@ def test_mocked(mocker):
         mocker.patch(name)
     compiled()
 """,
+    ),
+    "pyfakefs": Plugin(
+        "pyfakefs",
+        """
+def test_files(fs):
+    fs.create_file("/made.txt")
+    compiled()
+    assert "made.txt" in os.listdir("/")
+
+def test_after():
+    import colorsys
+    compiled()
+""",
+        tests=3,
     ),
     "randomly": Plugin(
         "pytest_randomly",
@@ -153,3 +167,21 @@ def test_outcomes_are_as_without_and_counts_are_right(suite: Suite, name: str) -
         assert [test["graphs"] for test in tests] == [{"dynamo": 1}] * plugin.tests
         assert not any(test["errors"] for test in tests)
         suite.path.joinpath("graphs.json").unlink()
+
+
+def test_a_failure_where_files_are_fake(suite: Suite) -> None:
+    """All that its text needs was read before."""
+    pytest.importorskip("pyfakefs", reason="tox -e plugins")
+    source = """
+@pytest.mark.max_graphs(0)
+def test_files(fs):
+    def f(x):
+        y = x + 1
+        print("hello")
+        return y
+    torch.compile(f, backend="eager")(torch.ones(3))
+"""
+    suite.path.joinpath("test_it.py").write_text(HEAD + source)
+    result = suite.pytester.runpytest_subprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["graph budget: 1 dynamo graph, *", '*print("hello")', "*fix: *"])

@@ -1,4 +1,4 @@
-"""What a session prints: its summary, unless pytest is told to print none."""
+"""What a session prints, its summary unless pytest is told to print none; and how it ends."""
 
 from __future__ import annotations
 
@@ -74,3 +74,83 @@ def test_a_red_test_is_told_once(suite: Suite) -> None:
         out.count("fix: return what it prints") == 2 + 2
     )  # in their sections, and in the list of causes
     assert "\nover " not in out
+
+
+AUDIT = """
+    import sys
+    from pathlib import Path
+
+    import pytest
+
+    import pytest_graphbreak
+
+    OURS = str(Path(pytest_graphbreak.__file__).parent)
+    late = []
+    is_last = []
+
+    def audit(event, args):
+        name = str(args[0]) if event in ("import", "open") else ""
+        if name.endswith(".py"):  # of a traceback
+            return
+        if name.startswith(("pytest_graphbreak", OURS)) or event == "import" and is_last:
+            late.append(name)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(): sys.addaudithook(audit)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish():
+        is_last.append(True)
+        return (yield)
+
+    def pytest_unconfigure():
+        Path("late").write_text(" ".join(late))
+"""
+
+FAILING = """
+    def test_of_its_own():
+        test_model()
+        torch.compile(f, backend="none")
+
+    def test_block(graph_budget):
+        with graph_budget(max_graphs=0):
+            test_model()
+
+    def test_fixture(compile_model): compile_model(torch.nn.Identity(), torch.ones(1))
+"""
+
+
+def late(suite: Suite, *options: str) -> str:
+    """What a run imports after its last test, and reads of ours from the first one on."""
+    here = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    suite.pytester.runpytest_subprocess(*here, "--graph-budget-report=graphs.json", *options)
+    suite.reported()
+    return suite.path.joinpath("late").read_text()
+
+
+@pytest.mark.usefixtures("forks")
+def test_a_session_imports_and_reads_nothing_late(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test may have finders and a file system of its own, and may leave them."""
+    suite.write(AUDIT, "conftest")
+    suite.write(CLEAN)
+    runs = {"report": late(suite), "record": late(suite, "--graph-budget-record")}
+    runs["green"] = late(suite, "--graph-budget")
+    suite.write(BROKEN + FAILING)
+    runs["red"] = late(suite, "--graph-budget")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    runs["github"] = late(suite)
+    assert runs == dict.fromkeys(runs, "")
+
+
+@pytest.mark.parametrize("options", [(), ("--graph-budget-update", "--graph-budget-prune")])
+def test_nor_where_no_test_compiles(suite: Suite, options: tuple[str, ...]) -> None:
+    """Then the end has to read and write what no test needed."""
+    suite.write(AUDIT, "conftest")
+    suite.write("def test_it(): pass")
+    baseline = suite.path / "baselines" / "test_it.yaml"
+    baseline.parent.mkdir()
+    baseline.write_text("version: 1\nprofile: cpu\ntests:\n  test_old:\n    graphs: {dynamo: 1}\n")
+    assert late(suite, *options) == ""
+    assert baseline.exists() != bool(options)

@@ -56,7 +56,7 @@ def kill_group(leader: int) -> None:
 def _children() -> list[int]:
     """Return the children of the main thread of this process; none where Linux lists none."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return [int(word) for word in file.read().split()]
     except (OSError, ValueError):
         return []
