@@ -33,7 +33,7 @@ from pytest_graphbreak.report.standing import (
 )
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.runs.rejudge import Judge, Judged
-from pytest_graphbreak.runs.union import FAILED, Union, union
+from pytest_graphbreak.runs.union import FAILED, SeenTest, Union, union
 from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indent_lines
@@ -187,16 +187,19 @@ def check(
     left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
     result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
     for key, seen in together.seen.items():
-        if key in contradicted:
-            continue
-        try:
-            judged = judge.judge(seen)
-        except BaselineError as error:  # an impossible node id
-            result.unusable.append(f"{seen.report.name}: {error}")
-            continue
-        if judged is not None:
-            result.judged.append(judged)
+        if key not in contradicted:
+            _judge_test(seen, judge, result)
     return result
+
+
+def _judge_test(seen: SeenTest, judge: Judge, result: Result) -> None:
+    try:
+        judged = judge.judge(seen)
+    except BaselineError as error:  # an impossible node id
+        result.unusable.append(f"{seen.report.name}: {error}")
+        return
+    if judged is not None:
+        result.judged.append(judged)
 
 
 def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -> list[str]:
