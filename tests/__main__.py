@@ -54,6 +54,9 @@ JAX: Final = (*GATED_JAX, "tests/layers/jax")
 ENGINES: Final = ("tests/engines",)
 """Folders of tests that no half runs: ``tox -e engines`` does, where real engines are installed."""
 
+TIMES: Final = ROOT / "build" / "times"
+"""What each test took, of the last whole run of each half: ``python -m tests.times`` sums it up."""
+
 NIGHT: Final = "night-"
 HALVES: Final = ("pure", "torch", "xla", "jax")
 
@@ -124,7 +127,12 @@ def main(half: str, *arguments: str) -> int:
     compileall.compile_dir(ROOT / "pytest_graphbreak", quiet=1)
     if half.startswith(NIGHT):
         os.environ[examples.ALL] = "1"
-    codes = [pytest(list(arguments))] if arguments else [pytest(run) for run in runs(half)]
+    if arguments:
+        return pytest(list(arguments))
+    codes = [
+        pytest([*run, f"--junit-xml={TIMES / half}-{number}.xml"])
+        for number, run in enumerate(runs(half))
+    ]
     return next((code for code in codes if code), 0)
 
 

@@ -85,8 +85,9 @@ def compare(before: Union, after: Union) -> RunComparison:
     profiles = _profiles(before, after)
     earlier = {(profiles.get(key[0], key[0]), key[1]): key for key in before.seen}
     changed: list[tuple[str, Finding]] = []
+    is_alone = len(after.profiles) == 1
     for (profile, nodeid), seen in after.seen.items():
-        name = nodeid if len(after.profiles) == 1 else f"{nodeid}   on {profile}"
+        name = nodeid if is_alone else seen.name
         key = earlier.pop((profile, nodeid), None)
         if key is None:
             result.only_after.append(name)
