@@ -7,15 +7,13 @@ import importlib.util
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TextIO
 
 from msgspec import Struct
 
 from pytest_graphbreak.cli.explain import ExamplesOnce
 from pytest_graphbreak.cli.messages import Progress, complain, say, say_all
-from pytest_graphbreak.cli.program import add_program, does_not_run, exit_code, find, on_bench
+from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.original import Original
@@ -35,14 +33,6 @@ FIXED, LEFT = 0, 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_program(parser)
-    parser.add_argument(
-        "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
-    )
-    parser.add_argument(
-        "--diff",
-        action="store_true",
-        help="print the changes as a diff; all else goes to stderr",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,8 +40,17 @@ def run(args: argparse.Namespace) -> int:
     _check_libcst()
     target = find(args)
     _check_free(target.beside("_fixed").path)
-    with on_bench(args.timeout) as trials, _diff_stream(args.diff) as out:
-        return _fix(args, target, trials, out)
+    with on_bench(args.timeout) as bench:
+        with Progress() as progress:
+            progress.step(0, 1, f"{target.name} as it is")
+            search = Search(target, bench, progress.step)
+            first = search.outcome.first
+            if first.error is not None:
+                raise does_not_run(target, first.error, first.stack, first.out)
+            search.run()
+            written = _Written(target, search)
+            written.write(bench, progress)
+        return _result(target, search, written)
 
 
 def _check_libcst() -> None:
@@ -62,14 +61,6 @@ def _check_libcst() -> None:
         raise UserError(f"libcst, which rewrites source, is not installed: {command}")
 
 
-@contextmanager
-def _diff_stream(diff: bool) -> Iterator[TextIO]:
-    """Yield standard output for a diff, and redirect all other output to standard error."""
-    out = sys.stdout
-    with redirect_stdout(sys.stderr if diff else out):
-        yield out
-
-
 def _check_free(path: Path) -> None:
     """Raise ``UserError`` if a file is not ours, or cannot be written."""
     files.refuse_foreign(path, files.SCRIPT)
@@ -77,25 +68,6 @@ def _check_free(path: Path) -> None:
         files.probe(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {reason(error)}") from None
-
-
-def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) -> int:
-    with Progress() as progress:
-        progress.step(0, 1, f"{target.name} as it is")
-        search = Search(target, bench, most=args.runs, progress=progress.step)
-        first = search.outcome.first
-        if first.error is not None:
-            raise does_not_run(target, first.error, first.stack, first.out)
-        outcome = search.run()
-        written = _Written(target, search)
-        written.write(bench, progress)
-    code = _result(target, search, written)
-    if args.diff and written.paths:
-        _show(search.sources.diff(outcome.patches), out)
-    if outcome.interrupt is not None:
-        complain("graphbreak fix: interrupted")
-        return exit_code(outcome.interrupt)
-    return code
 
 
 class _Written(Struct):
@@ -110,26 +82,23 @@ class _Written(Struct):
     def write(self, bench: Bench, progress: Progress) -> None:
         """Write the files and prove them, as they are and in a new Python, with inductor.
 
-        What does not hold is removed. After an interrupt it is not run: each text was a trial.
+        What does not hold, or was not proved since the command was interrupted, is removed.
         """
-        outcome, sources = self.search.outcome, self.search.sources
+        sources = self.search.sources
         header = f"{files.HEADER}fix {self.target.shown}`: the same file, with patches."
-        texts = sources.patched(outcome.patches)
+        texts = sources.patched(self.search.outcome.patches)
         contents = sources.encoded({name: headed(text, header) for name, text in texts.items()})
-        for path, data in contents.items():
-            fixed = Target(path, self.target.test).beside("_fixed").path
-            _check_free(fixed)
-            files.put(fixed, data)
-            self.paths[path] = fixed
-        if outcome.interrupt is not None or not self.paths:
-            return
-        progress.step(1, 1, "the patched files as written")
         try:
-            self.proof = self._prove(bench)
-        except KeyboardInterrupt as stop:
-            outcome.stopped, outcome.interrupt = "interrupted", stop
-        else:
-            if self.proof.verdict != PROVED:
+            for path, data in contents.items():
+                fixed = Target(path, self.target.test).beside("_fixed").path
+                _check_free(fixed)
+                files.put(fixed, data)
+                self.paths[path] = fixed
+            if self.paths:
+                progress.step(1, 1, "the patched files as written")
+                self.proof = self._prove(bench)
+        finally:
+            if self.proof is None or self.proof.verdict != PROVED:
                 for fixed in self.paths.values():
                     fixed.unlink(missing_ok=True)
                 self.paths.clear()
@@ -158,7 +127,7 @@ def _result(target: Target, search: Search, written: _Written) -> int:
         say("Nothing was compiled, so there is nothing to fix.")
         return FIXED
     examples = ExamplesOnce()
-    if not outcome.problems and not outcome.stopped:
+    if not outcome.problems:
         say_all(nothing(outcome, examples.of))
         is_left = bool(cuts(outcome.first.record))
     else:
@@ -191,12 +160,3 @@ def _judging(target: Target, search: Search, written: _Written) -> Iterator[Text
     yield TextLine(f"What is left is yours: {words}; this judges it:")
     command = this_command().graphbreak("prove", *(names if run else of_test), *run)
     yield TextLine("", indent=2, command=command)
-
-
-def _show(diff: str, out: TextIO) -> None:
-    """Print the diff as it is, for ``patch``; on a terminal, made harmless."""
-    if out.isatty():
-        say_all((TextLine(line, whole=True) for line in diff.rstrip("\n").split("\n")), out)
-    else:
-        encoding = out.encoding or "utf-8"
-        out.write(diff.encode(encoding, "backslashreplace").decode(encoding))

@@ -41,8 +41,6 @@ class SearchResult(Struct):
     """Of ``last`` with the original."""
     patches: list[SourcePatch] = []
     problems: list[Problem] = []
-    stopped: str = ""
-    interrupt: KeyboardInterrupt | None = None
 
     @property
     def before(self) -> int:

@@ -23,19 +23,13 @@ class UnfitError(ValueError):
     """Raised with the reason why a place cannot be rewritten; without text if it does not apply."""
 
 
-class Edit(Struct, frozen=True):
-    """A change at a source line."""
-
-    change: Change
-    where: Frame
-
-
 class SourcePatch(Struct, frozen=True):
-    """A remedy for a problem. Its edits are its identity: no patch is tried twice.
+    """A remedy for a problem: a change at a source line.
 
     ``note`` is what it costs, or what happens at another time with it.
     """
 
     title: str
-    edits: tuple[Edit, ...]
+    change: Change
+    where: Frame
     note: str = ""

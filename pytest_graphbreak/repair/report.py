@@ -50,8 +50,6 @@ def report(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
         yield BLANK
     notes = [patch.note for patch in outcome.patches]
     yield from (TextLine(f"note: {text}") for text in dict.fromkeys(filter(None, notes)))
-    if outcome.stopped:
-        yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
     yield TextLine(f"graphs {outcome.before} -> {outcome.after}")
 
 
@@ -61,7 +59,7 @@ def _problem(problem: Problem, record: Record, advice: Shown) -> Iterator[TextLi
         yield TextLine("recompiles", indent=4)
     findings = _findings(problem, record)
     for finding in findings:
-        fix = () if problem.fixed else _untried(problem, finding)
+        fix = () if problem.fixed or problem.tried else finding.fix
         yield from lines(replace(finding, stack=(), circumstances="", fix=fix))
     for patch in problem.patches:
         yield _state("kept", f"{patch.title} ({problem.before} -> {problem.after})")
@@ -88,14 +86,6 @@ def _findings(problem: Problem, record: Record) -> list[Finding]:
     return findings_of_record(
         Record(("xla",), {"xla": item.count}, graph_list=(graph,) * item.count)
     )
-
-
-def _untried(problem: Problem, finding: Finding) -> tuple[str, ...]:
-    """Return the advice of a finding without the settings that were tried."""
-    titles = " ".join(attempt.patch.title for attempt in problem.tried)
-    parts = [part for text in finding.fix for part in text.split(", or ")]
-    names = {part: part.partition(" = ")[0].rpartition(".")[2] for part in parts}
-    return (", or ".join(part for part in parts if names[part] not in titles),)
 
 
 def _state(word: str, text: str) -> TextLine:

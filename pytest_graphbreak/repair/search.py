@@ -29,28 +29,17 @@ Ran = tuple[Trial, Comparison] | str
 """A run that does what the original does, or why it does not."""
 
 
-class _NoRunLeftError(Exception):
-    """Raised where the program would run more often than it may."""
-
-
 class Search:
-    """The search for one target, of at most ``most`` runs, without code generation of inductor.
-
-    ``outcome`` is valid at any time, also after an interrupt.
-    """
+    """The search for one target, without code generation of inductor."""
 
     def __init__(
         self,
         target: Target,
         bench: Bench,
-        *,
-        most: int,
         progress: Callable[[float, float, str], None] = lambda *_: None,
     ) -> None:
         self._target = target
         self._bench = bench
-        self._most = most
-        self._started = bench.runs
         self._progress = progress
         self._ran: dict[tuple[tuple[str, str], ...], Ran] = {}
         self.sources = ProgramFiles(target)
@@ -59,19 +48,14 @@ class Search:
         self.outcome = SearchResult(self.original.first, self.original.first)
 
     def run(self) -> SearchResult:
-        """Work until no remedy helps, the number of runs is used up, or it is interrupted."""
+        """Work until no remedy helps."""
         out = self.outcome
         if out.first.error is not None or not out.first.record.active:
             return out
-        try:
-            self._breaks()
-            if has_recompiles(out.last.record):
-                self._solve(None, remedies.for_recompiles(self._source_run()))
-            self._take_back()
-        except KeyboardInterrupt as stop:
-            out.stopped, out.interrupt = "interrupted", stop
-        except _NoRunLeftError:
-            out.stopped = f"the number of runs (--runs {self._most}) is used up"
+        self._breaks()
+        if has_recompiles(out.last.record):
+            self._solve(None, remedies.for_recompiles(self._source_run()))
+        self._take_back()
         self._close()
         return out
 
@@ -123,23 +107,18 @@ class Search:
         return "recompiles are still there" if item is None else "the break is still there"
 
     def _take_back(self) -> None:
-        """Go without each patch without which the run is as good."""
+        """Go without each patch without which the run is as good, the last one first."""
         out = self.outcome
-        for patch in list(out.patches):
-            fewer = [x for x in out.patches if x is not patch]
-            without = self._run(fewer, f"without {patch.title}")
-            if isinstance(without, str):
-                continue
-            if why := no_gain(without[0], out.last):
-                self._drop(patch, why)
-                out.last, out.comparison = without
-
-    def _drop(self, patch: SourcePatch, why: str) -> None:
-        self.outcome.patches.remove(patch)
-        for problem in self.outcome.problems:
-            if patch in problem.patches:
+        for problem in reversed(out.problems):
+            for patch in reversed(problem.patches.copy()):
+                fewer = [x for x in out.patches if x is not patch]
+                without = self._run(fewer, f"without {patch.title}")
+                if isinstance(without, str) or not (why := no_gain(without[0], out.last)):
+                    continue
+                out.patches.remove(patch)
                 problem.patches.remove(patch)
                 problem.tried.append(RejectedPatch(patch, why))
+                out.last, out.comparison = without
 
     def _is_gone(self, item: Break | None, record: Record) -> bool:
         """Return whether a run no longer has a break, or recompiles (None)."""
@@ -158,10 +137,8 @@ class Search:
             return f"it cannot be written: {error}" if str(error) else _NO_PLACE
         key = tuple(sorted(texts.items()))
         if key not in self._ran:
-            runs = self._bench.runs - self._started
-            if runs >= self._most:
-                raise _NoRunLeftError
-            self._progress(runs, self._most, title)
+            done = len(self.outcome.problems)
+            self._progress(done, done + len(places(self.outcome.last.record)) + 1, title)
             replaced = self._bench.replacing(contents)
             trial = self.original.patched(self._target, replaced=replaced)
             compared = self.original.comparison(trial)
@@ -171,10 +148,6 @@ class Search:
     def _close(self) -> None:
         """Record which problems are fixed, without those that came and went with patches."""
         out = self.outcome
-        if why := no_gain(out.first, out.last):
-            for patch in list(out.patches):
-                self._drop(patch, why)
-            out.last = out.first
         was = {self.sources.key(item) for item in places(out.first.record)}
         for problem in out.problems:
             problem.fixed = self._is_gone(problem.item, out.last.record)

@@ -72,34 +72,24 @@ class ProgramFiles(Struct):
         """Return the texts of the files that patches change, by name. Raises ``UnfitError``."""
         texts: dict[str, str] = {}
         for patch in patches:
-            before = dict(texts)
-            for edit in patch.edits:
-                name = edit.where.file or self.compiling
-                if not self._is_users(name):
-                    raise UnfitError(f"{name} is no file of this checkout")
-                text = texts.get(name) or self.text(name)
-                before.setdefault(name, text)
-                changed = edit.change(text, edit.where)
-                if changed is None:
-                    raise UnfitError
-                texts[name] = changed
-            for name, text in before.items():
-                if gone := Counter(comments(text)) - Counter(comments(texts[name])):
-                    raise UnfitError(f"a comment would go: {next(iter(gone))}")
-            count = sum(_changed_lines(text, texts[name]) for name, text in before.items())
-            if count > MOST_LINES:
+            name = patch.where.file or self.compiling
+            if not self._is_users(name):
+                raise UnfitError(f"{name} is no file of this checkout")
+            text = texts.get(name) or self.text(name)
+            changed = patch.change(text, patch.where)
+            if changed is None:
+                raise UnfitError
+            if gone := Counter(comments(text)) - Counter(comments(changed)):
+                raise UnfitError(f"a comment would go: {next(iter(gone))}")
+            if (count := _changed_lines(text, changed)) > MOST_LINES:
                 raise UnfitError(f"it would change {count} lines, and may change {MOST_LINES}")
+            texts[name] = changed
         return texts
 
     def encoded(self, texts: Mapping[str, str]) -> dict[Path, bytes]:
         """Return texts as their files have them, by path. Raises ``UnicodeEncodeError``."""
         paths = {name: self.path(name) for name in texts}
         return {path: read(path).encode(texts[name]) for name, path in paths.items()}
-
-    def diff(self, patches: Sequence[SourcePatch]) -> str:
-        """Return what patches change, for ``patch -p1`` in the directory that names begin at."""
-        texts = self.patched(patches)
-        return "".join(_diff(name or self.own, self.text(name), texts[name]) for name in texts)
 
     def key(self, item: Break) -> tuple[str, ...]:
         """Return what stays the same of a break when its file is patched."""
@@ -145,12 +135,6 @@ _INSTALLED: Final = {sysconfig.get_path(name) for name in ("stdlib", "purelib", 
 def _changed_lines(before: str, after: str) -> int:
     changes = list(difflib.unified_diff(lines(before), lines(after), n=0))[2:]
     return sum(line[0] in "+-" for line in changes)
-
-
-def _diff(name: str, before: str, after: str) -> str:
-    changes = difflib.unified_diff(lines(before), lines(after), f"a/{name}", f"b/{name}")
-    end = "\n\\ No newline at end of file\n"
-    return "".join(line if line.endswith("\n") else line + end for line in changes)
 
 
 def _spaced_once(code: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import re
 import textwrap
@@ -32,7 +33,7 @@ SAMPLE = ("disabled", "lengths")
 
 
 def search(target: Target, trials: Bench) -> SearchResult:
-    return Search(target, trials, most=30).run()
+    return Search(target, trials).run()
 
 
 @pytest.mark.parametrize("name", sample(FAST, SAMPLE))
@@ -193,36 +194,32 @@ TWO = """
 """
 
 
-def test_an_interrupt_keeps_what_is_finished_and_leaves_nothing_else(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_an_interrupt_nothing_is_written(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what was found until then, since it was not proved as it is written."""
     from pytest_graphbreak.cli.messages import Progress
 
     def step(self: Progress, done: int, most: int, words: str) -> None:
-        if words == "the explicit graph break is gone":
+        if words == "the patched files as written":
+            assert (shop.path / "a_fixed.py").exists()
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Progress, "step", step)
     shop.write("a.py", TWO)
-    said = shop.run("fix", "a.py")
-    assert said.code == 130
-    assert "stopped: interrupted" in said.out
-    assert shop.files() == {"a.py", "a_fixed.py"}
-    assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
+    assert shop.run("fix", "a.py").code == 130
+    assert shop.files() == {"a.py"}
 
 
 def test_a_patch_is_a_line_where_the_program_compiles_or_a_line_less(shop: Shop) -> None:
     shop.write("a.py", TWO)
-    said = shop.succeed("fix", "a.py", "--diff")
-    changed = [line for line in said.out.splitlines()[2:] if line[0] in "+-"]
+    said = shop.succeed("fix", "a.py")
+    assert said.out.count("kept  ") == 2
+    assert "graphs 3 -> 1\n" in said.out
+    before, after = ((shop.path / name).read_text().splitlines() for name in ("a.py", "a_fixed.py"))
+    changed = [line for line in difflib.ndiff(before, after[1:]) if line[0] in "+-"]
     assert changed == [
-        "-    torch._dynamo.graph_break()",
-        "+torch._dynamo.config.capture_scalar_outputs = True",
+        "-     torch._dynamo.graph_break()",
+        "+ torch._dynamo.config.capture_scalar_outputs = True",
     ]
-    assert said.err.count("kept  ") == 2
-    assert "graphs 3 -> 1\n" in said.err
-    header, *lines = (shop.path / "a_fixed.py").read_text().splitlines()[1:]
-    assert "# as small as can be" in lines or header == "# as small as can be"
 
 
 GATE = """

@@ -12,7 +12,7 @@ from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.comparison import Comparison
 from pytest_graphbreak.repair.outcome import SearchResult
-from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
+from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
 from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.source import Site
 from pytest_graphbreak.repair.sources import ProgramFiles
@@ -28,7 +28,7 @@ def change(source: str, where: Frame) -> str | None:
     return source.replace(LINE, "y = ours(x)") if LINE in source else None
 
 
-PATCH = SourcePatch("a patch", (Edit(change, Frame("model.py", "f", 2, LINE)),))
+PATCH = SourcePatch("a patch", change, Frame("model.py", "f", 2, LINE))
 
 
 def record(graphs: int, *breaks: tuple[str, str]) -> Record:
@@ -67,7 +67,7 @@ def searched(
     path = tmp_path / "model.py"
     path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
     bench: Any = MadeUp(Trial(after, rounds=rounds or {}))
-    return Search(parse(str(path)), bench, most=9).run()
+    return Search(parse(str(path)), bench).run()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_patch_is_short_and_keeps_comments(text: str, why: str, tmp_path: Path
     path = tmp_path / "a.py"
     path.write_text("# c\n" if "# c" in why + text else "y = 2\n")
     where = Frame("a.py", "<module>", 1)
-    patch = SourcePatch("a patch", (Edit(lambda source, where: text, where),))
+    patch = SourcePatch("a patch", lambda source, where: text, where)
     sources = ProgramFiles(parse(str(path)), {"a.py": Site(path, "a")})
     if why:
         with pytest.raises(UnfitError, match=why):

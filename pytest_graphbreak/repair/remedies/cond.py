@@ -21,16 +21,15 @@ from typing import Final
 import libcst as cst
 
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
+from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
 from pytest_graphbreak.repair.rewrite.choices import choice_of, draws
-from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import Place, code, rewriting
 from pytest_graphbreak.repair.trial import Trial
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    if may_branch(item):
-        yield SourcePatch("the branch became torch.cond", (Edit(CHANGE, item.where),))
+    if "if " in item.where.code:
+        yield SourcePatch("the branch became torch.cond", CHANGE, item.where)
 
 
 def to_cond(place: Place) -> str:

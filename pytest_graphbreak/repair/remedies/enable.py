@@ -23,7 +23,7 @@ import libcst as cst
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
+from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
 from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     Tree,
@@ -43,7 +43,7 @@ _DISABLES: Final = {"torch.compiler.disable", "torch._dynamo.disable"}
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     here, name = item.where, advice.name(item)
     if name == "graph-break" or "graph_break" in here.code:
-        yield SourcePatch("the explicit graph break is gone", (Edit(without_break, here),))
+        yield SourcePatch("the explicit graph break is gone", without_break, here)
     if name == "disabled" or "disable" in item.reason:
         yield from _propose_enabled(item, trial)
 
@@ -64,7 +64,7 @@ def _propose_enabled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             functions[file, name] = (owner or parts[-1]) in text
     for file, name in sorted(functions, key=lambda key: not functions[key]):
         title = f"{name.rpartition('.')[2]} is compiled: no torch.compiler.disable"
-        yield SourcePatch(title, (Edit(enable, Frame(file, name, 0, "")),))
+        yield SourcePatch(title, enable, Frame(file, name, 0, ""))
 
 
 def _is_disable(node: cst.CSTNode, tree: Tree) -> bool:

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Final
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import COMPILES, Change, Edit, SourcePatch
+from pytest_graphbreak.repair.patch import COMPILES, Change, SourcePatch
 from pytest_graphbreak.repair.rewrite.compiles import with_setting
 from pytest_graphbreak.repair.rewrite.tree import parse
 from pytest_graphbreak.repair.trial import Trial
@@ -40,14 +40,14 @@ def _setting(line: str) -> Change:
 def switch(name: str, what: str, value: str = "True") -> SourcePatch:
     """Return the patch that sets a config of Dynamo."""
     line = f"torch._dynamo.config.{name} = {value}"
-    return SourcePatch(f"{name}: {what}", (Edit(_setting(line), COMPILES),))
+    return SourcePatch(f"{name}: {what}", _setting(line), COMPILES)
 
 
 def _reordered(name: str) -> SourcePatch:
     """Return the patch by which torch calls a function of output when the graph has run."""
-    edits = (Edit(_setting(f"{_ORDERED}({name})"), COMPILES),)
+    change = _setting(f"{_ORDERED}({name})")
     note = f"what {name} writes comes after the graph"
-    return SourcePatch(f"{name} runs after the graph", edits, note)
+    return SourcePatch(f"{name} runs after the graph", change, COMPILES, note)
 
 
 _NUMBERS: Final = switch(

@@ -27,7 +27,7 @@ from typing import Final
 import libcst as cst
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import COMPILES, Change, Edit, SourcePatch
+from pytest_graphbreak.repair.patch import COMPILES, Change, SourcePatch
 from pytest_graphbreak.repair.remedies.settings import switch
 from pytest_graphbreak.repair.rewrite.compiles import calls_of_compiled, compile_calls, insert
 from pytest_graphbreak.repair.rewrite.tree import code, parse
@@ -40,8 +40,8 @@ _NOT_STATIC: Final = switch(
 
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Propose to make sizes inputs: all in the program's calls, those that vary, by a setting."""
-    edit = Edit(as_dynamic, COMPILES)
-    yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (edit,))
+    title = "dynamic=True: sizes and numbers are inputs of the graph"
+    yield SourcePatch(title, as_dynamic, COMPILES)
     for call in trial.varies:
         for name, dims in call["dims"].items():
             marked = [dim for dim, _ in dims]
@@ -51,7 +51,7 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
                 place = call["parameters"].index(base)
                 change = marking(place, base, bracket + key, text)
                 title = f"mark_dynamic for the sizes that vary: {name} {text}"
-                yield SourcePatch(title, (Edit(change, COMPILES),))
+                yield SourcePatch(title, change, COMPILES)
     yield _NOT_STATIC
 
 

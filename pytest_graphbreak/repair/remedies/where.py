@@ -22,9 +22,8 @@ import libcst as cst
 from libcst import matchers as m
 
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Edit, SourcePatch, UnfitError
+from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
 from pytest_graphbreak.repair.rewrite.choices import choice_of
-from pytest_graphbreak.repair.rewrite.reasons import may_branch
 from pytest_graphbreak.repair.rewrite.tree import Place, code, rewriting
 from pytest_graphbreak.repair.trial import Trial
 
@@ -34,8 +33,8 @@ _LINEAR: Final = m.Name("clamp") | m.Name("neg") | m.Name("relu")
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    if may_branch(item):
-        yield SourcePatch("the branch became torch.where", (Edit(CHANGE, item.where),))
+    if "if " in item.where.code:
+        yield SourcePatch("the branch became torch.where", CHANGE, item.where)
 
 
 def to_where(place: Place) -> str:

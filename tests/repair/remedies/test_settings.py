@@ -26,7 +26,7 @@ BREAKS = {
 def test_a_break_has_its_setting(reason: str, code: str) -> None:
     item = Break("dynamo", reason, Frame("a.py", "f", 1, code))
     (patch,) = settings.propose(item, Trial(Record()))
-    assert BREAKS[reason, code] in (patch.edits[0].change("import torch\n", COMPILES) or "")
+    assert BREAKS[reason, code] in (patch.change("import torch\n", COMPILES) or "")
 
 
 def test_other_breaks_have_none() -> None:
@@ -53,4 +53,4 @@ def test_other_breaks_have_none() -> None:
 )  # fmt: skip
 def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> None:
     (patch,) = settings.propose(ITEM, Trial(Record()))
-    assert patch.edits[0].change(before, COMPILES) == after.replace("LINE", LINE)
+    assert patch.change(before, COMPILES) == after.replace("LINE", LINE)
