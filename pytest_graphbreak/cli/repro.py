@@ -81,7 +81,5 @@ def _show(script: Script) -> None:
     if script.how:
         say(label_line("", script.how))
     if script.why:
-        words = "smaller was not possible: " if script.verified else ""
+        words = "tried before: " if script.verified else ""
         say(label_line("", f"{words}{script.why}"))
-    if script.note:
-        say(label_line("", f"not by its path: {script.note}"))

@@ -1,15 +1,15 @@
-"""Records the inputs and outputs of compiled callables, and calls them again with other inputs.
+"""Records the inputs and outputs of compiled callables, and makes the program's calls again.
 
 ``torch.compile`` is replaced by a function that compiles as before and wraps the result in a thin
-function; if the program itself wraps ``torch.compile``, as patches do, ours wraps that wrapper.
-Only calls from eager code are recorded: a call from one compiled function to another belongs to the
-outer one.
+function. Only calls from eager code are recorded: a call from one compiled function to another
+belongs to the outer one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -19,16 +19,30 @@ from msgspec.structs import replace
 from torch.utils._pytree import tree_map
 
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.calls import CallResult, CompiledCall, raised_by, result_of, silence
+from pytest_graphbreak.repair.calls import (
+    CallResult,
+    CompiledCall,
+    mode,
+    raised_by,
+    result_of,
+    silence,
+)
 from pytest_graphbreak.repair.compare import TensorLeaf, settle
 from pytest_graphbreak.repair.copies import copy_of, store
+from pytest_graphbreak.repair.failure import store_error
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.steady import steady_random
+from pytest_graphbreak.repair.steady import seed, steady_random, wait
 
 MOST_BYTES: Final = 2**30
 """The size of the results of calls that are kept."""
 MOST_REPEATED: Final = 64
-"""The number of calls that are made again to see whether the program is steady."""
+"""The number of calls that are made again, to see whether the program is steady, or to time it."""
+MOST_TIMED: Final = 8
+"""The number of inputs of other sizes that are called again, to time a call once compiled."""
+_SECONDS: Final = 0.5
+"""How long each of them is repeated, in seconds."""
+_MOST: Final = 50
+"""How often each of them is repeated, at most."""
 MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
 
@@ -38,8 +52,9 @@ class Capture:
 
     ``codegen`` is whether inductor generates code for what it compiles, ``results`` whether what
     calls give is kept, and the state that they begin with. With ``perturbed`` the program gets
-    other results than those of its calls, to see whether it shows them. ``on_first`` is called
-    before the first call.
+    other results than those of its calls, to see whether it shows them. ``sizes_as`` is the
+    ``dynamic`` of all that is compiled, with the dimensions to mark, or None to leave that to the
+    program. ``on_first`` is called before the first call.
     """
 
     def __init__(
@@ -49,6 +64,7 @@ class Capture:
         codegen: bool = True,
         results: bool = False,
         perturbed: bool = False,
+        sizes_as: tuple[bool | None, sizes.Dims] | None = None,
         on_first: Callable[[], None] = lambda: None,
     ) -> None:
         self.entries: list[CompiledCall] = []
@@ -60,68 +76,49 @@ class Capture:
         self._codegen = codegen
         self._results = results
         self._perturbed = perturbed
+        self._sizes_as = sizes_as
         self._on_first = on_first
         self._calls: list[CallResult] = []
         self._bytes = 0
         self._left_out = 0
         self._repeated: list[tuple[CompiledCall, bool, Any]] = []
         self._shapes: dict[str, list[sizes.Shapes]] = {}
-        self._numbers: dict[str, dict[str, set[float]]] = {}
+        self.seconds: list[float] = []
+        """How long each call took, in seconds, with the work of the device."""
         self._depth = 0
-        self._kind = type(torch)
-        self._layers: dict[Any, Any] = {}
-        self._outer = self._layer(torch.compile)
+        self._inner = torch.compile
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
-        """Stand in for ``torch.compile`` without touching its own entry in the module."""
-        recorder, kind = self, self._kind
+        """Stand in for ``torch.compile``."""
 
-        class Watched(kind):  # type: ignore[valid-type, misc]
-            @property
-            def compile(self) -> Any:
-                return recorder._outer
+        @functools.wraps(self._inner)
+        def compile(model: Any = None, **options: Any) -> Any:
+            if model is None:
+                return lambda function: compile(function, **options)
+            return self._compile(model, options)
 
-            @compile.setter
-            def compile(self, value: Any) -> None:
-                recorder._outer = value if value in recorder._layers else recorder._layer(value)
-
-        torch.__class__ = Watched
+        torch.compile = compile
         try:
             yield
         finally:
-            torch.__class__ = kind
+            torch.compile = self._inner
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Run a compiled call, in which nothing is recorded: what it compiles is its own.
 
-        The module ``torch`` has the class that it had: Dynamo of torch 2.9 and 2.11 breaks at an
-        ``import torch`` of any other (``IMPORT_NAME`` in torch/_dynamo/symbolic_convert.py).
+        Dynamo meets torch's own ``torch.compile`` where it traces one.
         """
-        kind, torch.__class__ = type(torch), self._kind
+        before, torch.compile = torch.compile, self._inner
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
-            torch.__class__ = kind
+            torch.compile = before
 
-    def _layer(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a ``torch.compile`` that records if it is the outermost, else calls ``inner``."""
-
-        @functools.wraps(inner)
-        def layer(model: Any = None, **options: Any) -> Any:
-            if self._outer is not layer:
-                return inner(model, **options)
-            if model is None:
-                return lambda function: layer(function, **options)
-            return self._compile(inner, model, options)
-
-        self._layers[layer] = inner
-        return layer
-
-    def _compile(self, inner: Callable[..., Any], model: Any, options: dict[str, Any]) -> Any:
+    def _compile(self, model: Any, options: dict[str, Any]) -> Any:
         if options.get("fullgraph"):
             self.fullgraph = True
             if self._allow_breaks:
@@ -130,7 +127,9 @@ class Capture:
         self.inductor |= options.get("backend", "inductor") == "inductor"
         if not self.options:
             self.options = {name: _plain_option(value) for name, value in options.items()}
-        compiled = inner(model, **options)
+        if self._sizes_as is not None:
+            options["dynamic"] = self._sizes_as[0]
+        compiled = self._inner(model, **options)
         entry = CompiledCall(model, compiled)
         if isinstance(compiled, torch.nn.Module):
             compiled.__dict__["forward"] = self._wrap(entry, compiled.forward)
@@ -154,18 +153,25 @@ class Capture:
     ) -> Any:
         if not entry.called:
             self._first(entry, args, kwargs)
-        if self._results and len(self._repeated) < MOST_REPEATED:
+        self._mark(entry, args, kwargs)
+        is_asked = self._results or self._sizes_as is not None
+        if is_asked and len(self._repeated) < MOST_REPEATED:
             inputs = store((args, kwargs))
             self._repeated.append((entry, torch.is_grad_enabled(), inputs))
-        self._note_sizes(entry, args, kwargs)
+        shapes = self._shapes.setdefault(entry.name, [])
+        if len(shapes) < sizes.MOST:
+            shapes.append(sizes.note(entry.original, args, kwargs))
         began = time.perf_counter()
         try:
             with self.inside():
                 result = inner(*args, **kwargs)
+                if self._sizes_as is not None:
+                    wait(pending=False)
         except Exception as error:
             self._keep(CallResult(entry.name, raised=raised_by(error)))
             raise
-        entry.slowest = max(entry.slowest, time.perf_counter() - began)
+        self.seconds.append(time.perf_counter() - began)
+        entry.slowest = max(entry.slowest, self.seconds[-1])
         if self._results:
             self._keep(result_of(entry, result, args, kwargs))
         return tree_map(_perturb, result) if self._perturbed else result
@@ -190,13 +196,12 @@ class Capture:
         else:
             self._left_out += 1
 
-    def _note_sizes(self, entry: CompiledCall, args: Any, kwargs: Any) -> None:
-        shapes = self._shapes.setdefault(entry.name, [])
-        if len(shapes) < sizes.MOST:
-            shapes.append(sizes.note(entry.original, args, kwargs))
-        seen = self._numbers.setdefault(entry.name, {})
-        for key, value in sizes.numbers(entry.original, args, kwargs):
-            seen.setdefault(key, set()).add(value)
+    def _mark(self, entry: CompiledCall, args: Any, kwargs: Any) -> None:
+        """Mark the dimensions that are to be dynamic."""
+        marks = self._sizes_as[1] if self._sizes_as is not None else {}
+        for name, leaf in sizes.tensors(entry.original, args, kwargs) if marks else ():
+            for dim in marks.get(name, ()):
+                torch._dynamo.mark_dynamic(leaf, dim)
 
     def repeat(self) -> None:
         """Make the calls of the program once more, with the state as it is."""
@@ -205,7 +210,33 @@ class Capture:
             with self.inside(), torch.set_grad_enabled(grad), silence():
                 entry.compiled(*args, **kwargs)
 
-    def dims(self, entry: CompiledCall) -> dict[str, dict[int, int]]:
+    def warm(self) -> float | None:
+        """Return the mean seconds of a call over the inputs, once everything is compiled."""
+        inputs: dict[Any, tuple[CompiledCall, Any]] = {}
+        for entry, _, call in self._repeated:
+            shapes = sizes.note(entry.original, *call)
+            inputs.setdefault((id(entry), str(shapes)), (entry, call))
+        try:
+            means = [self._median_time(*call) for call in [*inputs.values()][:MOST_TIMED]]
+        except Exception:  # the call cannot be repeated, for example with donated inputs
+            return None
+        return statistics.fmean(means) if means else None
+
+    def _median_time(self, entry: CompiledCall, inputs: Any) -> float:
+        """Return the median time of a call with its own inputs; the first one is not timed."""
+        taken: list[float] = []
+        with self.inside(), mode(entry):
+            until = time.perf_counter() + _SECONDS
+            while len(taken) <= _MOST and (len(taken) < 3 or time.perf_counter() < until):
+                args, kwargs = copy_of(inputs)
+                self._mark(entry, args, kwargs)
+                began = time.perf_counter()
+                entry.compiled(*args, **kwargs)
+                wait()
+                taken.append(time.perf_counter() - began)
+        return statistics.median(taken[1:])
+
+    def dims(self, entry: CompiledCall) -> sizes.Dims:
         """Return the dimensions of the arguments that vary (``sizes.varying``)."""
         return sizes.varying(self._shapes.get(entry.name, []))
 
@@ -215,18 +246,16 @@ class Capture:
         return self.inductor and self._codegen
 
     def varies(self) -> list[dict[str, Any]]:
-        """Return the sizes that vary from call to call, as plain data."""
-        originals = (entry.original for entry in self.entries)
-        names = {sizes.name_of(x): sizes.parameters(x) for x in originals}
-        return sizes.varying_sizes(self._shapes, names)
+        """Return the sizes that vary from call to call, as plain data.
 
-    def numbers(self) -> dict[str, list[str]]:
-        """Return the Python numbers that vary from call to call, by the name of the callable."""
-        vary = {
-            name: [key for key, values in seen.items() if len(values) > 1]
-            for name, seen in self._numbers.items()
-        }
-        return {name: keys for name, keys in vary.items() if keys}
+        Of each callable the names of its parameters, and ``dims``.
+        """
+        originals = {sizes.name_of(entry.original): entry.original for entry in self.entries}
+        return [
+            {"parameters": sizes.parameters(originals[name]), "dims": dims}
+            for name, shapes in self._shapes.items()
+            if (dims := sizes.varying(shapes))
+        ]
 
     def calls(self) -> list[CallResult]:
         """Return what each call of the program gave."""
@@ -243,6 +272,23 @@ class Capture:
     def called(self) -> list[CompiledCall]:
         """Return what was called, the first few of it."""
         return [entry for entry in self.entries if entry.called][:MOST_ENTRIES]
+
+
+def uncompiled(
+    go: Callable[[Callable[[], Any]], dict[str, Any] | None], capture: Capture, around: Any
+) -> dict[str, Any]:
+    """Run a target without its compiler, in the context ``around``; return what it raised."""
+    answer: dict[str, Any] = {}
+
+    @contextlib.contextmanager
+    def window() -> Iterator[None]:
+        seed()
+        with store_error(answer), torch.compiler.set_stance("force_eager"), around:
+            yield
+
+    with capture.install():
+        answer.update(go(window) or {})
+    return answer
 
 
 def _plain_option(option: Any) -> Any:

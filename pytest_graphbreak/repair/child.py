@@ -18,7 +18,7 @@ Answer = dict[str, Any]
 
 _replaced: Final[dict[str, str]] = {}
 """Files that are imported or run, and others that are read in their place."""
-_ORDERS: Final = ("measure", "border", "cut", "timing", "exporting")
+_ORDERS: Final = ("measure", "border", "cut", "exporting")
 """The modules that carry out an order: ``work(order, go)``, where ``go`` runs the target."""
 
 

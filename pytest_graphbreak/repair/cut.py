@@ -8,9 +8,7 @@ the path of its module, or its name.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +20,8 @@ import torch
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.places import places
-from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.failure import store_error
-from pytest_graphbreak.repair.loading import CutFunction, ModulePath, SavedInputs
-from pytest_graphbreak.repair.steady import seed
+from pytest_graphbreak.repair.capture import Capture, uncompiled
+from pytest_graphbreak.repair.loading import CutFunction, Cuts
 
 Answer = dict[str, Any]
 
@@ -39,20 +35,8 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     cutter = _FrameCutter(
         {tuple(pair) for pair in order["cut"]}, Path(order["folder"]), capture, order["path"]
     )
-
-    @contextmanager
-    def window() -> Iterator[None]:
-        seed()
-        # The run before has shown what it raises; what was cut until then is used.
-        with store_error({}), torch.compiler.set_stance("force_eager"):
-            sys.setprofile(cutter.look)
-            try:
-                yield
-            finally:
-                sys.setprofile(None)
-
-    with capture.install():
-        go(window)
+    # The run before has shown what it raises; what was cut until then is used.
+    uncompiled(go, capture, cutter.looking())
     return {"cuts": msgspec.to_builtins(cutter.cuts)}
 
 
@@ -62,13 +46,21 @@ class _FrameCutter:
     def __init__(
         self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
-        self.cuts: dict[str, CutFunction] = {}
+        self.cuts: dict[str, Cuts] = {}
         self._wanted = functions
         self._places = places(Path.cwd())
         self._folder = folder
         self._capture = capture
         self._program = Path(program).resolve()
         self._names: dict[CodeType, tuple[str, str] | None] = {}
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        sys.setprofile(self.look)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
 
     def look(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call":
@@ -85,42 +77,55 @@ class _FrameCutter:
         try:
             self.cuts["\n".join(key)] = self._cut(frame, key[1])
         except Exception as error:
-            self.cuts["\n".join(key)] = CutFunction(why=_words(error))
+            self.cuts["\n".join(key)] = Cuts(why=_words(error))
         finally:
             sys.setprofile(self.look)
 
-    def _cut(self, frame: FrameType, function: str) -> CutFunction:
-        """Return the arguments of a call and how a script comes by what is called."""
+    def _cut(self, frame: FrameType, function: str) -> Cuts:
+        """Return how a script comes by what is called, and by its arguments."""
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return CutFunction(why="it is a generator")
+            return Cuts(why="it is a generator")
         args, kwargs = _arguments(frame)
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
-        method = _method(module, frame.f_code, function) if module is not None else ""
-        name = frame.f_globals.get("__name__", "")
-        mine = Path(frame.f_code.co_filename).resolve() == self._program
-        stem = self._folder / f"cut{len(self.cuts)}"
-        path = None
+        cuts = Cuts()
         for number, entry in enumerate(self._capture.entries):
-            if way := _path(entry.original, module, frame.f_code):
-                inputs = _save(args[module is not None :], kwargs, Path(f"{stem}_inputs.pt"))
-                path = replace(way, number=number, inputs=_if_saved(inputs))
+            path = _path(entry.original, module, frame.f_code)
+            if path is not None:
+                expression, what = path
+                method = _method(module, frame.f_code, function) if module is not None else ""
+                expression += "" if method in ("", "forward") else f".{method}"
+                inputs = args[module is not None :]
+                self._add(cuts, CutFunction(expression, what, number, by_path=True), inputs, kwargs)
                 break
-        cut = CutFunction("" if mine else name, method, torch.is_grad_enabled(), path)
-        if "<locals>" in function and not method:
-            return replace(cut, why="it is defined inside a function")
-        inputs = _save(args, kwargs, Path(f"{stem}.pt"))
-        return replace(cut, inputs=_if_saved(inputs), why=inputs if isinstance(inputs, str) else "")
+        if "<locals>" in function:
+            cuts.why = "it is defined inside a function"
+            return cuts
+        if Path(frame.f_code.co_filename).resolve() == self._program:
+            first, dot, rest = function.partition(".")
+            expression = f'program["{first}"]{dot}{rest}'
+        else:
+            expression = f'sys.modules["{frame.f_globals.get("__name__", "")}"].{function}'
+        self._add(cuts, CutFunction(expression, ""), args, kwargs)
+        return cuts
+
+    def _add(self, cuts: Cuts, cut: CutFunction, args: list[Any], kwargs: Answer) -> None:
+        """Add a way with its saved arguments, or the reason why they cannot be saved."""
+        file = self._folder / f"cut{len(self.cuts)}_{len(cuts.ways)}.pt"
+        try:
+            torch.save({"args": args, "kwargs": kwargs}, file)
+            inline = _inline(args, kwargs)
+        except Exception as error:
+            cuts.why = _words(error)
+            return
+        grad = torch.is_grad_enabled()
+        cuts.ways.append(replace(cut, file=str(file), inline=inline, grad=grad))
 
 
-def _if_saved(inputs: SavedInputs | str) -> SavedInputs | None:
-    return None if isinstance(inputs, str) else inputs
-
-
-def _path(original: Any, module: Any, code: CodeType) -> ModulePath | None:
-    """Return the expression for a module, or for a function, from ``full_model`` on."""
+def _path(original: Any, module: Any, code: CodeType) -> tuple[str, str] | None:
+    """Return Python for a module, or for a function, from ``full_model`` on, and it in words."""
     if module is None:
         same = getattr(inspect.unwrap(original), "__code__", None) is code
-        return ModulePath("full_model", "as the program compiles it") if same else None
+        return ("full_model", "as the program compiles it") if same else None
     for expression, root in _roots(original):
         if isinstance(root, torch.nn.Module):
             path = next((name for name, child in root.named_modules() if child is module), None)
@@ -128,7 +133,7 @@ def _path(original: Any, module: Any, code: CodeType) -> ModulePath | None:
                 name = type(root).__name__
                 what = f"{path} of {name} by its path" if path else f"{name} as loaded"
                 tail = f'.get_submodule("{path}")' if path else ""
-                return ModulePath(f"{expression}{tail}", what)
+                return f"{expression}{tail}", what
     return None
 
 
@@ -171,16 +176,6 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
     return args, kwargs
 
 
-def _save(args: list[Any], kwargs: Answer, file: Path) -> SavedInputs | str:
-    """Save arguments, and return where, or the reason why they cannot be saved."""
-    try:
-        torch.save({"args": args, "kwargs": kwargs}, file)
-        needs = _needs(file)
-    except Exception as error:
-        return _words(error)
-    return SavedInputs(str(file), _inline(args, kwargs), needs)
-
-
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
@@ -218,11 +213,3 @@ def _plain(value: Any) -> str | None:
     if type(value) is float and value == value and abs(value) != float("inf"):
         return repr(value)
     return None
-
-
-def _needs(file: Path) -> list[str]:
-    """Return the names of ``__main__`` that a saved file refers to."""
-    with zipfile.ZipFile(file) as packed:
-        name = next(entry for entry in packed.namelist() if entry.endswith("data.pkl"))
-        data = packed.read(name)
-    return sorted({match.decode() for match in re.findall(rb"c__main__\n(\w+)", data)})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +17,25 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import UNKNOWN
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
-from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.calls import CompiledCall, mode
-from pytest_graphbreak.repair.capture import Capture
+from pytest_graphbreak.repair.capture import Capture, uncompiled
 from pytest_graphbreak.repair.copies import copy_of
-from pytest_graphbreak.repair.failure import store_error, user_frames
-from pytest_graphbreak.repair.steady import seed
+from pytest_graphbreak.repair.failure import user_frames
 
 Answer = dict[str, Any]
 
 
 def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     """Run the target uncompiled, then export each compiled callable with its first inputs."""
-    recorder = Capture(allow_breaks=True)
-    answer: Answer = {"exports": []}
-
-    @contextmanager
-    def window() -> Any:
-        seed()
-        with store_error(answer), torch.compiler.set_stance("force_eager"):
-            yield
-
-    with recorder.install():
-        answer.update(go(window) or {})
-    if answer.get("error") is None:
-        namer = places(Path.cwd())
-        for entry in (entry for entry in recorder.entries if entry.called):
-            strict, free = (_failure(entry, namer, strict=strict) for strict in (True, False))
-            name = sizes.name_of(entry.original)
-            answer["exports"].append({"name": name, "strict": strict, "not strict": free})
-    return answer
+    capture = Capture()
+    answer = uncompiled(go, capture, nullcontext())
+    if "error" in answer:
+        return answer
+    namer, exports = places(Path.cwd()), []
+    for entry in (entry for entry in capture.entries if entry.called):
+        strict, free = (_failure(entry, namer, strict=strict) for strict in (True, False))
+        exports.append({"name": entry.name, "strict": strict, "not strict": free})
+    return {"exports": exports}
 
 
 def _failure(entry: CompiledCall, namer: Places, *, strict: bool) -> Answer | None:

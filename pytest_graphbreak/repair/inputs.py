@@ -53,7 +53,7 @@ class DrawnInputs(Struct, frozen=True):
     model: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    dims: dict[str, dict[int, int]]
+    dims: sizes.Dims
 
     def ways(self, *, values_only: bool, grad: bool, modules: bool) -> Iterator[DrawnWay]:
         """Yield the ways to call; without ``values_only`` also what compiles again.

@@ -7,7 +7,6 @@ before, and counts them by torch_xla's own metric, without this package.
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +16,6 @@ from msgspec import Struct
 from pytest_graphbreak.model.record import Break, Graph, Record
 from pytest_graphbreak.repair.loading import WHOLE, Writer, indent, literal
 from pytest_graphbreak.repair.trial import Trial
-from pytest_graphbreak.text import files
 from pytest_graphbreak.text.numbers import plural
 
 XLA: Final = "xla"
@@ -111,31 +109,22 @@ def _cut(graphs: list[Graph], of_line: int) -> LazyCut:
 
 def script(writer: Writer, cut: LazyCut, record: Record) -> str:
     """Return a script that runs the program, and fails while it makes the graphs of a cut."""
-    program, path = writer.program()
-    body = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
-    body += _run(indent(textwrap.dedent(program).splitlines()), cut)
+    body = [*writer.namespace(), *_run(indent(writer.lines()), cut)]
     text = "\n".join(body)
     imports = [f"import {name}" for name in ("contextlib", "linecache", "sys", "types")]
     imports += ["from pathlib import Path"] if "Path(" in text else []
     imports += ["", "import pytest"] if "pytest." in text else []
-    name = TEST if writer.as_test else "main"
+    name, item = TEST if writer.as_test else "main", cut.item
+    reason = f"{item.reason}, {plural(item.count, 'graph')}"
+    end = f"{'Under pytest it' if writer.as_test else 'It'} fails as long as the cut is there."
     parts = [
-        "\n".join([*_header(writer, cut), "", *imports]),
+        "\n".join([*writer.header(WHOLE, reason, item.where, end), "", *imports]),
         _line(cut, record),
         _COUNT.strip("\n"),
         "\n".join([f"def {name}():", *indent(body)]),
         *([] if writer.as_test else ['if __name__ == "__main__":\n    main()']),
     ]
     return "\n\n\n".join(parts) + "\n"
-
-
-def _header(writer: Writer, cut: LazyCut) -> Iterator[str]:
-    where = cut.item.where
-    yield f"# {files.HEADER}repro {writer.target.shown}`: {WHOLE}."
-    yield f"# {' '.join(cut.item.reason.split())}, {plural(cut.item.count, 'graph')}"
-    yield f"# {where.file}:{where.line} in {where.function}"
-    yield f"#     {where.code}"
-    yield f"# {'Under pytest it' if writer.as_test else 'It'} fails as long as the cut is there."
 
 
 def _line(cut: LazyCut, record: Record) -> str:

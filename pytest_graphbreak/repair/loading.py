@@ -1,15 +1,15 @@
 """Writes scripts that reproduce a break: how they come by the model and the inputs of a call.
 
 A script runs the program, uncompiled, until it calls what it compiles: all is loaded then, as the
-program does it. The module is taken from it by its path (``cut``), or what is called is restored
-from a saved file.
+program does it. What breaks is taken from there (``cut``): a module by its path, or a function by
+its name.
 """
 
 from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,42 +75,28 @@ _TEST: Final = """\
             vars(program).update(vars(next(of_test, program)))"""
 
 
-class SavedInputs(Struct, frozen=True):
-    """The arguments of a call: in a file, and ``inline`` as source if all of them are small.
+class CutFunction(Struct, frozen=True):
+    """A way to call a function of a running program.
 
-    ``needs`` are the names of ``__main__`` that the file refers to.
-    """
-
-    file: str
-    inline: str | None = None
-    needs: list[str] = []
-
-
-class ModulePath(Struct, frozen=True):
-    """The way to a module from what the program compiles with its call ``number``.
-
-    ``expression`` is Python that begins with ``full_model``, ``what`` says it in words.
+    ``expression`` is Python for it, of ``full_model`` or ``program``, once the program has called
+    what it compiles with its call ``number``; ``what`` says it in words. Its arguments are in
+    ``file``, and ``inline`` as source if all of them are small; ``grad`` is whether gradients were
+    computed.
     """
 
     expression: str
     what: str
     number: int = 0
-    inputs: SavedInputs | None = None
-
-
-class CutFunction(Struct, frozen=True):
-    """A function that was taken out of a running program, or ``why`` it could not be.
-
-    ``module`` is the name of its module, empty for the program itself; ``method`` is the method of
-    the ``torch.nn.Module`` that is its first argument, if it is one; ``grad`` is whether gradients
-    were computed.
-    """
-
-    module: str = ""
-    method: str = ""
+    file: str = ""
+    inline: str | None = None
     grad: bool = False
-    path: ModulePath | None = None
-    inputs: SavedInputs | None = None
+    by_path: bool = False
+
+
+class Cuts(Struct):
+    """The ways to call a function, and ``why`` there is no other."""
+
+    ways: list[CutFunction] = []
     why: str = ""
 
 
@@ -126,105 +112,72 @@ class Writer(Struct, frozen=True):
     as_test: bool
     out: Path = Path("repros")
 
-    def by_path(
-        self,
-        item: Break,
-        frame: Frame,
-        cut: CutFunction,
-        path: ModulePath,
-        inputs: SavedInputs,
-        data: str,
-    ) -> str:
-        """Return a script that takes the module out of the model as the program loads it.
+    def cut(self, item: Break, frame: Frame, cut: CutFunction, data: str) -> str:
+        """Return a script that calls a function of the program as it loads it.
 
         ``data`` is the file of the inputs, if they are not in the script.
         """
-        body = ["full_model, _ = load_the_original_full_model()"]
-        body.append(f"model = {path.expression}")
-        body += self._call(inputs.inline, _callee("model", cut.method), data, cut.grad)
-        what = f"{frame.function}, {path.what}"
-        return self._script(item, what, body, self._loader(path.number))
-
-    def saved(
-        self, item: Break, frame: Frame, cut: CutFunction, inputs: SavedInputs, data: str
-    ) -> str:
-        """Return a script that calls the function with inline arguments or those in ``data``."""
-        first, _, inner = frame.function.partition(".")
-        what, imports = frame.function, [f"from {cut.module} import {first}"]
-        names = [f'sys.modules["__main__"].{name} = program["{name}"]' for name in inputs.needs]
-        module = inputs.inline is None and bool(cut.method)
-        if module:
-            what, imports = _callee("model", cut.method), []
-        elif not cut.module:
-            what, imports = f'program["{first}"]{inner and "."}{inner}', []
-        loads = bool(names) or (not cut.module and not module)
-        body = ["_, program = load_the_original_full_model()"] if loads else []
-        body += [*names, *self._call(inputs.inline, what, data, cut.grad, module=module)]
-        loader = self._loader(0) if loads else ""
-        return self._script(item, frame.function, body, loader, imports)
+        names = ("full_model", "_") if "full_model" in cut.expression else ("_", "program")
+        body = [f"{', '.join(names)} = load_the_original_full_model()"]
+        call, function = cut.inline, cut.expression
+        if cut.by_path:
+            body.append(f"model = {cut.expression}")
+            function = "model"
+        if call is None:
+            body.append(f'file = Path(__file__).with_name("{data}")')
+            body.append("saved = torch.load(file, weights_only=False)")
+            call = '*saved["args"], **saved["kwargs"]'
+        elif ".to(device)" in call:
+            body.append("device = torch_xla.device()")
+        body += self._run(function, call, cut.grad)
+        run, path = self.program()
+        loader = _LOAD.format(number=cut.number, path=path, run=run).strip("\n")
+        what = f"{frame.function}, {cut.what}" if cut.by_path else frame.function
+        return self._script(item, what, body, [loader, "", ""])
 
     def whole(self, item: Break) -> str:
         """Return a script that runs the program as it is."""
-        program, path = self.program()
-        lines = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
-        body = [*lines, *textwrap.dedent(program).splitlines()]
-        return self._script(item, WHOLE, body)
+        return self._script(item, WHOLE, [*self.namespace(), *self.lines()], [])
 
-    def _loader(self, number: int) -> str:
-        """Return the function that loads what the program compiles with its first calls."""
-        run, path = self.program()
-        return _LOAD.format(number=number, path=path, run=run).strip("\n")
+    def namespace(self) -> list[str]:
+        """Return the lines that make the module of the whole program."""
+        _, path = self.program()
+        return ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
+
+    def lines(self) -> list[str]:
+        """Return the lines that run the whole program in it."""
+        return textwrap.dedent(self.program()[0]).splitlines()
 
     def program(self) -> tuple[str, str]:
         """Return the lines that run the program, and the expression of its path."""
         program, test = self.target.path, self.target.test
-        home = path_source(program.parent, self.out)
         if test:
             root = path_source(Path(), self.out)
             run = _TEST.format(root=root, test=f"::{test}")
         else:
+            home = path_source(program.parent, self.out)
             run = _SCRIPT.format(arguments=list(self.target.arguments), home=home)
         return run, path_source(program, self.out)
 
-    def _call(
-        self, call: str | None, what: str, data: str, grad: bool, *, module: bool = False
-    ) -> Iterator[str]:
-        """Yield the lines that make the inputs, the ``module`` among them, and make the call."""
-        if call is None:
-            yield f'saved = torch.load(Path(__file__).with_name("{data}"), weights_only=False)'
-            call = '*saved["args"], **saved["kwargs"]'
-            if module:
-                yield 'model, *inputs = saved["args"]'
-                call = '*inputs, **saved["kwargs"]'
-        elif ".to(device)" in call:
-            yield "device = torch_xla.device()"
-        yield from self._run("compiled", what, call, grad)
-
-    def _script(
-        self,
-        item: Break,
-        what: str,
-        body: list[str],
-        loader: str = "",
-        imports: Sequence[str] = (),
-    ) -> str:
-        """Return a script with its imports in order.
-
-        What is imported may be beside the program; other modules are found as the program runs.
-        """
-        home = path_source(self.target.path.parent, self.out)
-        inserts = [f"sys.path.insert(0, {home})"] if imports and not loader else []
-        text = "\n".join([*body, loader, *inserts])
+    def _script(self, item: Break, what: str, body: list[str], loader: list[str]) -> str:
+        """Return a script with its imports in order."""
+        text = "\n".join([*body, *loader])
         lines = [f"import {name}" for name in _STANDARD if f"{name}." in text]
         lines += ["from pathlib import Path"] if "Path(" in text else []
-        lines = [*lines, "", *inserts, *self._imports("pytest." in text), *imports, "", ""]
-        lines += [loader, "", ""] if loader else []
+        lines = [*lines, "", *self._imports("pytest." in text), "", "", *loader]
         set_up = ['xr.set_device_type("TT")'] if self.device == "TT" else []
         set_up.append("torch.manual_seed(0)")
         main = ["def main():", *indent([*set_up, *body]), *self._end("main()")]
-        return "\n".join([*self._header(item, what), "", *lines, *main, ""])
+        end = (
+            "Under pytest it fails as long as the break is there."
+            if self.as_test
+            else "Run it to see the break: torch prints it."
+        )
+        name = f"{item.id}  " if item.id else ""
+        head = self.header(what, f"{name}{item.reason}", item.where, end)
+        return "\n".join([*head, "", *lines, *main, ""])
 
-    def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
+    def _run(self, what: str, call: str, grad: bool) -> Iterator[str]:
         """Yield the lines that compile, run, and wait for the device."""
         options = "".join(
             f", {key}={literal(value)}"
@@ -233,9 +186,9 @@ class Writer(Struct, frozen=True):
         )
         if "backend" in self.options and self.options["backend"] is None:
             options += ', backend="eager"'
-        yield f"{compiled} = torch.compile({what}{options})"
+        yield f"compiled = torch.compile({what}{options})"
         yield f"with torch.set_grad_enabled({grad}):"
-        yield f"    result = {compiled}({call})"
+        yield f"    result = compiled({call})"
         if self.device:
             yield "torch_xla.sync()"
         yield "return result"
@@ -261,16 +214,14 @@ class Writer(Struct, frozen=True):
             lines.append("import torch_xla.runtime as xr")
         return lines
 
-    def _header(self, item: Break, what: str) -> list[str]:
-        name = f"{item.id}  " if item.id else ""
+    def header(self, what: str, reason: str, where: Frame, end: str) -> list[str]:
+        """Return the comment at the head of a script."""
         lines = [
             f"{files.HEADER}repro {self.target.shown}`: {what}.",
-            f"{name}{item.reason}",
-            f"{item.where.file}:{item.where.line} in {item.where.function}",
-            f"    {item.where.code}",
-            "Under pytest it fails as long as the break is there."
-            if self.as_test
-            else "Run it to see the break: torch prints it.",
+            reason,
+            f"{where.file}:{where.line} in {where.function}",
+            f"    {where.code}",
+            end,
         ]
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
 
@@ -291,10 +242,6 @@ def path_source(path: Path, script: Path) -> str:
     up = len(script.relative_to(common).parts)
     steps = "".join(f" / {literal(part)}" for part in path.relative_to(common).parts)
     return f"str(Path(__file__).resolve().parents[{up}]{steps})"
-
-
-def _callee(module: str, method: str) -> str:
-    return module if method in ("", "forward") else f"{module}.{method}"
 
 
 def indent(lines: Iterable[str]) -> list[str]:

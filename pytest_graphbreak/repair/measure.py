@@ -66,6 +66,8 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     with program.capture.install():
         answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
+    if order["sizes_as"] is not None:
+        answer |= {"seconds": program.capture.seconds, "warm": program.capture.warm()}
     return answer
 
 
@@ -79,6 +81,7 @@ class _Program:
             codegen=order["codegen"],
             results=bool(order["results"]),
             perturbed=order["perturbed"],
+            sizes_as=order["sizes_as"],
             on_first=self._note_first,
         )
         self._files = WrittenFiles()

@@ -1,10 +1,9 @@
 """Writes a script for each break and each cut of torch_xla, runs it, and reports what occurred.
 
-The smallest function that has the break is taken out of the running program with its arguments. The
-module that it belongs to is loaded as the program did and taken out of the model by its path; if
-the program does not say plainly how, or the break does not occur that way, it is restored from a
-saved file. If that fails too, the function that called it is tried, and in the end the program
-itself.
+The smallest function that has the break is taken out of the running program with its arguments: the
+module that it belongs to is taken out of the model by its path, or the function is called by its
+name. If the break does not occur that way, the function that called it is tried, and in the end the
+program itself.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import lazy
-from pytest_graphbreak.repair.loading import WHOLE, CutFunction, SavedInputs, Writer
+from pytest_graphbreak.repair.loading import WHOLE, Cuts, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
@@ -32,10 +31,9 @@ MOST_TRIES = 5
 
 
 class Script(Struct, frozen=True):
-    """A script. ``verified`` is true if the same break occurred; else ``why`` says why not.
+    """A script. ``verified`` is true if the same break occurred.
 
-    For a verified script, ``why`` says why it is no smaller, ``note`` why a module is not taken out
-    of its model by its path, and ``how`` where it comes from.
+    ``why`` says why not, or, of a verified one, what did not have it; ``how`` where it comes from.
     """
 
     path: Path
@@ -43,17 +41,7 @@ class Script(Struct, frozen=True):
     what: str
     verified: bool
     why: str = ""
-    note: str = ""
     how: str = ""
-
-
-class _Attempt(Struct):
-    """A script to try, with the ``files`` that it reads."""
-
-    text: str
-    files: Mapping[str, str] = {}
-    how: str = ""
-    by_path: bool = False
 
 
 class Repro:
@@ -61,7 +49,7 @@ class Repro:
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
         self._made = _directories(out)
-        files.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999.pt")
+        files.probe(out / f"{'test_' * as_test}{target.stem}_repro_99999.pt")
         self.first = bench.measure(target, outputs=False)
         self.lazy = lazy.cuts(self.first.record)
         self._target = target
@@ -88,7 +76,7 @@ class Repro:
             progress(number, total, f"{item.where.function}: {item.reason}")
             path = next(paths)
             with _removed_if_interrupted(path):
-                written = self._found(path, item, cuts)
+                written = self._smallest(path, item, cuts)
             yield written
         for number, cut in enumerate(self.lazy, len(breaks)):
             progress(number, total, f"{cut.item.where.function}: {cut.item.reason}")
@@ -103,7 +91,7 @@ class Repro:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _cuts(self) -> dict[str, CutFunction]:
+    def _cuts(self) -> dict[str, Cuts]:
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         functions = {
@@ -114,46 +102,36 @@ class Repro:
         }
         order = {"kind": "cut", "cut": sorted(functions), "folder": str(folder)}
         answer, _ = self._bench.run(self._target, order)
-        return msgspec.convert(answer.get("cuts") or {}, dict[str, CutFunction])
+        return msgspec.convert(answer.get("cuts") or {}, dict[str, Cuts])
 
     def _paths(self) -> Iterator[Path]:
-        """Yield names for the scripts, without the numbers that files of others use.
-
-        The name of a test contains its directory: pytest wants unique names if directories are not
-        packages.
-        """
+        """Yield names for the scripts, without the numbers that files of others use."""
         stem = re.sub(r"\W", "_", self._target.stem)
-        start = f"test_{stem}_repro{_slug(self._out)}" if self._as_test else f"{stem}_repro"
         for number in itertools.count(1):
-            path = self._out / f"{start}_{number}.py"
-            script, *others = _files(path)
-            if files.is_free(script) and (script.exists() or not any(map(os.path.lexists, others))):
-                if script.exists() and not files.is_ours(script, f"repro {self._target.shown}`"):
-                    continue
-                if not any(file.is_symlink() for file in others):
-                    yield path
+            path = self._out / f"{'test_' * self._as_test}{stem}_repro_{number}.py"
+            data = path.with_suffix(".pt")
+            is_free = not any(map(os.path.lexists, (path, data)))
+            is_ours = files.is_ours(path, f"repro {self._target.shown}`")
+            if is_free or (is_ours and not data.is_symlink()):
+                yield path
 
-    def _found(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
+    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, Cuts]) -> Script:
         """Try the functions from the break outwards, and then the program."""
         reasons: list[str] = []
-        notes: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
             key = f"{frame.file}\n{frame.function}"
-            cut = cuts.get(key, CutFunction(why="it was not called by itself"))
-            for attempt in self._attempts(item, frame, cut, path.stem):
-                self._write(path, attempt)
-                trial = self._measure(path)
-                why = missing(item, trial)
+            of_function = cuts.get(key, Cuts(why="it was not called by itself"))
+            for cut in of_function.ways:
+                text = self._writer.cut(item, frame, cut, f"{path.stem}.pt")
+                self._write(path, text, cut.file if cut.inline is None else "")
+                why = missing(item, self._measure(path))
                 if why is None:
-                    words = ("; ".join(reasons), "; ".join(notes))
-                    return Script(path, item, frame.function, True, *words, attempt.how)
-                if not attempt.by_path:
-                    reasons.append(f"{frame.function} alone: {why}")
-                else:
-                    notes.append(f"{frame.function} by its path: {why}")
-            if cut.why:
-                reasons.append(f"{frame.function}: {cut.why}")
-        self._write(path, _Attempt(self._writer.whole(item)))
+                    words = "; ".join(reasons)
+                    return Script(path, item, frame.function, True, words, cut.what)
+                reasons.append(f"{frame.function} {cut.what or 'by its name'}: {why}")
+            if of_function.why:
+                reasons.append(f"{frame.function}: {of_function.why}")
+        self._write(path, self._writer.whole(item))
         why = missing(item, self._measure(path))
         if why is not None:
             reasons.append(f"the whole program: {why}")
@@ -161,30 +139,16 @@ class Repro:
 
     def _lazy_script(self, path: Path, cut: lazy.LazyCut) -> Script:
         """Write the script of what torch_xla cut at a line."""
-        self._write(path, _Attempt(lazy.script(self._writer, cut, self.first.record)))
+        self._write(path, lazy.script(self._writer, cut, self.first.record))
         why = lazy.missing(cut, self._measure(path, lazy.TEST))
         return Script(path, cut.item, WHOLE, why is None, why or "")
 
-    def _attempts(
-        self, item: Break, frame: Frame, cut: CutFunction, stem: str
-    ) -> Iterator[_Attempt]:
-        """Yield the scripts for one function: by its path in the model, then from a saved file."""
-        data = f"{stem}.pt"
-        if cut.path is not None and (inputs := cut.path.inputs) is not None:
-            text = self._writer.by_path(item, frame, cut, cut.path, inputs, data)
-            yield _Attempt(text, _saved(inputs, data), cut.path.what, True)
-        if (inputs := cut.inputs) is not None:
-            saved = _saved(inputs, data)
-            text = self._writer.saved(item, frame, cut, inputs, data)
-            yield _Attempt(text, saved, f"restored from {data}" if saved else "")
-
-    def _write(self, path: Path, attempt: _Attempt) -> None:
-        """Write the script and its files, and remove those of the previous attempt."""
-        for old in _files(path):
-            old.unlink(missing_ok=True)
-        for name, file in attempt.files.items():
-            shutil.copyfile(file, path.with_name(name))
-        files.put(path, attempt.text.encode())
+    def _write(self, path: Path, text: str, data: str = "") -> None:
+        """Write the script and the file that it reads, and remove those of the previous attempt."""
+        _remove(path)
+        if data:
+            shutil.copyfile(data, path.with_suffix(".pt"))
+        files.put(path, text.encode())
 
     def _measure(self, path: Path, test: str = "test_no_break") -> Trial:
         target = Target(path, test if self._as_test else "")
@@ -197,22 +161,14 @@ def _removed_if_interrupted(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for old in _files(path):
-            old.unlink(missing_ok=True)
+        _remove(path)
         raise
 
 
-def _saved(inputs: SavedInputs, name: str) -> dict[str, str]:
-    """Return the file that a script needs, by the name that it has beside it."""
-    return {} if inputs.inline is not None else {name: inputs.file}
-
-
-def _slug(out: Path) -> str:
-    """Return a part of a test's name that identifies its directory; empty for the default one."""
-    here, path = Path.cwd(), out.absolute()
-    name = str(path.relative_to(here)) if path.is_relative_to(here) else path.name
-    slug = re.sub(r"\W+", "_", name).strip("_")
-    return f"_{slug}" if slug not in ("", "repros") else ""
+def _remove(path: Path) -> None:
+    """Remove a script and its file of inputs."""
+    for file in (path, path.with_suffix(".pt")):
+        file.unlink(missing_ok=True)
 
 
 def _directories(path: Path) -> list[Path]:
@@ -220,11 +176,6 @@ def _directories(path: Path) -> list[Path]:
     folders = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     return folders[::-1]
-
-
-def _files(path: Path) -> list[Path]:
-    """Return a script and the files that may belong to it."""
-    return [path, path.with_name(f"{path.stem}.pt")]
 
 
 def _outwards(item: Break) -> list[Frame]:

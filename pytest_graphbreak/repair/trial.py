@@ -36,7 +36,7 @@ class Trial(Struct, frozen=True):
     endless: Sequence[str] = ()
     """The drawn inputs for which a call does not end in time."""
     varies: Sequence[dict[str, Any]] = ()
-    """The sizes that vary from call to call (``sizes.varying_sizes``)."""
+    """The sizes that vary from call to call (``Capture.varies``)."""
     out: str = ""
     sites: Mapping[str, Site] = {}
     answer: Mapping[str, Any] = {}
@@ -70,12 +70,13 @@ LOG_OF_TORCH: Final = re.compile(r"\[?[DIWEC]\d{4} [\d:.]+ \d+ ")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _SHARED: Final = {*Trial.__struct_fields__} - {"record", "sites"}
 """The keys that an answer and a trial may have in common."""
-_OPTIONS: Final = {
+_OPTIONS: Final[dict[str, Any]] = {
     "eager": False,  # drawn inputs are computed without the compiler
     "values_only": False,  # and have the sizes of the program's own
     "codegen": True,  # inductor generates code
     "perturbed": False,  # the program gets other results than its calls give
     "allow_breaks": True,  # also with fullgraph=True
+    "sizes_as": None,  # dynamic of torch.compile, and the dimensions to mark; calls are timed
     "replaced": {},  # files of the program, and others that are read in their place
 }
 

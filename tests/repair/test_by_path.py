@@ -1,4 +1,4 @@
-"""``graphbreak repro``: the model is loaded as the program does, else restored from a file."""
+"""``graphbreak repro``: the model is loaded as the program does."""
 
 from __future__ import annotations
 

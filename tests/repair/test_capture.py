@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,50 +16,29 @@ from pytest_graphbreak.repair.drawing import Drawing
 pytestmark = pytest.mark.once
 
 
-def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
-    """A wrapper around torch.compile, as a patch puts one there."""
-
-    def wrap(model: Any, **options: Any) -> Any:
-        compiled = compile(model, **options)
-        return lambda x: compiled(x + 1)
-
-    return wrap
-
-
-def test_ours_goes_around_the_wrappers_of_the_program() -> None:
-    recorder = Capture(results=True)
-    real, kind = torch.compile, type(torch)
-    with recorder.install():
-        first = torch.compile
-        torch.compile = plus_one(first)
-        assert torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1)).item() == 4
-        torch.compile = first  # as a monkeypatch is undone
-        assert torch.compile(lambda x: x * 3, backend="eager")(torch.ones(1)).item() == 3
-    assert (torch.compile, type(torch)) == (real, kind)
-    assert len(recorder.entries) == 2
-    values = [
-        [x.value.item() for _, x in call.values if isinstance(x, TensorLeaf)]
-        for call in recorder.calls()
-    ]
-    assert values == [[4, 1], [3, 1]]  # the result, then the argument
-
-
-def test_dynamo_meets_the_module_torch_as_it_is() -> None:
-    """Dynamo of torch 2.9 and 2.11 breaks at ``import torch`` where its class is another."""
-    kinds: list[type] = []
+def test_dynamo_meets_torch_compile_as_it_is() -> None:
+    """Which it knows, and the program meets ours; a wrapper around it is as the program has it."""
+    met: list[object] = []
 
     def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
-        kinds.append(type(torch))
+        met.append(torch.compile)
         return gm
 
-    recorder = Capture(results=True)
+    recorder, real = Capture(results=True), torch.compile
     with recorder.install():
-        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+        ours = torch.compile
+        torch.compile = lambda model, **options: ours(lambda x: model(x + 1), **options)
+        assert torch.compile(lambda x: x * 2, backend=backend)(torch.ones(1)).item() == 4
+        torch.compile = ours  # as a monkeypatch is undone
         torch._dynamo.reset()
         Drawing(recorder, eager=False, values_only=True).results(recorder.called())
-        assert type(torch) is not types.ModuleType  # torch.compile is watched again
-    assert set(kinds) == {types.ModuleType}
-    assert len(kinds) > 1
+        assert torch.compile is ours
+    assert torch.compile is real
+    assert set(met) == {real}
+    assert len(met) > 1
+    (call,) = recorder.calls()
+    values = [x.value.item() for _, x in call.values if isinstance(x, TensorLeaf)]
+    assert values == [4, 1]  # the result, then the argument
 
 
 def drawn(model: Any, *args: Any) -> dict[str, CallResult]:

@@ -58,7 +58,7 @@ def test_scripts_replace_no_file_of_the_user_and_name_no_path_of_this_machine(su
     (out / "net_repro_3.py").symlink_to("gone.py")
     other = "# Written by `graphbreak repro tests/test_other.py::test_a`: f.\n"
     (out / "net_repro_4.py").write_text(other)
-    test = out / "test_net_repro_tests_more_1.py"  # of this target, from a run before
+    test = out / "test_net_repro_1.py"  # of this target, from a run before
     test.write_text(other.replace("other.py::test_a", "net.py::test_net"))
     before = suite.files()
     said = suite.run("repro", node, "--out", "tests/more")

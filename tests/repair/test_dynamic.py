@@ -7,7 +7,9 @@ import json
 import pytest
 
 from pytest_graphbreak.model.merging import merge, record_of
-from pytest_graphbreak.repair.dynamic import MARKED, Variation, Way, advice
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.repair.dynamic import MARKED, Way, advice
+from pytest_graphbreak.repair.trial import Trial
 from tests.repair.conftest import Shop
 
 pytestmark = pytest.mark.once
@@ -49,15 +51,13 @@ def test_each_way_is_counted_and_it_says_what_to_take(shop: Shop) -> None:
         *("graphs", "recompiles", "first", "call", "all", "calls", "one", "call")
     ]
     assert varies == "sizes that vary: x in dimension 0"
-    assert take == (
-        "take torch._dynamo.mark_dynamic(x, 0): 1 in place of 6 graphs "
-        "(dynamic=True: 1, with every size and number as an input)"
-    )
+    assert take == "take torch._dynamo.mark_dynamic(x, 0): 1 in place of 6 graphs"
 
 
 def test_what_the_program_asks_for_is_replaced(shop: Shop) -> None:
     """With one size nothing is marked, and each way makes one graph."""
-    counts, _ = measured(shop, sizes="(4, 4)", options=", dynamic=True")
+    counts, out = measured(shop, sizes="(4, 4)", options=", dynamic=True")
+    assert out.endswith("take dynamic=False: no size varies\n")
     assert counts == dict.fromkeys(("automatic", "dynamic=False", "dynamic=True"), (1, 0))
 
 
@@ -121,7 +121,10 @@ def test_each_size_that_varies_is_marked_by_a_call_that_can_be_typed(shop: Shop)
 def way(name: str, graphs: int, call: float | None = 1.0, xla: int = 0) -> Way:
     records = [record_of("dynamo", graphs=graphs)]
     records += [record_of("xla", graphs=xla)] if xla else []
-    return Way(name, merge(records), call=call)
+    return Way(name, Trial(merge(records), answer={"warm": call}))
+
+
+FAILED = Way("dynamic=False", Trial(Record(), error="E"))
 
 
 @pytest.mark.parametrize(
@@ -133,17 +136,12 @@ def way(name: str, graphs: int, call: float | None = 1.0, xla: int = 0) -> Way:
         (way("dynamic=False", 3), way(MARKED, 3), "dynamic=False: dynamic sizes make no"),
         (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=7), "dynamic=False, and pad to one"),
         (way("dynamic=False", 7, xla=7), way(MARKED, 1, xla=1), "torch._dynamo.mark_dynamic("),
-        (Way("dynamic=False", error="E"), way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1"),
+        (FAILED, way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1 graph, and dynamic=False f"),
     ],
 )
 def test_what_is_advised(static: Way, marked: Way, taken: str) -> None:
-    said = next(advice([static, marked], Variation({"x": [1]})))
+    said = next(advice([static, marked], {"x": [1]}))
     assert said.startswith(f"take {taken}")
-
-
-def test_no_size_varies() -> None:
-    said = next(advice([way("automatic", 1)], Variation()))
-    assert said.startswith("take dynamic=False: no size varies")
 
 
 NUMBERS = """
@@ -158,12 +156,10 @@ NUMBERS = """
 """
 
 
-def test_a_limit_a_number_and_a_size_of_one_are_said(shop: Shop) -> None:
+def test_a_way_that_stops_at_the_recompile_limit_is_said(shop: Shop) -> None:
     shop.write("a.py", NUMBERS)
     said = shop.succeed("dynamic", "a.py", "--json", "out.json")
     assert "8, then eager" in said.out
-    assert "numbers that vary: offset" in said.out
     assert "dynamic=False stops at the recompile limit: 8 graphs, and the other calls" in said.out
-    assert "sizes of 0 and 1 are compiled apart" in said.out
     data = json.loads((shop.path / "out.json").read_text())
     assert [way["limited"] for way in data["ways"]][1:3] == [True, False]

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import repro
-from pytest_graphbreak.repair.loading import CutFunction, ModulePath, SavedInputs, Writer
+from pytest_graphbreak.repair.loading import CutFunction, Writer
 from pytest_graphbreak.repair.target import Target
 from tests.repair.conftest import Shop
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop
     shop.write("a.py", CLOSED)
     said = shop.succeed("repro", "a.py")
     assert "repros/a_repro_1.py   outer" in said.out
-    assert "smaller was not possible: make.<locals>.f: it is defined inside" in said.out
+    assert "tried before: make.<locals>.f: it is defined inside" in said.out
 
 
 BRANCH = """
@@ -194,7 +194,7 @@ BRANCH = """
 def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None:
     shop.write("a.py", BRANCH)
     assert shop.run("repro", "a.py", "--as-test", "--out", "tests").code == 0
-    name = "tests/test_a_repro_tests_1.py"
+    name = "tests/test_a_repro_1.py"
     assert "@pytest.mark.max_graphs(1, breaks=0)" in (shop.path / name).read_text()
     (shop.path / "pytest.ini").write_text("[pytest]\n")
 
@@ -248,8 +248,8 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     where = Frame("a.py", "f", 2, "print(x)")
     break_ = Break("dynamo", "print", where)
     writer = Writer(Target(path), "TT", {"backend": "tt"}, as_test=False)
-    inputs = SavedInputs("", "torch.ones(2).to(device)")
-    lines = writer.saved(break_, where, CutFunction(grad=True), inputs, "a.pt").splitlines()
+    cut = CutFunction('program["f"]', "", inline="torch.ones(2).to(device)", grad=True)
+    lines = writer.cut(break_, where, cut, "a.pt").splitlines()
     assert lines.index("import torch_xla.runtime as xr") < lines.index("def main():")
     first = lines.index("def main():") + 1
     assert lines[first] == '    xr.set_device_type("TT")'
@@ -257,16 +257,16 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     assert lines.index("    device = torch_xla.device()") < lines.index("    torch_xla.sync()")
 
     method = Frame("a.py", "Model.forward", 2, "print(x)")
-    module = ModulePath('full_model.get_submodule("a.b")', "")
-    cut = CutFunction("zoo", "forward")
-    lines = writer.by_path(break_, method, cut, module, SavedInputs(""), "a.pt").splitlines()
+    cut = CutFunction('full_model.get_submodule("a.b")', "a.b", by_path=True)
+    lines = writer.cut(break_, method, cut, "a.pt").splitlines()
     first = lines.index("def main():") + 1
-    assert lines[first : first + 6] == [
+    assert lines[first : first + 7] == [
         '    xr.set_device_type("TT")',
         "    torch.manual_seed(0)",
         "    full_model, _ = load_the_original_full_model()",
         '    model = full_model.get_submodule("a.b")',
-        '    saved = torch.load(Path(__file__).with_name("a.pt"), weights_only=False)',
+        '    file = Path(__file__).with_name("a.pt")',
+        "    saved = torch.load(file, weights_only=False)",
         '    compiled = torch.compile(model, backend="tt")',
     ]
 

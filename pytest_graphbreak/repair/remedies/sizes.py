@@ -44,8 +44,7 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
     yield SourcePatch(title, as_dynamic, COMPILES)
     for call in trial.varies:
         for name, dims in call["dims"].items():
-            marked = [dim for dim, _ in dims]
-            text = str(marked[0] if len(marked) == 1 else marked)
+            text = str(dims[0] if len(dims) == 1 else dims)
             base, bracket, key = name.partition("[")
             if base in call["parameters"]:
                 place = call["parameters"].index(base)
