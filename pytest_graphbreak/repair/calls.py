@@ -79,11 +79,6 @@ class CompiledCall(Struct):
     def name(self) -> str:
         return sizes.name_of(self.original)
 
-    @property
-    def module(self) -> torch.nn.Module | None:
-        owner = getattr(self.original, "__self__", self.original)
-        return owner if isinstance(owner, torch.nn.Module) else None
-
 
 def result_of(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> CallResult:
     """Return the result and the arguments of a call, as they are when it has returned."""

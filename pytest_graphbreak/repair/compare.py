@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import types
 from collections import deque
@@ -33,6 +32,12 @@ _FEW: Final = 64
 _SMALL: Final = 4096
 _SHOWN: Final = 60
 NOTHING: Final = "nothing"
+
+
+class Kind(str):
+    """The name of a type: of a container, or in the place of an object that is not looked into."""
+
+    __slots__ = ()
 
 
 class TensorLeaf(Struct, frozen=True):
@@ -66,7 +71,7 @@ def flatten(
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         number = getattr(value.dtype, "kind", "") in "biufc"
         return [(path, TensorLeaf(torch.as_tensor(value).clone()) if number else str(value))]
-    kind_name = f"<{type(value).__name__}>"
+    kind_name = Kind(f"<{type(value).__name__}>")
     ended = len(within) > _DEPTH or id(value) in within
     parts = None if ended else _parts(value, path, opened)
     if parts is None:
@@ -92,9 +97,6 @@ def _parts(value: Any, path: str, opened: bool) -> list[tuple[str, Any]] | None:
         ]
     if not opened or isinstance(value, _OPAQUE):
         return None
-    if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-        return [(f"{path}.{name}", getattr(value, name, None)) for name in names]
     leaves = tree_flatten(value)[0]
     if not (len(leaves) == 1 and leaves[0] is value):  # as of a tensordict
         return [(f"{path}<{number}>", leaf) for number, leaf in enumerate(leaves)]
@@ -110,7 +112,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 def _tensor_leaf(tensor: torch.Tensor) -> Any:
     if tensor.device.type == "meta" or tensor.is_nested:
-        return f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>"
+        return Kind(f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>")
     contiguous = tensor.layout == torch.strided and tensor.is_contiguous()
     value = snapshot(tensor) if is_lazy(tensor) else dense(tensor)
     return TensorLeaf(value, tensor.requires_grad, contiguous, tensor.device.type)
@@ -172,7 +174,7 @@ class Comparer(Struct, frozen=True):
         if type(old) is not type(new):
             return "", f"{_text(old)} ({_kind(old)})", f"{_text(new)} ({_kind(new)})"
         if isinstance(old, float):
-            near = math.isclose(old, new, rel_tol=1e-5 * self.factor, abs_tol=1e-6)
+            near = math.isclose(old, new, rel_tol=1e-5 * self.factor, abs_tol=1e-6 * self.factor)
             return None if near or (old != old and new != new) else ("", repr(old), repr(new))
         return None if old == new else ("", _text(old), _text(new))
 
@@ -245,25 +247,19 @@ def _as_tensor(leaf: Any) -> torch.Tensor | None:
 
 def text(flat: Flat) -> str:
     """Return a value in a few words."""
-    return ", ".join(_text(leaf) for path, leaf in flat[:4] if not path.endswith("()")) or "empty"
+    leaves = [leaf for _, leaf in flat]
+    values = [leaf for leaf in leaves if not isinstance(leaf, Kind)]
+    return ", ".join(map(_text, values[:4] or leaves[:1])) or "empty"
 
 
 def is_equal(old: Flat, new: Flat) -> bool:
     """Return whether two values are the same, without a tolerance."""
-    if [path for path, _ in old] != [path for path, _ in new]:
-        return False
-    return all(_equals(a, b) for (_, a), (_, b) in zip(old, new, strict=True))
+    return Comparer(factor=0).difference(old, new) is None
 
 
 def is_small(flat: Flat) -> bool:
     sizes = [leaf.value.numel() for _, leaf in flat if isinstance(leaf, TensorLeaf)]
     return bool(sum(sizes) <= _SMALL)
-
-
-def _equals(old: Any, new: Any) -> bool:
-    if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
-        return bool(torch.equal(old.value, new.value))
-    return type(old) is type(new) and bool(old == new)
 
 
 def _shown(values: Mapping[str, Any], path: str) -> str:
@@ -279,7 +275,7 @@ def _text(leaf: Any) -> str:
     if isinstance(leaf, TensorLeaf):
         small = leaf.value.numel() <= 8
         return str(leaf.value.tolist()) if small else f"a tensor of {list(leaf.value.shape)}"
-    text = leaf if isinstance(leaf, str) and leaf.startswith("<") else repr(leaf)
+    text = leaf if isinstance(leaf, Kind) else repr(leaf)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

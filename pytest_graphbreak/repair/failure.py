@@ -12,7 +12,6 @@ from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.text.errors import error_words
 
-_LONGEST: Final = 400
 _FAKE: Final = "with fake tensors: "
 """Dynamo's words before what it ran, as in ``get_fake_value`` of ``_dynamo/utils.py``, torch 2.13.
 
@@ -22,10 +21,7 @@ After it comes ``: got RuntimeError('...')``, the operator's own error."""
 def describe(error: BaseException) -> dict[str, Any]:
     """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
     stack = user_frames(error, places(Path.cwd()))
-    words = _operator_error(str(error)) or _body_error(str(error)) or error_words(error)
-    words = words.partition(" (Could this error message be improved?")[0]  # of torch._check
-    if words.endswith(":"):  # what was found is in the lines below
-        words = " ".join([words, *str(error).partition(words[-40:])[2].split()])[:_LONGEST]
+    words = _operator_error(str(error)) or error_words(error)
     return {"error": words, "stack": [frame.to_dict() for frame in stack]}
 
 
@@ -34,17 +30,6 @@ def _operator_error(text: str) -> str:
     _, _, ran = text.partition(_FAKE)
     name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
     return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""
-
-
-def _body_error(text: str) -> str:
-    """Return why Dynamo could not take the body of an operator such as a loop, or "".
-
-    As ``_dynamo/variables/higher_order_ops.py`` of torch 2.13 says it.
-    """
-    _, _, why = text.partition("Got graph break/error:")
-    lines = [line.strip() for line in why.splitlines() if line.strip()]
-    details = [line.partition(": ")[2] for line in lines if line.startswith("Explanation: ")]
-    return f"{lines[0]}: {details[0]}" if lines and details else "".join(lines[:1])
 
 
 @contextmanager

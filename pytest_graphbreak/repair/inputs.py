@@ -20,7 +20,7 @@ from pytest_graphbreak.repair.copies import copy_of
 OWN: Final = "the first inputs again"
 FLOATS: Final = ("negated", "random", "zero", "small", "large", "largest", "NaN", "inf", "-inf")
 """Floats of the same sizes, for the branches that the program did not take."""
-INTEGERS: Final = ("others", "padded", "-1", "-100")
+INTEGERS: Final = ("others", "0", "-1", "-100")
 """Integers and masks of the same sizes, among them those that losses ignore."""
 _NUMBERS: Final = "other numbers"
 _FLAGS: Final = "other flags"
@@ -211,13 +211,10 @@ def _vary(leaf: torch.Tensor, kind: str) -> torch.Tensor:
         return _floats(value, kind) if kind in FLOATS else value
     if kind not in INTEGERS or leaf.is_complex():
         return value
-    if leaf.dtype == torch.bool:
-        return _pad(value) if kind == "padded" else ~value if kind == "others" else value
     if kind == "others":  # in range: they may be indices
-        return value.roll(1, -1) if leaf.dim() else value
-    if kind == "padded":
-        return _pad(value) if leaf.dim() else value
-    return _some(value, int(kind)) if leaf.dtype.is_signed else value
+        is_mask = leaf.dtype == torch.bool
+        return ~value if is_mask else value.roll(1, -1) if leaf.dim() else value
+    return _some(value, int(kind)) if kind == "0" or leaf.dtype.is_signed else value
 
 
 def _floats(value: torch.Tensor, kind: str) -> torch.Tensor:
@@ -239,17 +236,4 @@ def _some(value: torch.Tensor, number: float) -> torch.Tensor:
     """Return a copy in which every third element is a number."""
     value = value.clone(memory_format=torch.contiguous_format)
     value.view(-1)[:: max(1, min(3, value.numel() - 1))] = number
-    return value
-
-
-def _pad(value: torch.Tensor) -> torch.Tensor:
-    """Return a mask of zeros and ones padded to another length in each row; else halved values."""
-    value = value.clone()
-    size = value.shape[-1]
-    if value.dim() > 1 and value.numel() and bool(((value == 0) | (value == 1)).all()):
-        for number, row in enumerate(rows := value.reshape(-1, size)):
-            row[size // 2 + number % max(1, size - size // 2) :] = 0
-        return rows.reshape(value.shape)
-    end = value[..., size // 2 :]
-    end.copy_(torch.zeros_like(end) if value.dtype == torch.bool else end // 2)
     return value

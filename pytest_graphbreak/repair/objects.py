@@ -89,8 +89,9 @@ class Reached:
             *(value for _, space in before for value in space.values()),
             *self._values.values(),
         ]
-        tensors = {id(value): value for value in everything if _is_eager(value)}.values()
-        data = [(tensor, tensor.detach().clone(), tensor.grad) for tensor in tensors]
+        tensors = {id(value): value for value in everything if isinstance(value, torch.Tensor)}
+        # A copy of a lazy one would be a graph.
+        data = [(x, x.detach().clone(), x.grad) for x in tensors.values() if not is_lazy(x)]
 
         def put_back() -> None:
             for space, names in before:
@@ -118,7 +119,7 @@ class Reached:
 
     def _visit(self, name: str, value: Any) -> list[tuple[str, Any]]:
         """Note a value, and return what it leads to, each with its name."""
-        value = getattr(value, "_orig_mod", value) if _is_optimized(value) else value
+        value = value._orig_mod if isinstance(value, torch._dynamo.OptimizedModule) else value
         if name and (isinstance(value, _DATA) or value is None):
             self._values.setdefault(name, value)
         if isinstance(value, (*_DATA, type(None))) or id(value) in self._alive:
@@ -133,13 +134,13 @@ class Reached:
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.ModuleType):
-            return (
-                self._space(value) if name and self._is_own(getattr(value, "__file__", "")) else []
-            )
+            is_own = name and self._is_own(getattr(value, "__file__", ""))
+            names = vars(value) if is_own else {}
+            return [(f"{value.__name__}.{key}", x) for key, x in names.items() if key[:2] != "__"]
         if isinstance(value, type):
-            names = dict(vars(value)) if self._is_of_program(value) else {}
+            members = vars(value) if self._is_of_program(value) else {}
             stem = f"class {value.__name__}"
-            return [(f"{stem}.{key}", x) for key, x in names.items() if key[:2] != "__"]
+            return [(f"{stem}.{key}", x) for key, x in members.items() if key[:2] != "__"]
         if (
             isinstance(value, torch.nn.Module)
             or self._is_of_program(type(value))
@@ -169,12 +170,9 @@ class Reached:
         if self._is_own(code.co_filename):
             space = function.__globals__
             names += [(name, space[name]) for name in _used(code) if name in space]
-            self._globals += [(space, name) for name in _used(code) if _is_number(space.get(name))]
+            plain = bool | int | float | str
+            self._globals += [(space, x) for x in _used(code) if isinstance(space.get(x), plain)]
         return names
-
-    def _space(self, module: types.ModuleType) -> list[tuple[str, Any]]:
-        names = {key: value for key, value in vars(module).items() if key[:2] != "__"}
-        return [(f"{module.__name__}.{key}", value) for key, value in names.items()]
 
     def _owner(self, value: Any) -> list[tuple[str, Any]]:
         kind = type(value).__name__
@@ -237,23 +235,10 @@ def _has_state(value: Any) -> bool:
     return kind.__module__.startswith("torch.") and hasattr(kind, "state_dict")
 
 
-def _is_optimized(value: Any) -> bool:
-    return type(value).__name__ == "OptimizedModule"
-
-
-def _is_eager(value: Any) -> bool:
-    """Return whether a value is a tensor that can be copied without a graph."""
-    return isinstance(value, torch.Tensor) and not is_lazy(value)
-
-
 def _refill(value: Any, before: Any) -> None:
     """Give a container what it had."""
     value.clear()
     (value.update if isinstance(value, dict | set) else value.extend)(before)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str)
 
 
 def _used(code: types.CodeType) -> list[str]:

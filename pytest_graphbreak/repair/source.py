@@ -38,17 +38,12 @@ class SourceFile(Struct, frozen=True):
 
 def read(path: Path) -> SourceFile:
     """Read a file. Raises ``OSError`` and ``SourceError``."""
-    data = path.read_bytes()
     try:
-        head = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # Python accepts all of them
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
-        text = data.decode(encoding)
+        with tokenize.open(path) as file:
+            text, ends = file.read(), file.newlines
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise SourceError(f"{path}: its text cannot be read: {error}") from None
-    counts = {"\r\n": text.count("\r\n")}
-    counts |= {end: text.count(end) - counts["\r\n"] for end in ("\n", "\r")}
-    newline = max(counts, key=lambda end: (counts[end], end == "\n"))
-    return SourceFile(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, newline)
+    return SourceFile(text, file.encoding, ends if isinstance(ends, str) else "\n")
 
 
 def lines(text: str) -> list[str]:

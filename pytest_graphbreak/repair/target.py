@@ -15,7 +15,6 @@ from pytest_graphbreak.text.errors import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """Names that pytest collects by default, also after a suffix is added."""
-_TEST_WORDS: Final = ("test", "tests")
 
 
 class TargetError(UserError):
@@ -52,8 +51,8 @@ class Target(Struct, frozen=True):
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
             return stem
-        untested = _without_test(stem)
-        return f"a_{untested or stem}" if not untested or untested.startswith("test") else untested
+        untested = re.sub(r"^(tests?_)+|(_tests?)+$", "", stem)
+        return f"a_{untested}" if untested.startswith("test") else untested
 
     def beside(self, suffix: str) -> Target:
         """Return the same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""
@@ -80,13 +79,3 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
     except (SyntaxError, ValueError) as error:
         raise TargetError(f"{name}: not valid Python: {error}") from None
     return Target(path, test, tuple(arguments))
-
-
-def _without_test(name: str) -> str:
-    """Return a name without the words ``test`` and ``tests`` at its ends; empty for these alone."""
-    words = name.split("_")
-    while words[1:] and words[0] in _TEST_WORDS:
-        del words[0]
-    while words[1:] and words[-1] in _TEST_WORDS:
-        del words[-1]
-    return "_".join(words)

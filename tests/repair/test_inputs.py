@@ -90,22 +90,14 @@ def test_values() -> None:
     assert not drawn["random"].isnan().any()
     targets = torch.tensor([1, 2, 3, 4])
     assert draw(inputs(targets), "-100")[0][0].tolist() == [-100, 2, 3, -100]
+    assert draw(inputs(torch.ones(4, dtype=torch.bool)), "0")[0][0].tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
     (number, flag), _ = draw(inputs(2, True), "other numbers")
     assert (number, flag) == (3, True)
-
-
-@pytest.mark.parametrize(
-    ("given", "padded"),
-    [
-        (torch.ones(2, 4, dtype=torch.long), [[1, 1, 0, 0], [1, 1, 1, 0]]),
-        (torch.ones(2, 3, dtype=torch.bool), [[True, False, False], [True, True, False]]),
-        (torch.ones(2, 0, dtype=torch.bool), [[], []]),
-        (torch.tensor([7, 8, -4]), [7, 4, -2]),
-    ],
-)
-def test_a_mask_is_padded_by_row(given: torch.Tensor, padded: object) -> None:
-    (drawn,), _ = draw(inputs(given), "padded")
-    assert drawn.tolist() == padded
 
 
 def test_gradients_and_dtypes() -> None:

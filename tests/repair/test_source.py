@@ -20,7 +20,7 @@ from pytest_graphbreak.text.errors import UserError
 
 pytestmark = pytest.mark.once
 
-SETTING = settings.switch("capture_scalar_outputs", "").edits[0].change
+SETTING = settings.switch("capture_scalar_outputs", "").change
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 
 
