@@ -8,6 +8,7 @@ the path of its module, or its name.
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -191,8 +192,10 @@ def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
-    if (text := _plain(value)) is not None:
-        return text
+    if value is None or type(value) in (bool, int, str, torch.dtype):
+        return repr(value) if len(repr(value)) < 80 else None
+    if type(value) is float and math.isfinite(value):
+        return repr(value)
     if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type in ("cpu", "xla"):
         if value.layout != torch.strided or not value.is_contiguous() or not value.is_leaf:
             return None
@@ -203,13 +206,4 @@ def _literal(value: Any) -> str | None:
             tensor = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}).to(device)"
             return f"{tensor}.requires_grad_()" if grad else tensor
         return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}{grad})"
-    return None
-
-
-def _plain(value: Any) -> str | None:
-    """Return the source of an argument that is a plain value, or None."""
-    if value is None or type(value) in (bool, int, str, torch.dtype):
-        return repr(value) if len(repr(value)) < 80 else None
-    if type(value) is float and value == value and abs(value) != float("inf"):
-        return repr(value)
     return None

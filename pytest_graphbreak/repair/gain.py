@@ -80,7 +80,7 @@ def places(record: Record) -> list[Break]:
         if (graph.layer, graph.cause) == ("xla", "split"):
             cut = cuts.get(graph.where.key)
             count = cut.count + 1 if cut is not None else 1
-            cuts[graph.where.key] = Break("xla", f"split: {graph.reason}", graph.where, count=count)
+            cuts[graph.where.key] = Break("xla", graph.reason, graph.where, count=count)
     return [*record.breaks, *cuts.values()]
 
 

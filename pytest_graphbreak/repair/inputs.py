@@ -38,13 +38,15 @@ Named = tuple[str, torch.Tensor]
 class DrawnWay(Struct, frozen=True):
     """A way to call once more: with which inputs, with gradients or not, in train or eval mode.
 
-    ``values`` is the kind of the inputs; ``grad`` is None where it is as in the program.
+    ``values`` is the kind of the inputs; ``grad`` is None where it is as in the program;
+    ``requiring`` is whether all floats require gradients.
     """
 
     name: str
     values: str
     grad: bool | None = None
     flipped: bool = False
+    requiring: bool = False
 
 
 class DrawnInputs(Struct, frozen=True):
@@ -71,8 +73,8 @@ class DrawnInputs(Struct, frozen=True):
         if modules:
             yield DrawnWay("train and eval mode exchanged", OWN, flipped=True)
         if any(leaf.is_floating_point() for _, leaf in tensors):
-            yield DrawnWay(_REQUIRING, _REQUIRING, grad=True)
-            yield DrawnWay(f"{_REQUIRING}, negated", f"{_REQUIRING}, negated", grad=True)
+            yield DrawnWay(_REQUIRING, OWN, grad=True, requiring=True)
+            yield DrawnWay(f"{_REQUIRING}, negated", "negated", grad=True, requiring=True)
 
     def _values(self) -> Iterator[str]:
         """Yield the kinds of other values in inputs of the same sizes."""
@@ -94,12 +96,16 @@ class DrawnInputs(Struct, frozen=True):
         if self._lengths(tensors):
             yield from (_SHORTER, _LONGER)
 
-    def draw(self, way: DrawnWay) -> tuple[Any, Any]:
+    def draw(self, way: DrawnWay) -> Any:
         """Return other arguments, which share nothing with the first."""
-        kind = way.values
-        if kind == OWN:
-            copies: tuple[Any, Any] = copy_of((self.args, self.kwargs))
-            return copies
+        own = (self.args, self.kwargs)
+        drawn = copy_of(own) if way.values == OWN else self._others(way.values)
+        for leaf in tree_leaves(drawn) if way.requiring else ():
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+                leaf.requires_grad_()
+        return drawn
+
+    def _others(self, kind: str) -> Any:
         change = self._changes(kind)
         others = {id(leaf): _copy_like(change(name, leaf), leaf) for name, leaf in self._tensors()}
 
@@ -110,11 +116,7 @@ class DrawnInputs(Struct, frozen=True):
                 return not leaf
             return others.get(id(leaf), leaf)
 
-        changed: tuple[Any, Any] = tree_map(replacement, (self.args, self.kwargs))
-        for leaf in others.values() if kind.startswith(_REQUIRING) else ():
-            if leaf.is_floating_point():
-                leaf.requires_grad_()
-        return changed
+        return tree_map(replacement, (self.args, self.kwargs))
 
     def _tensors(self) -> list[Named]:
         return list(sizes.tensors(self.model, self.args, self.kwargs))
@@ -130,9 +132,7 @@ class DrawnInputs(Struct, frozen=True):
             return lambda name, leaf: _resize(leaf, dims.get(name, ()), step)
         if kind == _DOUBLE:
             return lambda _, leaf: leaf.double() if leaf.dtype == torch.float32 else leaf
-        if kind in (_NUMBERS, _FLAGS, _REQUIRING):
-            return lambda _, leaf: leaf
-        return lambda _, leaf: _vary(leaf, kind.removeprefix(f"{_REQUIRING}, "))
+        return lambda _, leaf: _vary(leaf, kind)
 
     def _lengths(self, tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
         """Return the dimensions that vary in the program, else those of the most common length.

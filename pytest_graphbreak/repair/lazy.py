@@ -146,14 +146,17 @@ def _run(run: list[str], cut: LazyCut) -> Iterator[str]:
     yield "    with contextlib.suppress(Enough, SystemExit):"
     yield from indent(run)
     yield from ("finally:", "    sys.settrace(trace)")
-    words = 'f"graphs that end at {PLACE}: {line.graphs}, by CompileTime of torch_xla"'
-    yield f"assert line.graphs {f'<= {cut.most}' if cut.most else '== 0'}, {words}"
+    words = _words("{PLACE}", "{line.graphs}")
+    yield f'assert line.graphs {f"<= {cut.most}" if cut.most else "== 0"}, f"{words}"'
+
+
+def _words(place: str, graphs: object) -> str:
+    return f"graphs that end at {place}: {graphs}, by CompileTime of torch_xla"
 
 
 def missing(cut: LazyCut, trial: Trial) -> str | None:
     """Return why the run of a script does not show its cut, or None if it does."""
-    where = f"graphs that end at {cut.item.where.file}:{cut.item.where.line}"
-    counted = (trial.error or "").partition(f"AssertionError: {where}: ")[2].partition(",")[0]
-    if not counted:
-        return f"it fails: {trial.error[:160]}" if trial.error else "no graph ended there"
-    return None if counted == str(cut.graphs) else f"{counted} graphs, not {cut.graphs}"
+    where = cut.item.where
+    if trial.error == f"AssertionError: {_words(f'{where.file}:{where.line}', cut.graphs)}":
+        return None
+    return f"it fails: {trial.error[:160]}" if trial.error else "no graph ended there"

@@ -81,8 +81,7 @@ def _findings(problem: Problem, record: Record) -> list[Finding]:
         return findings_of_record(Record(("dynamo",), recompile_list=record.recompile_list))
     if item.layer != "xla":
         return findings_of_record(Record((item.layer,), breaks=(item,)))
-    cause, _, words = item.reason.partition(": ")
-    graph = Graph("xla", cause=cause, where=item.where, reason=words)
+    graph = Graph("xla", cause="split", where=item.where, reason=item.reason)
     return findings_of_record(
         Record(("xla",), {"xla": item.count}, graph_list=(graph,) * item.count)
     )

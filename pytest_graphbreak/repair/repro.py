@@ -48,7 +48,8 @@ class Repro:
     """Writes the scripts of one target."""
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
-        self._made = _directories(out)
+        self._made = [folder for folder in (out, *out.parents) if not folder.exists()]
+        out.mkdir(parents=True, exist_ok=True)
         files.probe(out / f"{'test_' * as_test}{target.stem}_repro_99999.pt")
         self.first = bench.measure(target, outputs=False)
         self.lazy = lazy.cuts(self.first.record)
@@ -68,26 +69,27 @@ class Repro:
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
         """Yield one script for each break, as soon as it has been run."""
         breaks, paths = self.first.record.breaks, self._paths()
-        total = len(breaks) + len(self.lazy)
         if breaks:
-            progress(0, total, "taking the functions out")
+            progress(0, 1, "taking the functions out")
         cuts = self._cuts() if breaks else {}
-        for number, item in enumerate(breaks):
-            progress(number, total, f"{item.where.function}: {item.reason}")
+        todos: list[Break | lazy.LazyCut] = [*breaks, *self.lazy]
+        for number, todo in enumerate(todos):
+            item = todo if isinstance(todo, Break) else todo.item
+            progress(number, len(todos), f"{item.where.function}: {item.reason}")
             path = next(paths)
-            with _removed_if_interrupted(path):
-                written = self._smallest(path, item, cuts)
-            yield written
-        for number, cut in enumerate(self.lazy, len(breaks)):
-            progress(number, total, f"{cut.item.where.function}: {cut.item.reason}")
-            path = next(paths)
-            with _removed_if_interrupted(path):
-                written = self._lazy_script(path, cut)
+            try:
+                if isinstance(todo, Break):
+                    written = self._smallest(path, todo, cuts)
+                else:
+                    written = self._lazy_script(path, todo)
+            except BaseException:  # a script that was not run to its end
+                _remove(path)
+                raise
             yield written
 
     def clean(self) -> None:
         """Remove the directories that were made and are empty."""
-        for folder in reversed(self._made):
+        for folder in self._made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
@@ -155,27 +157,10 @@ class Repro:
         return self._bench.measure(target, outputs=False)
 
 
-@contextlib.contextmanager
-def _removed_if_interrupted(path: Path) -> Iterator[None]:
-    """Remove a script and its files if its run is interrupted."""
-    try:
-        yield
-    except BaseException:
-        _remove(path)
-        raise
-
-
 def _remove(path: Path) -> None:
     """Remove a script and its file of inputs."""
     for file in (path, path.with_suffix(".pt")):
         file.unlink(missing_ok=True)
-
-
-def _directories(path: Path) -> list[Path]:
-    """Make a directory and its parents, and return those that are new. Raises ``OSError``."""
-    folders = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    return folders[::-1]
 
 
 def _outwards(item: Break) -> list[Frame]:

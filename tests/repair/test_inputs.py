@@ -102,7 +102,7 @@ def test_values() -> None:
 
 def test_gradients_and_dtypes() -> None:
     given = inputs(torch.ones(2), 3, y=torch.ones(1))
-    (x, n), named = draw(given, "inputs that require gradients")
+    (x, n), named = given.draw(DrawnWay("", OWN, requiring=True))
     assert (x.requires_grad, n, named["y"].requires_grad) == (True, 3, True)
     (x,), _ = draw(inputs(torch.ones(2, requires_grad=True)), "inputs of float64")
     assert (x.dtype, x.requires_grad, x.is_leaf) == (torch.float64, True, True)

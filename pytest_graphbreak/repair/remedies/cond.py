@@ -22,7 +22,7 @@ import libcst as cst
 
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
-from pytest_graphbreak.repair.rewrite.choices import choice_of, draws
+from pytest_graphbreak.repair.rewrite.choices import choice_of
 from pytest_graphbreak.repair.rewrite.tree import Place, code, rewriting
 from pytest_graphbreak.repair.trial import Trial
 
@@ -39,8 +39,6 @@ def to_cond(place: Place) -> str:
     for value in choice.values:
         if isinstance(value, cst.Tuple | cst.List | cst.Dict | cst.Integer | cst.Float):
             raise UnfitError(f"`{code(value)[:60]}` is no tensor")
-        if call := draws(value):
-            raise UnfitError(f"`{call}` draws random numbers")
         # An operator may not give its input.
         sides.append(f"lambda: {code(value)}{'.clone()' if isinstance(value, cst.Name) else ''}")
     return f"{choice.head}torch.cond({choice.test}, {', '.join(sides)})"

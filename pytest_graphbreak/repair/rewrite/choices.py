@@ -13,7 +13,6 @@ from pytest_graphbreak.repair.rewrite.tree import (
     Place,
     attribute_of,
     body,
-    calls,
     code,
     only,
     operand,
@@ -44,14 +43,6 @@ _IN_PLACE: Final = m.OneOf(
 )
 """Matches what may change a tensor in place."""
 _MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
-_RANDOM: Final = frozenset(
-    {
-        *("dropout", "alpha_dropout", "bernoulli", "multinomial", "normal", "poisson", "rand"),
-        *("randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "rrelu"),
-        *("gumbel_softmax", "random", "uniform", "choice", "shuffle", "sample", "gauss"),
-    }
-)
-"""Names of functions that draw random numbers."""
 
 
 class Choice(Struct, frozen=True):
@@ -138,27 +129,12 @@ def _base(node: cst.CSTNode) -> str:
     return part.value
 
 
-def draws(node: cst.CSTNode) -> str:
-    """Return the first call that draws random numbers, or ""."""
-    for call in calls(node):
-        name = attribute_of(call) or code(call.func)
-        if name in _RANDOM:
-            return code(call)[:60]
-    return ""
-
-
 def condition(test: cst.BaseExpression) -> str:
     """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
     if m.matches(test, m.UnaryOperation(m.Not())):
         return (
             f"torch.logical_not({condition(cst.ensure_type(test, cst.UnaryOperation).expression)})"
         )
-    if isinstance(test, cst.BooleanOperation):
-        name = "logical_and" if isinstance(test.operator, cst.And) else "logical_or"
-        if draws(test.right) or m.findall(test.right, m.Subscript()):
-            words = code(test.right)[:60]
-            raise UnfitError(f"`{words}` may raise or draw where Python leaves it out")
-        return f"torch.{name}({condition(test.left)}, {condition(test.right)})"
     if isinstance(test, cst.Comparison):
         return _comparison(test)
     if m.matches(test, m.Call(func=m.Name("bool"), args=[m.Arg(keyword=None)])):

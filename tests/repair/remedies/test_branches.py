@@ -33,10 +33,9 @@ CHOICES: Final[dict[str, tuple[str, str, str]]] = {
         "return torch.cond(x.max().double() > 0.1, lambda: x.clamp(max=0.5), lambda: -x)",
     ),
     "as an expression": (
-        "z = torch.neg(x) if x.min() >= y.min() and y.sum() else x\nreturn z * y",
-        "z = torch.where(torch.logical_and(x.min() >= y.min(), y.sum() != 0), torch.neg(x), x)",
-        "z = torch.cond(torch.logical_and(x.min() >= y.min(), y.sum() != 0), "
-        "lambda: torch.neg(x), lambda: x.clone())",
+        "z = torch.neg(x) if x.min() >= y.min() else x\nreturn z * y",
+        "z = torch.where(x.min() >= y.min(), torch.neg(x), x)",
+        "z = torch.cond(x.min() >= y.min(), lambda: torch.neg(x), lambda: x.clone())",
     ),
     "of a tensor with dimensions": (
         "if x[:1] > 0:\n    x = x + 1\nreturn x",
@@ -58,8 +57,8 @@ CHOICES: Final[dict[str, tuple[str, str, str]]] = {
     "in place": ("if x.sum() > 0:\n    x += y\nreturn x * 1", "! set one name", "! set one name"),
     "and later in place": ("if x.sum() > 0:\n    z = x\nelse:\n    z = y\nz += 1\nreturn z",
         "! changes a tensor in place", "! changes a tensor in place"),
-    "of random numbers": (
-        "if x.sum() > 0:\n    x = torch.rand_like(x)\nreturn x", "! may do more", "! draws random"
+    "of two tests": (
+        "if x.sum() > 0 and y.sum():\n    x = x * 2\nreturn x", "! no tensor", "! no tensor"
     ),
     "of blocks": (
         "if x.sum() > 0:\n    z = x\n    w = z\nelse:\n    w = y\nreturn w", "! more", "! more"
