@@ -93,8 +93,9 @@ class _FrameCutter:
             path = _path(entry.original, module, frame.f_code)
             if path is not None:
                 expression, what = path
-                method = _method(module, frame.f_code, function) if module is not None else ""
-                expression += "" if method in ("", "forward") else f".{method}"
+                name = frame.f_code.co_name
+                if name != "forward" and getattr(type(module), name, None) is not None:
+                    expression += f".{name}"
                 inputs = args[module is not None :]
                 self._add(cuts, CutFunction(expression, what, number, by_path=True), inputs, kwargs)
                 break
@@ -149,17 +150,6 @@ def _roots(original: Any) -> Iterator[tuple[str, Any]]:
             yield f'inspect.getclosurevars(full_model).nonlocals["{name}"]', value
         for name, value in names.globals.items():
             yield f'full_model.__globals__["{name}"]', value
-
-
-def _method(module: Any, code: CodeType, function: str) -> str:
-    """Return the method of a module that runs this code, directly or inside a decorator, or ""."""
-    for name in dict.fromkeys(("forward", code.co_name)):
-        method = getattr(type(module), name, None)
-        while method is not None:
-            if getattr(method, "__code__", None) is code:
-                return name
-            method = getattr(method, "__wrapped__", None)
-    return "" if "." not in function or "<locals>" in function else function.rpartition(".")[2]
 
 
 def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:

@@ -37,9 +37,9 @@ def _setting(line: str) -> Change:
     return change
 
 
-def switch(name: str, what: str, value: str = "True") -> SourcePatch:
+def switch(name: str, what: str) -> SourcePatch:
     """Return the patch that sets a config of Dynamo."""
-    line = f"torch._dynamo.config.{name} = {value}"
+    line = f"torch._dynamo.config.{name} = True"
     return SourcePatch(f"{name}: {what}", _setting(line), COMPILES)
 
 
@@ -58,18 +58,12 @@ _SHAPES: Final = switch(
     "capture_dynamic_output_shape_ops", "sizes that depend on values stay in the graph"
 )
 _RNN: Final = switch("allow_rnn", "LSTM, GRU and RNN go into the graph")
-_SPARSE: Final = switch("capture_sparse_compute", "sparse tensors go into the graph")
-_AUTOGRAD: Final = switch(
-    "trace_autograd_ops", "backward() and torch.autograd.grad become nodes of the graph"
-)
 _WORDS: Final = (
     (_SCALARS, ("data", ".item", "tensor.item", "tolist", "branch")),
     (_SHAPES, ("dynamic shape", "nonzero", "unique", "mask")),
     (_reordered("print"), ("print(",)),
     (_reordered("warnings.warn"), ("warn(",)),
     (_RNN, ("lstm", "gru", "rnn")),
-    (_SPARSE, ("sparse",)),
-    (_AUTOGRAD, ("trace_autograd_ops",)),
 )
 """The words of a break, or of its line, for which a setting may help."""
 

@@ -22,24 +22,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import Final
 
 import libcst as cst
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import COMPILES, Change, SourcePatch
-from pytest_graphbreak.repair.remedies.settings import switch
 from pytest_graphbreak.repair.rewrite.compiles import calls_of_compiled, compile_calls, insert
 from pytest_graphbreak.repair.rewrite.tree import code, parse
 from pytest_graphbreak.repair.trial import Trial
 
-_NOT_STATIC: Final = switch(
-    "assume_static_by_default", "sizes and numbers are inputs of the graph", "False"
-)
-
 
 def recompiles(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make sizes inputs: all in the program's calls, those that vary, by a setting."""
+    """Propose to make sizes inputs: all in the program's calls, then those that vary."""
     title = "dynamic=True: sizes and numbers are inputs of the graph"
     yield SourcePatch(title, as_dynamic, COMPILES)
     for call in trial.varies:
@@ -51,7 +45,6 @@ def recompiles(trial: Trial) -> Iterator[SourcePatch]:
                 change = marking(place, base, bracket + key, text)
                 title = f"mark_dynamic for the sizes that vary: {name} {text}"
                 yield SourcePatch(title, change, COMPILES)
-    yield _NOT_STATIC
 
 
 @lru_cache(maxsize=64)
