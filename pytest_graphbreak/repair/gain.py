@@ -20,7 +20,7 @@ def no_gain(before: Trial, after: Trial, *, compiled: bool = False) -> str:
     old, new = before.record, after.record
     if why := _worse(old, new, compiled) or _unsteady(before, after):
         return why
-    counts = (graphs, eager, lambda record: len(places(record)), _recompiles)
+    counts = (graphs, eager, lambda record: len(places(record)), recompiles)
     if any(count(new) < count(old) for count in counts):
         return ""
     counts_now = f"{graphs(old)} -> {graphs(new)}, {len(places(old))} -> {len(places(new))}"
@@ -89,10 +89,10 @@ def has_recompiles(record: Record) -> bool:
 
     What is compiled again without Dynamo is not meant: no remedy reaches it.
     """
-    return bool(record.graphs.get("dynamo")) and bool(_recompiles(record))
+    return bool(record.graphs.get("dynamo")) and bool(recompiles(record))
 
 
-def _recompiles(record: Record) -> int:
+def recompiles(record: Record) -> int:
     repeats = [graph for graph in record.graph_list if graph.cause == "recompile"]
     return max(len(record.recompile_list), len(repeats))
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.repair.gain import places, recompiles
 from pytest_graphbreak.repair.outcome import Problem, SearchResult
 from pytest_graphbreak.report.lines import DEPTH, lines
 from pytest_graphbreak.text.numbers import plural
@@ -50,7 +51,12 @@ def report(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
         yield BLANK
     notes = [patch.note for patch in outcome.patches]
     yield from (TextLine(f"note: {text}") for text in dict.fromkeys(filter(None, notes)))
-    yield TextLine(f"graphs {outcome.before} -> {outcome.after}")
+    first, last = outcome.first.record, outcome.last.record
+    counts = [("graphs", outcome.before, outcome.after)]
+    if outcome.before == outcome.after:  # then the gain is in one of these
+        counts.append(("breaks", len(places(first)), len(places(last))))
+        counts.append(("recompiles", recompiles(first), recompiles(last)))
+    yield TextLine(", ".join(f"{name} {old} -> {new}" for name, old, new in counts))
 
 
 def _problem(problem: Problem, record: Record, advice: Shown) -> Iterator[TextLine]:
