@@ -34,7 +34,7 @@ _SHOWN: Final = 60
 NOTHING: Final = "nothing"
 
 
-class Kind(str):
+class TypeName(str):
     """The name of a type: of a container, or in the place of an object that is not looked into."""
 
     __slots__ = ()
@@ -71,7 +71,7 @@ def flatten(
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         number = getattr(value.dtype, "kind", "") in "biufc"
         return [(path, TensorLeaf(torch.as_tensor(value).clone()) if number else str(value))]
-    kind_name = Kind(f"<{type(value).__name__}>")
+    kind_name = TypeName(f"<{type(value).__name__}>")
     ended = len(within) > _DEPTH or id(value) in within
     parts = None if ended else _parts(value, path, opened)
     if parts is None:
@@ -112,7 +112,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 def _tensor_leaf(tensor: torch.Tensor) -> Any:
     if tensor.device.type == "meta" or tensor.is_nested:
-        return Kind(f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>")
+        return TypeName(f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>")
     contiguous = tensor.layout == torch.strided and tensor.is_contiguous()
     value = snapshot(tensor) if is_lazy(tensor) else dense(tensor)
     return TensorLeaf(value, tensor.requires_grad, contiguous, tensor.device.type)
@@ -248,7 +248,7 @@ def _as_tensor(leaf: Any) -> torch.Tensor | None:
 def text(flat: Flat) -> str:
     """Return a value in a few words."""
     leaves = [leaf for _, leaf in flat]
-    values = [leaf for leaf in leaves if not isinstance(leaf, Kind)]
+    values = [leaf for leaf in leaves if not isinstance(leaf, TypeName)]
     return ", ".join(map(_text, values[:4] or leaves[:1])) or "empty"
 
 
@@ -275,7 +275,7 @@ def _text(leaf: Any) -> str:
     if isinstance(leaf, TensorLeaf):
         small = leaf.value.numel() <= 8
         return str(leaf.value.tolist()) if small else f"a tensor of {list(leaf.value.shape)}"
-    text = leaf if isinstance(leaf, Kind) else repr(leaf)
+    text = leaf if isinstance(leaf, TypeName) else repr(leaf)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

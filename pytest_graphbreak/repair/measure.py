@@ -66,9 +66,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     with program.capture.install():
         answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
-    if order["sizes_as"] is not None:
-        answer |= {"seconds": program.capture.seconds, "warm": program.capture.warm()}
-    return answer
+    return answer | program.times()
 
 
 class _Program:
@@ -112,6 +110,12 @@ class _Program:
     def _note_first(self) -> None:
         if self._order["results"]:
             self._first = self._reached().values(weights=False)
+
+    def times(self) -> Answer:
+        """Return how long the calls took, where that is asked."""
+        if self._order["sizes_as"] is None:
+            return {}
+        return {"seconds": self.capture.seconds, "warm": self.capture.warm()}
 
     def results(self) -> Answer:
         """Save what the run gave, make its calls again, and call with drawn inputs."""
