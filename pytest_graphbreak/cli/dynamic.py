@@ -8,6 +8,7 @@ import sys
 from pytest_graphbreak.cli.messages import Progress, add_output, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
 from pytest_graphbreak.repair.dynamic import Dims, Way, advice, ways
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
 from pytest_graphbreak.text.terminal import columns, table
 
