@@ -32,6 +32,7 @@ from pytest_graphbreak.report.standing import (
     ORDER,
     acceptable,
     count_standings,
+    is_red,
     standing,
     weight,
 )
@@ -40,6 +41,9 @@ from pytest_graphbreak.text.safe import script_json
 MOST_STEPS: Final = 200
 MOST_GRAPHS: Final = 400
 """The number of graphs of one layer that a page lists for one test; a real test had 343."""
+MOST_PASSED: Final = 500
+"""The number of passed tests that a page lists, most graphs first; the rest are counted. With all
+of them the page of 50,000 tests had 31 MB."""
 MOST_CAUSES: Final = 100
 """The number of causes of failed tests that a page shows; the rest are counted."""
 
@@ -64,6 +68,9 @@ def page_data(
         for test in run.tests:
             by_nodeid.setdefault(test.nodeid, [None] * len(runs))[number] = test
     ordered = sorted(by_nodeid.items(), key=lambda item: _weight(item[1]))
+    passed = [nodeid for nodeid, here in ordered if not any(map(_is_listed, here))]
+    unlisted = set(passed[MOST_PASSED:])
+    ordered = [item for item in ordered if item[0] not in unlisted]
     tests = [script_json(_test(nodeid, here, shared, accept)) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
@@ -71,6 +78,7 @@ def page_data(
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
         **({"before": 0} if len(runs) == 2 and runs[0].profile == runs[1].profile else {}),
+        **({"unlisted": len(unlisted)} if unlisted else {}),
         "noVerdict": notes.no_verdict,
         "beside": {
             "problems": [clean(text) for text in notes.problems],
@@ -81,6 +89,10 @@ def page_data(
         "texts": shared.texts,
         "tests": tests,
     }
+
+
+def _is_listed(test: TestReport | None) -> bool:
+    return test is not None and (standing(test) in NAMED or is_red(test))
 
 
 def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, str]:

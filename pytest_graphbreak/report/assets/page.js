@@ -311,9 +311,12 @@
     shown = 0;
     extend();
     byId("empty").hidden = found.length > 0;
-    byId("status").textContent = found.length === tests.length
+    const listed = found.length === tests.length
       ? plural(tests.length, "test")
       : `${found.length.toLocaleString("en")} of ${plural(tests.length, "test")}`;
+    byId("status").textContent = data.unlisted
+      ? `${listed}; ${data.unlisted.toLocaleString("en")} more passed and are not listed`
+      : listed;
   }
 
   function extend() {
