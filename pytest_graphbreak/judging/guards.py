@@ -26,7 +26,10 @@ _VALUE = re.compile(r"^(?P<name>\S+) ==")
 _LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
 _SIZE = re.compile(r"(?P<name>[\w.\[\]']{1,200})\.(?:size\(\)|shape)\[")
 _SHAPE = {"size": "shape", "rank": "shape"}
-_STATIC = re.compile(r"^the static argument (?P<name>[^\s:]+): ")
+_STATIC = re.compile(
+    r"^(?:the static argument |(?=something static))"
+    r"(?P<name>[^\s:]+|something static in the arguments): "
+)
 _ARRAY = re.compile(
     r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
 )

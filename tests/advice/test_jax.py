@@ -32,6 +32,7 @@ SAID = {
     "at x: float32[3] before, float32[4] now": "jax-shape",
     "at y['hi']: float32[3] before, float32[2,3] now": "jax-shape",
     "the static argument config: another Config object, which is not equal": "jax-static",
+    "something static in the arguments: 1 before, 2 now": "jax-static",
     "arguments put together differently: b['lo'] not there before": "jax-pytree",
     "2 arrays before, 3 now": "jax-pytree",
     "at x: on cpu:0 before, on no device of its own now": "jax-sharding",

@@ -19,6 +19,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.jax import private
@@ -178,6 +179,8 @@ def call(frame: FrameType | None) -> JaxCall:
             call.fun = of.miss.get("fun")
             call.of_jax = or_else(False, _is_own, call.fun, of.direct)
         call.key = or_else(Key(), _key, of.params, of.miss, jaxpr)
+        if _is_of_library(call.fun):
+            call.key = _without_names(call.key)
     elif jaxpr is not None:
         call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
         call.key = Key(arguments=_pairs((), jaxpr.in_avals))
@@ -254,6 +257,22 @@ def _is_own(fun: Any, direct: bool) -> bool:
     for part in name.split("."):
         there = getattr(there, part, None)
     return direct or (fun is function and there is not function)
+
+
+def _is_of_library(fun: Any) -> bool:
+    """Return whether a library wrapped the arguments of a call, in pytrees and names of its own."""
+    code = getattr(fun, "__code__", None)  # equinox has a function, nnx an object with one inside
+    file = getattr(sys.modules.get(type(fun).__module__), "__file__", None) or ""
+    return bool(LIBRARIES.search(file if code is None else code.co_filename))
+
+
+def _without_names(key: Key) -> Key:
+    """Return a key without the library's names: ``dynamic_nodonate['first'][0]``."""
+    arguments, statics = (
+        tuple((name if name.isidentifier() else "", value) for name, value in pairs)
+        for pairs in (key.arguments, key.statics)
+    )
+    return replace(key, arguments=arguments, statics=tuple(("", value) for _, value in statics))
 
 
 def unwrap(fun: Any) -> Any:

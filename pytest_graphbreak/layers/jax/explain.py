@@ -237,6 +237,8 @@ class _EventReader:
         """Return why there is a program, and of which function it is."""
         if program.cause == "eager":
             return program.reason
+        if program.cause == "aot":
+            return f"{program.name}, compiled ahead of its calls"
         if program.defined is None or LIBRARIES.search(program.defined.file):
             return program.reason or (program.name if program.cause == "jit" else "")
         where = self._places.frame(*program.defined)

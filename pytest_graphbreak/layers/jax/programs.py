@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
-from itertools import product
+from itertools import islice, product
 from types import MethodType
 from typing import Any, Final, get_args
 
@@ -28,6 +28,7 @@ from pytest_graphbreak.layers.jax.calls import (
     definition,
     parameters,
 )
+from pytest_graphbreak.text.output import plural
 
 Identity = tuple[Any, ...]
 
@@ -121,6 +122,11 @@ LONGEST: Final = 80
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{1,16}")
 """An address, which is another one in each run."""
 
+MOST_PARTS: Final = 10_000
+DEEPEST: Final = 40
+"""How much of two static values is compared: parts, and how deep these are nested."""
+INSIDE: Final = "something static in the arguments"
+
 FORGOTTEN: Final = (
     "nothing differs from before: the program had been forgotten "
     "(jax.clear_caches(), or a cache that was full)"
@@ -129,7 +135,8 @@ FORGOTTEN: Final = (
 
 def reason(key: Key, earlier: Sequence[Key]) -> str:
     """Return what differs from the closest program before; of equally close ones, the latest."""
-    closest = min((list(differences(before, key)) for before in reversed(earlier)), key=len)
+    found = ([*dict.fromkeys(differences(before, key))] for before in reversed(earlier))
+    closest = min(found, key=len)
     if not closest:
         return FORGOTTEN
     if len(closest) > MOST:
@@ -171,7 +178,7 @@ def _arguments(before: Key, now: Key) -> Iterator[str]:
 def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
     old, new = dict(before), dict(now)
     for name in dict.fromkeys((*old, *new)):
-        argument = f"the static argument {_short(name)}"
+        argument = f"the static argument {_short(name)}" if name else INSIDE
         if name not in new:
             yield f"{argument} is left out now"
         elif name not in old:
@@ -181,7 +188,9 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
                 yield from (f"{argument}.{text}" for text in fields)
                 continue
             before_text, now_text = value(old[name]), value(new[name])
-            if before_text == now_text:
+            if not name or "..." in now_text:
+                yield from [*_inside(old[name], new[name])] or [f"{INSIDE} is another"]
+            elif before_text == now_text:
                 yield f"{argument}: another {before_text}, which is not equal"
             else:
                 yield f"{argument}: {before_text} before, {now_text} now"
@@ -198,6 +207,49 @@ def _fields(before: Any, now: Any) -> Iterator[str]:
     for name, text in new.items() if type(old) is type(new) is dict else ():
         if type(old.get(name)) in _PLAIN and type(text) in _PLAIN and old.get(name) != text:
             yield f"{_short(name)}: {value(old.get(name))} before, {value(text)} now"
+
+
+def _inside(before: Any, now: Any) -> Iterator[str]:
+    """Yield the plain values that differ inside of something static."""
+    for was, text in dict.fromkeys(islice(_leaves(before, now, [MOST_PARTS]), MOST)):
+        yield f"{INSIDE}: {was} before, {text} now"
+
+
+def _leaves(before: Any, now: Any, left: list[int], depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the values that differ at the same place of two structures, without user code.
+
+    ``left`` is the number of parts that are still looked at.
+    """
+    left[0] -= 1
+    if before is now or left[0] < 0 or depth > DEEPEST:
+        return
+    words = value(before), value(now)
+    if words[0] != words[1] and not {type(before), type(now)} & {tuple, list}:
+        yield words
+    elif type(before) is type(now):
+        old, new = _parts(before), _parts(now)
+        if old.keys() == new.keys():
+            for name, part in new.items():
+                yield from _leaves(old[name], part, left, depth + 1)
+
+
+def _parts(item: Any) -> dict[Any, Any]:
+    """Return the parts of a container, a tree of JAX or an object; empty for anything else.
+
+    Private attributes are left out, which may be hashes and caches.
+    """
+    if type(item) in (tuple, list):
+        return dict(enumerate(item))
+    if type(item) is dict:
+        return item
+    if type(item).__name__ == "PyTreeDef":
+        kind, static = item.node_data() or (None, None)
+        return {(kind, number): part for number, part in enumerate((static, *item.children()))}
+    slots = (vars(kind).get("__slots__", ()) for kind in type(item).__mro__)
+    names = [name for group in slots if type(group) is tuple for name in group]
+    parts = {name: or_else(None, object.__getattribute__, item, name) for name in names}
+    parts |= or_else({}, lambda: dict(object.__getattribute__(item, "__dict__")))
+    return {name: part for name, part in parts.items() if not str(name).startswith("_")}
 
 
 def _pairs(what: str, before: Pairs, now: Pairs, of: str = "") -> Iterator[str]:
@@ -217,18 +269,23 @@ def _trees(before: Key, now: Key) -> str:
     """Return how the arguments are nested differently: by which arrays, else in JAX's notation."""
     old, new = [[name for name, _ in key.arguments] for key in (before, now)]
     words = []
-    if added := [name for name in new if name not in set(old)]:
+    if "" in (*old, *new) and len(old) != len(new):
+        words.append(f"{plural(len(old), 'array')} before, {len(new)} now")
+    if added := [name for name in new if name and name not in set(old)]:
         words.append(f"{_join(added)} not there before")
-    if gone := [name for name in old if name not in set(new)]:
+    if gone := [name for name in old if name and name not in set(new)]:
         words.append(f"{_join(gone)} not there now")
     if not words:
         was, text = _tree(before.tree), _tree(now.tree)
-        static = "the same arrays, in which something static is another"
         is_readable = not any("CustomNode" in part or part.endswith("...") for part in (was, text))
-        changed = (
-            f"{was} before, {text} now" if is_readable else "the arrays are the same, the rest not"
-        )
-        words = [static if was == text else changed]
+        if was != text and is_readable:
+            words = [f"{was} before, {text} now"]
+        elif inside := [*_inside(before.tree, now.tree)]:
+            return "; ".join(inside)
+        elif was == text:
+            words = ["the same arrays, in which something static is another"]
+        else:
+            words = ["the arrays are the same, the rest not"]
     return f"arguments put together differently: {', '.join(words)}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.layers.jax.calls import Key
-from pytest_graphbreak.layers.jax.programs import FORGOTTEN, reason, value
+from pytest_graphbreak.layers.jax.programs import FORGOTTEN, INSIDE, reason, value
 
 pytestmark = pytest.mark.jax
 
@@ -79,6 +79,19 @@ def key(**parts: Any) -> Key:
             {"tree": "(*,)"},
             {"tree": "[*,]"},
             "arguments put together differently: (*,) before, [*,] now",
+        ),
+        # of a library, whose names are not the user's
+        ({"statics": {"": ("f", 1)}}, {"statics": {"": ("f", 2)}}, f"{INSIDE}: 1 before, 2 now"),
+        ({"statics": {"": object()}}, {"statics": {"": object()}}, f"{INSIDE} is another"),
+        (
+            {"statics": {"n": [*range(9), 1]}},
+            {"statics": {"n": [*range(9), 2]}},
+            f"{INSIDE}: 1 before, 2 now",
+        ),
+        (
+            {"arguments": {"": array(3)}},
+            {"arguments": {"": array(4)}},
+            "at an argument: float32[3] before, float32[4] now",
         ),
         ({}, {}, FORGOTTEN),
     ],

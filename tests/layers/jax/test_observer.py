@@ -7,6 +7,8 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.experimental import io_callback
 
+from pytest_graphbreak.advice import shorts
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.explain import VARIABLE
 from pytest_graphbreak.layers.jax.observer import JaxObserver
@@ -565,3 +568,82 @@ def test_what_cannot_be_read_is_counted_and_an_error(monkeypatch: pytest.MonkeyP
         {"jax": 1},
         ("jax: what was seen could not be read: ValueError: no such frame",),
     )
+
+
+# reasons
+
+
+def reasons(*calls: Callable[[], object]) -> list[str]:
+    """Why each program but the first was compiled, without the function that it is of."""
+    record = watched(lambda: [call() for call in calls])
+    return [graph.reason.partition(" (")[0] for graph in record.graph_list[1:]]
+
+
+def test_what_is_compiled_ahead_is_said_to_be() -> None:
+    step = jax.jit(wave)
+    record = watched(lambda: step.lower(THREE).compile())
+    (graph,) = record.graph_list
+    assert (graph.cause, graph.reason) == ("aot", "wave, compiled ahead of its calls")
+    assert shorts(graph) == ()
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["weight"], meta_fields=["by"])
+@dataclass
+class Scale:
+    weight: Any
+    by: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.weight * x
+
+
+def test_a_static_part_of_an_argument_is_said_by_its_values() -> None:
+    step = jax.jit(lambda scale, x: scale(x))
+    parts = (1, 2, (1, ["fast"]), (1, ["slow"]), {"by": Scale}, {"by": wave}, object(), object())
+    calls = [partial(step, Scale(THREE, by), THREE) for by in parts]
+    inside = "something static in the arguments: "
+    other = "arguments put together differently: the"
+    assert reasons(*calls) == [
+        f"{inside}1 before, 2 now",
+        f"{other} arrays are the same, the rest not",
+        f"{inside}'fast' before, 'slow' now",
+        f"{other} arrays are the same, the rest not",
+        f"{inside}Scale before, wave now",
+        f"{inside}dict object before, object object now",
+        f"{other} same arrays, in which something static is another",
+    ]
+
+
+def test_arrays_that_a_library_wraps_have_none_of_its_names() -> None:
+    eqx, nnx = pytest.importorskip("equinox"), pytest.importorskip("flax.nnx")
+    step = eqx.filter_jit(lambda tree, flag: tree["w"] * (2 if flag else 3))
+    assert reasons(
+        lambda: step({"w": THREE}, True),
+        lambda: step({"w": FOUR}, True),
+        lambda: step({"w": FOUR}, False),
+    ) == [
+        "at an argument: float32[3] before, float32[4] now",
+        "something static in the arguments: True before, False now",
+    ]
+
+    class Net(nnx.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.weight, self.by = nnx.Param(THREE), 2
+
+        def __call__(self, x: Any) -> Any:
+            return self.weight * x * self.by
+
+    net = Net()
+    run = nnx.jit(lambda net, x: net(x))
+
+    def other(name: str, value: Any) -> Callable[[], object]:
+        def call() -> object:
+            setattr(net, name, value)
+            return run(net, THREE)
+
+        return call
+
+    assert reasons(lambda: run(net, THREE), other("by", 3), other("bias", nnx.Param(THREE))) == [
+        "something static in the arguments: 2 before, 3 now",
+        "arguments put together differently: 2 arrays before, 3 now",
+    ]
