@@ -101,7 +101,7 @@ def test_json_leaves_out_what_is_not_known() -> None:
 def test_a_lazy_line_that_compiles_again_is_one_entry_with_the_line_that_sets_it() -> None:
     line = Frame("a.py", "f", 3, "f(x, n)")
     origin = Frame("a.py", "f", 1, "x = torch.ones(n)")
-    words = "a shape, a type or a constant differs, and explicit sync compiles its graph again"
+    words = "as many inputs and outputs as before, and explicit sync compiles its graph again"
     graphs = [Graph("xla", str(n), "recompile", where=line, reason=words) for n in range(1, 7)]
     recompiles = [Recompile("xla", str(n), words, line, origin=origin) for n in range(1, 7)]
     record = record_of("xla", graphs=6, recompiles=6, graph_list=graphs, recompile_list=recompiles)

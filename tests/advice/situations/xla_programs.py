@@ -41,7 +41,7 @@ def test_it():
                 ),
             ),
         ),
-        ("a shape, a type or a constant differs",),
+        ("as many inputs and outputs as before",),
     ),
     Situation(
         "a rate that is equal to another number",
