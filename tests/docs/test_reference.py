@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,11 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.baseline.schemas import HOME
-from pytest_graphbreak.cli import COMMANDS
+from pytest_graphbreak.cli import COMMANDS, _parser
 from pytest_graphbreak.config.settings import add_options
 from pytest_graphbreak.model.differences import VERDICTS
 from pytest_graphbreak.model.layers import BY_NAME, LAYERS
+from tests.docs.tools import blocks
 
 pytestmark = pytest.mark.pure
 
@@ -76,3 +79,20 @@ def test_every_layer_cause_and_verdict() -> None:
 
 def test_every_command() -> None:
     assert missing([f"graphbreak {name}" for name in COMMANDS], "reference/commands.md") == []
+
+
+OURS = re.compile(r"(?<![\w/.~-])(graphbreak|pytest) ([^|#<>\n]*)")
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_a_command_that_no_page_test_types_has_arguments_that_there_are(page: Path) -> None:
+    """It needs a machine, a network or a package that is not at hand."""
+    options = Declared().options
+    untyped = [block for block in blocks(page) if block.language == "console" and not block.word]
+    typed = re.sub(r"<\(.*?\)", "FILE", "\n".join(block.text for block in untyped))
+    for program, words in OURS.findall(typed):
+        args = shlex.split(words)
+        if program == "graphbreak":
+            _parser(args[0]).parse_args(args)  # exits for one that there is not
+        for arg in args:
+            assert not arg.startswith("--graph-budget") or arg.partition("=")[0] in options, words
