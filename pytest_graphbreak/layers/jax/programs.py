@@ -188,7 +188,7 @@ def _statics(before: Pairs, now: Pairs) -> Iterator[str]:
                 yield from (f"{argument}.{text}" for text in fields)
                 continue
             before_text, now_text = value(old[name]), value(new[name])
-            if not name or "..." in now_text:
+            if not name or (type(new[name]) not in _PLAIN and "..." in now_text):
                 yield from [*_inside(old[name], new[name])] or [f"{INSIDE} is another"]
             elif before_text == now_text:
                 yield f"{argument}: another {before_text}, which is not equal"
