@@ -28,7 +28,7 @@ from pytest_graphbreak.layers.jax.calls import (
     definition,
     parameters,
 )
-from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.numbers import plural
 
 Identity = tuple[Any, ...]
 
