@@ -35,20 +35,6 @@ def suite(shop: Shop) -> Shop:
     return shop
 
 
-def test_a_fixed_test_has_no_name_that_pytest_collects(suite: Shop) -> None:
-    (suite.path / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
-    said = suite.succeed("fix", "tests/test_net.py::test_net")
-    assert "Wrote tests/net_fixed.py: tests/test_net.py with patches.\n" in said.out
-    text = (suite.path / "tests/net_fixed.py").read_text()
-    assert (
-        "    net = Net()\n    torch._dynamo.config.capture_scalar_outputs = True\n    assert"
-        in text
-    )
-    seen = suite.python("-m", "pytest", *OPTIONS, "--collect-only").stdout
-    assert seen.count("::test_net") == 1
-    assert "1 passed" in suite.python("-m", "pytest", *OPTIONS, "tests/net_fixed.py").stdout
-
-
 def test_scripts_replace_no_file_of_the_user_and_name_no_path_of_this_machine(suite: Shop) -> None:
     node = "tests/test_net.py::test_net"
     out = suite.path / "tests/more"

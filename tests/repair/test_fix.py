@@ -92,6 +92,7 @@ COUNTS = """
 """
 
 
+@pytest.mark.nightly
 def test_numbers_of_a_module_count_no_drawn_input(shop: Shop) -> None:
     """A drawn input that raises counts where nothing is compiled, and not where Dynamo refuses it.
 
@@ -147,11 +148,17 @@ FIXTURES = """
 
 
 def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
-    """Its fixtures make weights of no seed, and the proof of the written file is a new Python."""
+    """Its fixtures make weights of no seed, and the proof of the written file is a new Python.
+
+    The copy has no name that pytest collects, and passes where it is named.
+    """
     shop.write("test_a.py", FIXTURES)
     (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
     said = shop.succeed("fix", "test_a.py::test_net[3]")
-    assert "Wrote a_fixed.py" in said.out
+    assert "Wrote a_fixed.py: test_a.py with patches.\n" in said.out
+    options = ("-q", "-p", "no:cacheprovider", "-o", "addopts=")
+    assert shop.python("-m", "pytest", *options, "--collect-only").stdout.count("::test_net") == 2
+    assert "2 passed" in shop.python("-m", "pytest", *options, "a_fixed.py").stdout
 
 
 @pytest.mark.parametrize(
@@ -204,7 +211,7 @@ def test_after_an_interrupt_nothing_is_written(shop: Shop, monkeypatch: pytest.M
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Progress, "step", step)
-    shop.write("a.py", TWO)
+    shop.write("a.py", CUT)
     assert shop.run("fix", "a.py").code == 130
     assert shop.files() == {"a.py"}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli.program import Terminated, cleared_up, exit_code
+from tests.examples import sample
 from tests.layers.children.tools import lives, soon
 
 pytestmark = pytest.mark.once
@@ -35,37 +36,34 @@ ENDS = {signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
 """Each signal with the exit code."""
 
 
-def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", sample(ENDS, [signal.SIGKILL]))
+def test_nothing_is_left_running_and_no_file_but_the_users(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     """SIGTERM clears up first; after SIGKILL the process that runs the program does.
 
-    Ctrl-C clears up as SIGTERM does: ``test_an_interrupt_keeps_what_is_finished``.
+    Ctrl-C clears up as SIGTERM does: ``test_after_an_interrupt_nothing_is_written``.
     """
-    begun = []
-    for number in ENDS:
-        path = tmp_path / number.name
-        (path / "tmp").mkdir(parents=True)
-        (path / "p.py").write_text(textwrap.dedent(PROGRAM))
-        command = [sys.executable, "-m", "pytest_graphbreak", "fix", "p.py"]
-        process = subprocess.Popen(
-            command,
-            cwd=path,
-            env=os.environ | {"TMPDIR": str(path / "tmp")},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        begun.append((number, path, process))
-    for number, path, process in begun:
-        soon(lambda path=path: (path / "pid").exists())
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-        assert "Traceback" not in said
-        assert process.returncode == ENDS[number]
-        program = int((path / "pid").read_text())
-        soon(lambda program=program: not lives(program))
-        (path / "pid").unlink()
-        soon(lambda path=path: not [*path.glob("tmp/graphbreak*")])
-        assert [one.name for one in path.iterdir() if one.name != "tmp"] == ["p.py"]
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "p.py").write_text(textwrap.dedent(PROGRAM))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest_graphbreak", "fix", "p.py"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    soon(lambda: (tmp_path / "pid").exists())
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert "Traceback" not in said
+    assert process.returncode == ENDS[number]
+    program = int((tmp_path / "pid").read_text())
+    soon(lambda: not lives(program))
+    (tmp_path / "pid").unlink()
+    soon(lambda: not [*tmp_path.glob("tmp/graphbreak*")])
+    assert [path.name for path in tmp_path.iterdir() if path.name != "tmp"] == ["p.py"]
 
 
 def test_signals_interrupt_once_and_only_where_they_end_the_process(

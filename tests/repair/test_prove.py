@@ -39,11 +39,9 @@ RIGHT_ON_PUSH: Final = (
     "objects, files and logs",
 )
 WRONG_ON_PUSH: Final = (
-    "logits beside the largest numbers",
     "a weight without a gradient in a closure",
     "a private attribute that is gone",
     "one result more, and the first is wrong",
-    "a line that raises with gradients",
 )
 
 

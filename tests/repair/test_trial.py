@@ -20,6 +20,7 @@ print(logging.getLogger("a").name)
 """
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,11 +87,10 @@ def test_a_branch_gives_what_it_gave(name: str, remedy: Any) -> None:
         return
     changed = remedy.CHANGE(source, at)
     assert f"    {line}\n" in changed
+    compiled = torch.compile(function(changed), backend="eager", fullgraph=True)
     for dtype in (torch.float32, torch.bfloat16):
         for values in VALUES:
-            torch._dynamo.reset()
-            seen = results(torch.compile(function(changed), backend="eager", fullgraph=True),
-                values, dtype)  # fmt: skip
+            seen = results(compiled, values, dtype)
             wanted = results(function(source), values, dtype)
             torch.testing.assert_close(seen, wanted, equal_nan=True, rtol=0, atol=0)
 
