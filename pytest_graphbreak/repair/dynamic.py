@@ -66,9 +66,9 @@ class Way(Struct, frozen=True):
 
         The last is a mean over the inputs.
         """
-        seconds = self.trial.answer.get("seconds") or ()
+        seconds = self.trial.seconds
         first, total = (seconds[0], sum(seconds)) if seconds else (None, None)
-        return first, total, self.trial.answer.get("warm")
+        return first, total, self.trial.warm
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and times as plain data."""

@@ -81,7 +81,7 @@ class Proof(Struct, frozen=True):
         raised = self.after.rounds.get("raised")
         if raised and not comparison.difference:
             words.append(f"a longer run ({raised[:80]})")
-        device = self.before.answer.get("device") or "cpu"
+        device = self.before.device or "cpu"
         return [*words, *(text.format(device=device.lower()) for text in _NEVER)]
 
     def rows(self) -> Iterator[tuple[str, str, str]]:

@@ -57,14 +57,8 @@ class Repro:
         self._bench = bench
         self._out = out
         self._as_test = as_test
-        answer = self.first.answer
-        self._writer = Writer(
-            target,
-            answer.get("device") or "",
-            answer.get("options") or {},
-            as_test,
-            out,
-        )
+        options = dict(self.first.options)
+        self._writer = Writer(target, self.first.device, options, as_test, out)
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
         """Yield one script for each break, as soon as it has been run."""

@@ -39,7 +39,13 @@ class Trial(Struct, frozen=True):
     """The sizes that vary from call to call (``Capture.varies``)."""
     out: str = ""
     sites: Mapping[str, Site] = {}
-    answer: Mapping[str, Any] = {}
+    device: str = ""
+    """What torch_xla computes on."""
+    options: Mapping[str, Any] = {}
+    """Those of the first ``torch.compile``."""
+    seconds: Sequence[float] = ()
+    """How long each call took, and in ``warm`` one once compiled, where that was asked."""
+    warm: float | None = None
     results: Path | None = None
     """The file of what it gave (``border.Results``)."""
 
@@ -111,7 +117,6 @@ class Bench:
             record=Record.from_dict(answer.get("record") or {}),
             out=out,
             sites={name: Site(Path(path), module) for name, (path, module) in sites.items()},
-            answer=answer,
             results=results,
             **{name: answer[name] for name in _SHARED & answer.keys()},
         )
@@ -134,7 +139,7 @@ class Bench:
             "factor": factor,
             "without": list(without),
             # A backend of the program's own may count the graphs.
-            "numbers": patched.answer.get("options", {}).get("backend", "") is not None,
+            "numbers": patched.options.get("backend", "") is not None,
         }
         answer, _ = self.run(target, order, counted=False)
         if "compared" not in answer:

@@ -121,7 +121,7 @@ def test_each_size_that_varies_is_marked_by_a_call_that_can_be_typed(shop: Shop)
 def way(name: str, graphs: int, call: float | None = 1.0, xla: int = 0) -> Way:
     records = [record_of("dynamo", graphs=graphs)]
     records += [record_of("xla", graphs=xla)] if xla else []
-    return Way(name, Trial(merge(records), answer={"warm": call}))
+    return Way(name, Trial(merge(records), warm=call))
 
 
 FAILED = Way("dynamic=False", Trial(Record(), error="E"))

@@ -1,1 +1,1 @@
-"""What all remedies share to rewrite source: a tree of libcst, names, tests, helpers."""
+"""What remedies share to rewrite source: a tree of libcst, branches, where a program compiles."""

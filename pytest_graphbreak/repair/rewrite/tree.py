@@ -18,13 +18,13 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import Change, UnfitError
 from pytest_graphbreak.repair.source import comments, lines
 
-Block = cst.If | cst.While | cst.For
-Statement = cst.SimpleStatementLine | Block
+Statement = cst.SimpleStatementLine | cst.If
 Writer = Callable[["Place"], str]
 """Returns the line that replaces a statement, or "". Raises ``UnfitError``."""
-BLOCKS: Final = (cst.If, cst.While, cst.For)
-_COMPOUND: Final = (cst.BinaryOperation, cst.BooleanOperation, cst.Comparison, cst.UnaryOperation)
-_LOOSE: Final = (*_COMPOUND, cst.IfExp, cst.Lambda, cst.Tuple, cst.NamedExpr)
+_LOOSE: Final = (
+    *(cst.BinaryOperation, cst.BooleanOperation, cst.Comparison, cst.UnaryOperation),
+    *(cst.IfExp, cst.Lambda, cst.Tuple, cst.NamedExpr),
+)
 
 
 class Tree(Struct, frozen=True, eq=False, dict=True):
@@ -96,7 +96,6 @@ class Place(Struct, frozen=True, eq=False):
     tree: Tree
     function: cst.FunctionDef
     node: Statement
-    where: Frame
 
     @property
     def following(self) -> Sequence[cst.BaseStatement]:
@@ -112,7 +111,7 @@ def places(source: str, where: Frame) -> list[Place]:
     tree, words = parse(source), where.code.split()
     hits = [at for at, line in enumerate(source.split("\n"), 1) if line.split() == words]
     return [
-        Place(tree, function, node, where)
+        Place(tree, function, node)
         for name, function in tree.functions
         if name == where.function
         for node in walk([function.body], inner=False)
@@ -121,13 +120,9 @@ def places(source: str, where: Frame) -> list[Place]:
 
 
 def _lines(tree: Tree, node: Statement) -> range:
-    """Return the lines of a statement, or of what is before its body."""
-    first, last = tree.start(node)[0], tree.end(node)[0]
-    if isinstance(node, BLOCKS):
-        last = max(first, tree.start(node.body)[0] - 1)
-        if isinstance(node.body, cst.IndentedBlock):
-            last = max(first, tree.start(node.body.body[0])[0] - 1)
-    return range(first, last + 1)
+    """Return the lines of a statement, or of the test of a branch."""
+    last = node.test if isinstance(node, cst.If) else node
+    return range(tree.start(node)[0], tree.end(last)[0] + 1)
 
 
 def rewriting(write: Writer) -> Change:
