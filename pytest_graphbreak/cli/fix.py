@@ -85,7 +85,7 @@ class _Written(Struct):
         What does not hold, or was not proved since the command was interrupted, is removed.
         """
         sources = self.search.sources
-        header = f"{files.HEADER}fix {self.target.shown}`: the same file, with patches."
+        header = f"{files.HEADER}fix {self.target.name}`: the same file, with patches."
         texts = sources.patched(self.search.outcome.patches)
         contents = sources.encoded({name: headed(text, header) for name, text in texts.items()})
         try:
@@ -155,7 +155,7 @@ def _judging(target: Target, search: Search, written: _Written) -> Iterator[Text
     patched = written.paths.get(path) or Target(path).beside("_patched").path
     names = [display_path(x, Path.cwd()) for x in (path, patched)]
     of_test = [f"{names[0]}::{target.test}", names[1]] if target.test else names
-    run = [] if path == target.path else ["--run", target.shown]
+    run = [] if path == target.path else ["--run", target.name]
     words = "edit it" if path in written.paths else f"copy {names[0]} to {names[1]}, edit that"
     yield TextLine(f"What is left is yours: {words}; this judges it:")
     command = this_command().graphbreak("prove", *(names if run else of_test), *run)

@@ -86,7 +86,7 @@ class Capture:
         self.seconds: list[float] = []
         """How long each call took, in seconds, with the work of the device."""
         self._depth = 0
-        self._inner = torch.compile
+        self._inner = self._outer = torch.compile
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
@@ -110,13 +110,15 @@ class Capture:
 
         Dynamo meets torch's own ``torch.compile`` where it traces one.
         """
-        before, torch.compile = torch.compile, self._inner
+        if not self._depth:  # with threads, the first call to begin and the last to end
+            self._outer, torch.compile = torch.compile, self._inner
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
-            torch.compile = before
+            if not self._depth:
+                torch.compile = self._outer
 
     def _compile(self, model: Any, options: dict[str, Any]) -> Any:
         if options.get("fullgraph"):

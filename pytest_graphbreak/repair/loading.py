@@ -217,7 +217,7 @@ class Writer(Struct, frozen=True):
     def header(self, what: str, reason: str, where: Frame, end: str) -> list[str]:
         """Return the comment at the head of a script."""
         lines = [
-            f"{files.HEADER}repro {self.target.shown}`: {what}.",
+            f"{files.HEADER}repro {self.target.name}`: {what}.",
             reason,
             f"{where.file}:{where.line} in {where.function}",
             f"    {where.code}",

@@ -127,12 +127,12 @@ def prove(
     imports, and its patched file: then both targets are that program. Raises ``ProofError``.
     """
     options: dict[str, Any] = {"replaced": dict(replaced or {})}
-    step(0, 4, f"{original.shown} without code generation")
+    step(0, 4, f"{original.name} without code generation")
     first = Original(bench, original, codegen=False)
     proof = proof_of(first, patched, **options)
     if proof.verdict == DIFFERS or not first.first.inductor:
         return proof
-    step(2, 4, f"{original.shown} as it is")
+    step(2, 4, f"{original.name} as it is")
     complete = proof_of(Original(bench, original, values_only=True), patched, **options)
     if complete.verdict == DIFFERS:
         return complete

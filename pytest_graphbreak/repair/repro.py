@@ -107,7 +107,7 @@ class Repro:
             path = self._out / f"{'test_' * self._as_test}{stem}_repro_{number}.py"
             data = path.with_suffix(".pt")
             is_free = not any(map(os.path.lexists, (path, data)))
-            is_ours = files.is_ours(path, f"repro {self._target.shown}`")
+            is_ours = files.is_ours(path, f"repro {self._target.name}`")
             if is_free or (is_ours and not data.is_symlink()):
                 yield path
 

@@ -30,11 +30,6 @@ class Target(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The target as the user would type it."""
-        return f"{self.path}::{self.test}" if self.test else str(self.path)
-
-    @property
-    def shown(self) -> str:
         """The target as a reader of this checkout would type it."""
         path = self.path.absolute()
         here = Path.cwd()
