@@ -75,7 +75,9 @@ class Sides(Struct, eq=False, dict=True):
     @cached_property
     def new_breaks(self) -> tuple[Break, ...]:
         if self.before is None:
-            return self.after.breaks
+            all_count = self.cap is None or self.grown("break")
+            breaks = self.after.breaks
+            return breaks if all_count else tuple(filter(_makes_graphs, breaks))
         recorded = {graph_break.key for graph_break in self.before.values.breaks}
         return tuple(
             graph_break
@@ -260,6 +262,11 @@ class Folding:
         """Return the first break that runs through the function of a place."""
         pairs = zip(self._stacks, self._leading, strict=True)
         return next((head for stack, head in pairs if where.key[:2] in stack), None)
+
+
+def _makes_graphs(graph_break: Break) -> bool:
+    """Return whether breaks make graphs on a layer; a callback in a program of JAX does not."""
+    return any(cause.explained_by == "break" for cause in DESCRIPTIONS[graph_break.layer].causes)
 
 
 def _functions(graph_break: Break) -> set[tuple[str, ...]]:

@@ -82,6 +82,22 @@ def test_what_is_gone_is_the_same_the_other_way_round() -> None:
     assert found[gone.parent].is_gone
 
 
+def test_a_break_that_makes_no_graph_is_no_cause_of_a_graph_more() -> None:
+    """A callback of JAX may have been there before, which a cap of graphs does not know."""
+    call = Break("jax", "jax.pure_callback: ...", INNER)
+    again = Recompile("jax", "step/1", "at x: float32[3] before, float32[4] now", OUTER)
+    graphs = (Graph("jax", "step/0", "jit"), Graph("jax", "step/1", "retrace", where=OUTER))
+    record = Record(
+        ("jax",), {"jax": 2}, {"jax": 1}, breaks=(call,), recompile_list=(again,), graph_list=graphs
+    )
+
+    def kinds(cap: Cap) -> list[str]:
+        return [change.kind for change in diff(None, record, cap) if not change.total]
+
+    assert kinds(Cap(1)) == ["recompile"]
+    assert kinds(Cap(1, breaks=0)) == ["break", "recompile"]
+
+
 def test_a_cap_names_its_number_and_what_was_there_is_not_known() -> None:
     found = diff(None, BROKEN, Cap(every=1, by="option"))
     assert (found[0].by, found[0].before, found[0].after) == ("option", 1, 2)
