@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from msgspec import Struct
@@ -30,7 +31,10 @@ def canonical(item: pytest.Item) -> str:
 
 def is_limited(item: pytest.Item) -> bool:
     """Return whether a test has limits of its own: a cap, valid or not, or blocks."""
-    return item.get_closest_marker("max_graphs") is not None or _asks_for(item, "graph_budget")
+    if item.get_closest_marker("max_graphs") is not None or _asks_for(item, "graph_budget"):
+        return True
+    mark = item.get_closest_marker("graph_budget")
+    return mark is not None and bool(mark.args or {*mark.kwargs} - {*_KINDS})
 
 
 def is_counted(item: pytest.Item) -> bool:
@@ -62,15 +66,32 @@ def marked_budget(item: pytest.Item) -> GraphBudgetMark:
     mark = item.get_closest_marker("graph_budget")
     if mark is None:
         return GraphBudgetMark()
-    allowed = "allowed: graph_budget(gate=False, isolate=False, reason='...')"
-    kinds = {"gate": bool, "isolate": bool, "reason": str}
-    if mark.args or not mark.kwargs:
-        pytest.fail(f"@pytest.mark.graph_budget: takes names only; {allowed}", pytrace=False)
-    for key, value in mark.kwargs.items():
-        if key not in kinds or not isinstance(value, kinds[key]):
-            message = f"@pytest.mark.graph_budget: {key}={value!r} is not known; {allowed}"
-            pytest.fail(message, pytrace=False)
+    if wrong := _wrong(mark):
+        pytest.fail(f"@pytest.mark.graph_budget: {wrong}", pytrace=False)
     return GraphBudgetMark(**mark.kwargs)
+
+
+_KINDS: Final = {"gate": bool, "isolate": bool, "reason": str}
+
+
+def _wrong(mark: pytest.Mark) -> str:
+    """Return what is wrong in a ``graph_budget`` marker, and what to write; empty if nothing is."""
+    from pytest_graphbreak.judging import cap as caps
+
+    allowed = "allowed: graph_budget(gate=False, isolate=False, reason='...')"
+    limits = {key: value for key, value in mark.kwargs.items() if key not in _KINDS}
+    numbers = (*mark.args, *((limits.pop("max_graphs"),) if "max_graphs" in limits else ()))
+    if numbers or limits:
+        with suppress(caps.CapError):
+            caps.parse(numbers, limits)
+            words = (*map(repr, numbers), *(f"{key}={value!r}" for key, value in limits.items()))
+            return f"limits are set by @pytest.mark.max_graphs({', '.join(words)})"
+    if mark.args or not mark.kwargs:
+        return f"takes names only; {allowed}"
+    for key, value in mark.kwargs.items():
+        if not isinstance(value, _KINDS.get(key, ())):
+            return f"{key}={value!r} is not known; {allowed}"
+    return ""
 
 
 def is_isolated(item: pytest.Item) -> bool:

@@ -187,6 +187,11 @@ import torch
 def test_known():
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
 """
+GONE = """
+
+def test_gone():
+    torch.compile(torch.sin, backend="eager")(torch.ones(3))
+"""
 NEW = """
 
 def test_new():
@@ -198,13 +203,14 @@ SAYS = {
     "repro": "1 of 1 break reproduced",
     "--graph-budget-update": "updated    tests/test_net.py::test_known ",
     "--graph-budget-record": "recorded   tests/test_net.py::test_new ",
+    "--graph-budget-prune": "pruned     tests/test_net.py::test_gone",
 }
 """What shows that a command did what it is for."""
 
 
 @pytest.fixture
 def net(tmp_path: Path, server_of_forks: Server) -> Path:
-    """A red test and a new one, which need the ini file; it names the baselines, too.
+    """A red test, a new one and one that is gone; the ini file, which they need, names baselines.
 
     A healthy test has the same name below the directory of the tests.
     """
@@ -216,7 +222,7 @@ def net(tmp_path: Path, server_of_forks: Server) -> Path:
     for name in ("pytest.ini", "own.ini"):
         (root / name).write_text("[pytest]\npythonpath = src\ngraph_budget_dir = kept\n")
     (root / "tests" / "tests" / "test_net.py").write_text("def test_known():\n    pass\n")
-    (root / "tests" / "test_net.py").write_text(NET)
+    (root / "tests" / "test_net.py").write_text(NET + GONE)
     typed("pytest --graph-budget-record tests/test_net.py", root)
     text = NET.replace("x + 1", "x.sum().item() + x") + NEW
     (root / "tests" / "test_net.py").write_text(text)
@@ -241,11 +247,13 @@ def test_each_command_does_what_it_says_where_pytest_was_started(started: str, n
     commands = list(dict.fromkeys(COMMAND.findall(typed(run, here))))
     recorded = (net / "kept/tests/test_net.yaml").read_bytes()
     for command in commands:
-        (words,) = (SAYS[word] for word in SAYS if f" {word}" in command)
+        words = [SAYS[word] for word in SAYS if f" {word}" in command]
         said = typed(command, here)
-        assert words in said, (command, said)
+        assert words
+        assert all(word in said for word in words), (command, said)
         (net / "kept/tests/test_net.yaml").write_bytes(recorded)
     assert len(commands) == 4, commands
+    assert "--graph-budget-prune" in commands[-1]
 
 
 @pytest.mark.parametrize("started", sample(STARTED, [".."]))
@@ -256,7 +264,7 @@ def test_accept_in_ci_names_what_lies_where_pytest_was_started(started: str, net
     run = shlex.join(["pytest", *STARTED[started], "--graph-budget", report, test])
     commands = COMMAND.findall(typed(run, here, CI="1"))
     one, new, whole = (command for command in commands if " accept " in command)
-    for command, words in ((one, "~ test_known "), (new, "+ test_new "), (whole, "2 changes")):
+    for command, words in ((one, "~ test_known "), (new, "+ test_new "), (whole, "3 changes")):
         said = typed(f"{command} --dry-run", here)
         assert words in said, (command, said)
         assert (here / said.rpartition(" below ")[2][:-2]).samefile(net / "kept"), said

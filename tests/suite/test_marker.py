@@ -99,6 +99,37 @@ def test_of_a_parameter(f):
     )
 
 
+def test_limits_in_the_other_marker_fail_the_test_and_name_theirs(suite: Suite) -> None:
+    """Also without an option, where it would be a limit that nothing holds."""
+    write(
+        suite,
+        """
+@pytest.mark.graph_budget(max_graphs=2)
+def test_by_name(): pass
+
+@pytest.mark.graph_budget(1, breaks=0, isolate=False)
+def test_by_position(): pass
+
+@pytest.mark.graph_budget(gates=False)
+def test_wrong(): pass
+
+@pytest.mark.graph_budget(gate=False)
+def test_right(): pass
+""",
+    )
+    for option in ((), ("--graph-budget-report=graphs.json",)):
+        result = suite.run(*option)
+        result.assert_outcomes(passed=1, failed=3)
+        start = "@pytest.mark.graph_budget: "
+        result.stdout.fnmatch_lines(
+            [
+                f"{start}limits are set by @pytest.mark.max_graphs(2)",
+                f"{start}limits are set by @pytest.mark.max_graphs(1, breaks=0)",
+                f"{start}gates=False is not known; allowed: *",
+            ]
+        )
+
+
 def test_a_wrong_cap_fails_that_test_and_says_what_is_allowed(suite: Suite) -> None:
     write(
         suite,
