@@ -91,56 +91,7 @@ def _causes(
     return with_changed(text, verdict, record, context.source) if context.source else text
 
 
-_MOST: Final = 3
-
-
-def with_changed(
-    lines: Sequence[TextLine], verdict: Verdict, record: Record, source: SourceLines
-) -> list[TextLine]:
-    """Return entries with the lines that changed since the baseline, below the first entry.
-
-    They are left out if the entry has one of them already. A loss has no line of its own, so a
-    changed line is the first thing that is said of it.
-    """
-    heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
-    first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
-    if first is None:
-        return [*lines]
-    signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
-    end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
-    entry = "\n".join(line.text for line in lines[first:end])
-    commit, changed = source.changed_lines(places_of(verdict, record))
-    if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
-        return [*lines]
-    below = []
-    most = _MOST
-    if lines[first].kind == "lost":
-        end, most = first + 1, 1
-    for change in changed[:most]:
-        word = "deleted" if change.deleted else "changed"
-        below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
-        below += code(change.where)
-    if len(changed) > most > 1:
-        below.append(detail(f"... and {plural(len(changed) - most, 'more line')}"))
-    return [*lines[:end], *below, *lines[end:]]
-
-
-def places_of(verdict: Verdict, record: Record) -> list[Frame]:
-    """Return the places of all changes, what is behind them, and the calls that lead to them."""
-    frames: dict[Frame, None] = {}
-    for change in verdict.changes:
-        frames |= dict.fromkeys((change.where,))
-        for item in change.items_of(record):
-            behind: tuple[Frame, ...] = ()
-            if isinstance(item, Recompile):
-                behind = (item.origin, item.guard)
-            elif isinstance(item, Break):
-                behind = (item.disabled,)
-            frames |= dict.fromkeys((item.where, *behind, *getattr(item, "stack", ())))
-    return [frame for frame in frames if frame.file]
-
-
-MOST_PLACES = 12
+MOST_PLACES: Final = 12
 """The number of places that a failure shows in full; the rest are counted."""
 
 
@@ -204,6 +155,59 @@ def _notes(record: Record) -> Iterator[TextLine]:
 
 def _lost_line(text: str) -> TextLine:
     return TextLine(text, "lost", 2, "- ")
+
+
+# The lines that changed since the baseline, where the checkout is known.
+
+
+_MOST: Final = 3
+"""The number of changed lines that are shown; the rest are counted."""
+
+
+def with_changed(
+    lines: Sequence[TextLine], verdict: Verdict, record: Record, source: SourceLines
+) -> list[TextLine]:
+    """Return entries with the lines that changed since the baseline, below the first entry.
+
+    They are left out if the entry has one of them already. A loss has no line of its own, so a
+    changed line is the first thing that is said of it.
+    """
+    heads = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
+    first = next((at for at in heads if lines[at].kind == "new"), next(iter(heads), None))
+    if first is None:
+        return [*lines]
+    signs = (at for at, line in enumerate(lines) if line.head.strip()[:1] in ("+", "-", "~"))
+    end = min((at for at in (*heads, *signs) if at > first), default=len(lines))
+    entry = "\n".join(line.text for line in lines[first:end])
+    commit, changed = source.changed_lines(places_of(verdict, record))
+    if any(f"{change.where.file}:{change.where.line} " in f"{entry} " for change in changed):
+        return [*lines]
+    below = []
+    most = _MOST
+    if lines[first].kind == "lost":
+        end, most = first + 1, 1
+    for change in changed[:most]:
+        word = "deleted" if change.deleted else "changed"
+        below.append(detail(f"{word} since the baseline ({commit}): {position(change.where)}"))
+        below += code(change.where)
+    if len(changed) > most > 1:
+        below.append(detail(f"... and {plural(len(changed) - most, 'more line')}"))
+    return [*lines[:end], *below, *lines[end:]]
+
+
+def places_of(verdict: Verdict, record: Record) -> list[Frame]:
+    """Return the places of all changes, what is behind them, and the calls that lead to them."""
+    frames: dict[Frame, None] = {}
+    for change in verdict.changes:
+        frames |= dict.fromkeys((change.where,))
+        for item in change.items_of(record):
+            behind: tuple[Frame, ...] = ()
+            if isinstance(item, Recompile):
+                behind = (item.origin, item.guard)
+            elif isinstance(item, Break):
+                behind = (item.disabled,)
+            frames |= dict.fromkeys((item.where, *behind, *getattr(item, "stack", ())))
+    return [frame for frame in frames if frame.file]
 
 
 # What to do next, and the conditions of measurement.
