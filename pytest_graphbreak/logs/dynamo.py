@@ -25,6 +25,7 @@ from pytest_graphbreak.logs.dynamo_records import (
     parent,
     torch_calls,
 )
+from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (
@@ -37,7 +38,6 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.model.stacks import Line
 
 KEPT: Final = 5_000

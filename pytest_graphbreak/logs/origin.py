@@ -19,9 +19,9 @@ from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.logs import xla as xlalog
 from pytest_graphbreak.logs.dynamo import LoggedGraph
+from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
-from pytest_graphbreak.model.sources import Sources
 
 DYNAMO: Final = "dynamo"
 TORCH_XLA: Final = "torch_xla"

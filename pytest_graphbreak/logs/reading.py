@@ -16,12 +16,12 @@ from pytest_graphbreak.logs import xla as xlalog
 from pytest_graphbreak.logs.dynamo import Dynamo
 from pytest_graphbreak.logs.dynamo_records import Torch, TorchLines
 from pytest_graphbreak.logs.origin import Origins
+from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.tt import Guess, TTLog
 from pytest_graphbreak.logs.xla import Locations, XlaLines
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
-from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.text.lines import Source
 
 OnProgress = Callable[[int, int | None], None]

@@ -9,8 +9,8 @@ import pytest
 from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.logs import dynamo
-from pytest_graphbreak.model import forms, report, sources
+from pytest_graphbreak.logs import dynamo, sources
+from pytest_graphbreak.model import forms, report
 from pytest_graphbreak.report import html, markdown, rows
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.suite import changed_lines

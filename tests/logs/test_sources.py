@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.xla import Locations
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.sources import Sources
 from tests.logs.tools import STACKS
 
 pytestmark = pytest.mark.pure
