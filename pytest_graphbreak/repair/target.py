@@ -46,7 +46,12 @@ class Target(Struct, frozen=True):
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
             return stem
-        untested = re.sub(r"^(tests?_)+|(_tests?)+$", "", stem)
+        words = stem.split("_")
+        while words[1:] and words[0] in ("test", "tests"):
+            del words[0]
+        while words[1:] and words[-1] in ("test", "tests"):
+            del words[-1]
+        untested = "_".join(words)
         return f"a_{untested}" if untested.startswith("test") else untested
 
     def beside(self, suffix: str) -> Target:
