@@ -199,8 +199,6 @@ def test_new():
 """
 SAYS = {
     "explain": "What it means",
-    "fix": "graphs 2 -> 1",
-    "repro": "1 of 1 break reproduced",
     "--graph-budget-update": "updated    tests/test_net.py::test_known ",
     "--graph-budget-record": "recorded   tests/test_net.py::test_new ",
     "--graph-budget-prune": "pruned     tests/test_net.py::test_gone",
