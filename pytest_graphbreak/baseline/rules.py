@@ -84,17 +84,17 @@ def overlay(base: Values, override: Override) -> Values:
 
 
 def _overlay(key: str, base: Values, override: Override) -> Any:
-    plain, own = getattr(base, key), getattr(override.values, key)
+    value, replacement = getattr(base, key), getattr(override.values, key)
     match KEYS[key].rule:
         case "graphs" | "counts":
-            return {**plain, **own}
+            return {**value, **replacement}
         case "runs" | "ops":
             graphs = override.values.graphs
-            return {**{at: count for at, count in plain.items() if at not in graphs}, **own}
+            return {**{at: count for at, count in value.items() if at not in graphs}, **replacement}
         case "causes":
             replaced = override.causes_of
-            return (*(cause for cause in plain if cause.layer not in replaced), *own)
-    return own if key in override.named else plain
+            return (*(cause for cause in value if cause.layer not in replaced), *replacement)
+    return replacement if key in override.named else value
 
 
 # Is what was measured on a layer not what is written?

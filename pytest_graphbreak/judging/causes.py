@@ -56,9 +56,9 @@ def causes(record: Record) -> tuple[Cause, ...]:
     again = _recompiles(record)
     for layer in filter(record.is_explained, record.graphs):
         graphs = [graph for graph in record.graph_list if graph.layer == layer]
-        plain = [graph for graph in graphs if is_entry(graph)]
+        compiled = [graph for graph in graphs if is_entry(graph)]
         for graph in graphs:
-            if is_lowered(graph) or plain == [graph] or graph.cause not in CAUSES[layer]:
+            if is_lowered(graph) or compiled == [graph] or graph.cause not in CAUSES[layer]:
                 continue  # a report of a later version may have other causes
             cause = cause_of(graph, again)
             counts[cause] = counts.get(cause, 0) + 1
@@ -92,12 +92,12 @@ def match(
     gone = [
         (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
     ]
-    left = expected.values.graphs.get(layer, 0) - sum(cause.count for cause in recorded)
-    if left and DESCRIPTIONS[layer].above is None:
-        plain = _match_entry(intended, expected, layer)
+    unnamed = expected.values.graphs.get(layer, 0) - sum(cause.count for cause in recorded)
+    if unnamed and DESCRIPTIONS[layer].above is None:
+        matched = _match_entry(intended, expected, layer)
     else:
-        plain = MatchedGraphs(tuple(intended[left:]))
-    return MatchedGraphs((*added, *plain.added), (*gone, *plain.gone), plain.unsure)
+        matched = MatchedGraphs(tuple(intended[unnamed:]))
+    return MatchedGraphs((*added, *matched.added), (*gone, *matched.gone), matched.unsure)
 
 
 def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> MatchedGraphs:
@@ -136,8 +136,8 @@ def _claim_graphs(
     for identity, claimable in ((_call, recorded), (_guard, recorded), (_cause, unguarded)):
         unclaimed = []
         for graph, cause in graphs:
-            same_causes = (known for known in claimable if identity(known) == identity(cause))
-            free = next((known for known in same_causes if remaining[known.key]), None)
+            matches = (match for match in claimable if identity(match) == identity(cause))
+            free = next((match for match in matches if remaining[match.key]), None)
             if free is None:
                 unclaimed.append((graph, cause))
             else:

@@ -67,7 +67,7 @@ def findings_of_failure(verdict: Verdict, record: Record) -> list[Finding]:
 def findings_of_changes(
     changes: Sequence[Difference],
     record: Record,
-    wanted: Callable[[Difference], bool] | None = None,
+    is_wanted: Callable[[Difference], bool] | None = None,
     sign: str = NEW,
 ) -> list[Finding]:
     """Return the changes that are reported separately, in the order of the report.
@@ -78,7 +78,7 @@ def findings_of_changes(
     findings = []
     # Consequences of a change come after it.
     for number, change in reversed([*enumerate(changes)]):
-        if change.total or change.kind not in LISTS or (wanted and not wanted(change)):
+        if change.total or change.kind not in LISTS or (is_wanted and not is_wanted(change)):
             continue
         consequences = tuple(reversed(below.get(number, [])))
         new_or_seen = sign if change.parent is None else NEW

@@ -68,8 +68,8 @@ def page_data(
         for test in run.tests:
             by_nodeid.setdefault(test.nodeid, [None] * len(runs))[number] = test
     ordered = sorted(by_nodeid.items(), key=lambda item: _weight(item[1]))
-    passed = [nodeid for nodeid, here in ordered if not any(map(_is_listed, here))]
-    unlisted = set(passed[MOST_PASSED:])
+    passing = [nodeid for nodeid, here in ordered if not any(map(_is_listed, here))]
+    unlisted = set(passing[MOST_PASSED:])
     ordered = [item for item in ordered if item[0] not in unlisted]
     tests = [script_json(_test(nodeid, here, shared, accept)) for nodeid, here in ordered]
     return {

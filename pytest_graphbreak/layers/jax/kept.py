@@ -204,15 +204,15 @@ class KeptExecutables:
         __tracebackhide__ = True
         key = self._key(original, args, kwargs)
         # No lock: another thread that comes between two of these lines compiles for itself.
-        kept = self._executables.pop(key, None)
-        if kept is None:
-            kept = args[0] if args else None, original(*args, **kwargs)
+        compiled = self._executables.pop(key, None)
+        if compiled is None:
+            compiled = args[0] if args else None, original(*args, **kwargs)
         if key is not None:  # the backend is kept alive, since its id is in the key
-            self._executables[key] = kept
+            self._executables[key] = compiled
             if len(self._executables) > MOST_KEPT:
                 with guard():  # another thread may drop it
                     del self._executables[next(iter(self._executables))]
-        return kept[1]
+        return compiled[1]
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
         """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""

@@ -135,8 +135,8 @@ FORGOTTEN: Final = (
 
 def reason(key: Key, earlier: Sequence[Key]) -> str:
     """Return what differs from the closest program before; of equally close ones, the latest."""
-    found = ([*dict.fromkeys(differences(before, key))] for before in reversed(earlier))
-    closest = min(found, key=len)
+    differing = ([*dict.fromkeys(differences(before, key))] for before in reversed(earlier))
+    closest = min(differing, key=len)
     if not closest:
         return FORGOTTEN
     if len(closest) > MOST:
@@ -215,13 +215,13 @@ def _inside(before: Any, now: Any) -> Iterator[str]:
         yield f"{INSIDE}: {was} before, {text} now"
 
 
-def _leaves(before: Any, now: Any, left: list[int], depth: int = 0) -> Iterator[tuple[str, str]]:
+def _leaves(before: Any, now: Any, budget: list[int], depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the values that differ at the same place of two structures, without user code.
 
-    ``left`` is the number of parts that are still looked at.
+    ``budget`` is the number of parts that are still looked at.
     """
-    left[0] -= 1
-    if before is now or left[0] < 0 or depth > DEEPEST:
+    budget[0] -= 1
+    if before is now or budget[0] < 0 or depth > DEEPEST:
         return
     words = value(before), value(now)
     if words[0] != words[1] and not {type(before), type(now)} & {tuple, list}:
@@ -230,7 +230,7 @@ def _leaves(before: Any, now: Any, left: list[int], depth: int = 0) -> Iterator[
         old, new = _parts(before), _parts(now)
         if old.keys() == new.keys():
             for name, part in new.items():
-                yield from _leaves(old[name], part, left, depth + 1)
+                yield from _leaves(old[name], part, budget, depth + 1)
 
 
 def _parts(item: Any) -> dict[Any, Any]:
@@ -280,8 +280,8 @@ def _trees(before: Key, now: Key) -> str:
         is_readable = not any("CustomNode" in part or part.endswith("...") for part in (was, text))
         if was != text and is_readable:
             words = [f"{was} before, {text} now"]
-        elif inside := [*_inside(before.tree, now.tree)]:
-            return "; ".join(inside)
+        elif parts := [*_inside(before.tree, now.tree)]:
+            return "; ".join(parts)
         elif was == text:
             words = ["the same arrays, in which something static is another"]
         else:
