@@ -16,7 +16,7 @@ from pytest_graphbreak.baseline.model import (
     Measured,
     Override,
 )
-from pytest_graphbreak.baseline.store import Baselines, baseline_path, split_nodeid
+from pytest_graphbreak.baseline.store import Baselines, baseline_path, refuse_file, split_nodeid
 from pytest_graphbreak.baseline.update import preview, update
 from pytest_graphbreak.model.budget import BaselinePlace, Values
 
@@ -34,6 +34,7 @@ __all__ = [
     "Values",
     "baseline_path",
     "preview",
+    "refuse_file",
     "split_nodeid",
     "update",
 ]

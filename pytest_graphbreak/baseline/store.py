@@ -218,9 +218,7 @@ class Baselines:
         """Return every YAML file with its test file, or with None if it cannot belong to one."""
         if not self.directory.exists():
             return []
-        if not self.directory.is_dir():
-            step = "name a directory with graph_budget_dir"
-            raise BaselineError("is no directory", path=self.directory, step=step)
+        refuse_file(self.directory)
         return sorted(
             (
                 (_test_file(self.directory, Path(parent, name)), Path(parent, name))
@@ -229,6 +227,13 @@ class Baselines:
             ),
             key=lambda pair: pair[1],
         )
+
+
+def refuse_file(directory: Path) -> None:
+    """Raise ``BaselineError`` if something else is in place of a directory of baselines."""
+    if directory.exists() and not directory.is_dir():
+        step = "name a directory with graph_budget_dir"
+        raise BaselineError("is no directory", path=directory, step=step)
 
 
 def _test_file(directory: Path, path: Path) -> str | None:

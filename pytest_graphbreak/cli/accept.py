@@ -24,6 +24,7 @@ from pytest_graphbreak.baseline import (
     Entry,
     Measured,
     preview,
+    refuse_file,
     split_nodeid,
     update,
 )
@@ -280,7 +281,11 @@ def refuse(together: Union, base_profile: str | None) -> None:
 
 
 def refuse_other_checkout(together: Union, checkout: Checkout) -> None:
-    """Raise ``ReportError`` if tests were compared with baselines, and none are here at all."""
+    """Raise ``ReportError`` if tests were compared with baselines, and none are here at all.
+
+    Raises ``BaselineError`` if a file is in their place.
+    """
+    refuse_file(checkout.directory)
     if checkout.directory.exists():
         return
     for seen in together.seen.values():

@@ -95,15 +95,23 @@ class Gate:
         Raises ``pytest.UsageError``: a directory that a checkout left out would make every test a
         new one, which ``graph_budget_new = report`` passes.
         """
+        from pytest_graphbreak.baseline.model import BaselineError
+        from pytest_graphbreak.baseline.store import refuse_file
+
         settings = self.settings
-        if not settings.gate or settings.update or settings.record or settings.directory.is_dir():
+        if not settings.gate:
             return
-        what = "is no directory" if settings.directory.exists() else "is not there"
+        try:
+            refuse_file(settings.directory)
+        except BaselineError as error:
+            raise pytest.UsageError(str(error)) from None
+        if settings.update or settings.record or settings.directory.is_dir():
+            return
         name = display_path(settings.directory, settings.root)
         record = settings.typed.rerun("--graph-budget-record")
         raise pytest.UsageError(
-            f"{name} {what}, so no test can be compared with a baseline. If this checkout left it "
-            f"out, add it. To make the first baselines: {record}; in CI, "
+            f"{name} is not there, so no test can be compared with a baseline. If this checkout "
+            f"left it out, add it. To make the first baselines: {record}; in CI, "
             "--graph-budget-report=graphs.json in place of --graph-budget, and then `graphbreak "
             "accept graphs.json` in a checkout. Markers and blocks need no --graph-budget."
         )

@@ -151,6 +151,9 @@ def test_no_baselines_are_made_of_reports_that_were_compared_with_some(
     assert workspace.files() == before
     (workspace.path / "baselines").mkdir()
     assert workspace.run("accept", "--yes", "one.json").code == 0
+    said = workspace.run("accept", "--yes", "one.json", "--graph-budget-dir", "pytest.ini")
+    assert said.code == 2
+    assert "pytest.ini: is no directory; name a directory with graph_budget_dir" in said.err
 
 
 # asking

@@ -22,16 +22,21 @@ RUNS = ((), ("-n", "2"), ("-o", "graph_budget_new=report"), ("-o", "addopts=-q")
 
 
 @pytest.mark.parametrize("options", RUNS, ids=" ".join)
-@pytest.mark.parametrize("name", ["typo", "test_it.py"])
-def test_a_directory_that_is_not_there_ends_the_run(
-    options: tuple[str, ...], name: str, suite: Suite
-) -> None:
+def test_a_directory_that_is_not_there_ends_the_run(options: tuple[str, ...], suite: Suite) -> None:
     """A checkout without its baselines has only new tests, which may be reported alone."""
     suite.write(CLEAN)
-    result = suite.run("--graph-budget", f"--graph-budget-dir={name}", *options)
+    result = suite.run("--graph-budget", "--graph-budget-dir=typo", *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    what = "is no directory" if name == "test_it.py" else "is not there"
-    result.stderr.fnmatch_lines([f"ERROR: {name} {what}, so no test *--graph-budget-record*"])
+    result.stderr.fnmatch_lines(["ERROR: typo is not there, so no test *--graph-budget-record*"])
+
+
+@pytest.mark.parametrize("option", ["", "-record"])
+def test_a_file_in_place_of_the_directory_ends_the_run(option: str, suite: Suite) -> None:
+    suite.write(CLEAN)
+    result = suite.run(f"--graph-budget{option}", "--graph-budget-dir=test_it.py")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    words = "is no directory; name a directory with graph_budget_dir"
+    result.stderr.fnmatch_lines([f"ERROR: *test_it.py: {words}"])
 
 
 @pytest.mark.parametrize("option", ["", "-report=g.json", "-record", "-update"])
