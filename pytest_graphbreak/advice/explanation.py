@@ -126,7 +126,8 @@ _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
 
 _OF_JAX = re.compile(
     r" before, .{0,200} now\b|arguments put together differently|the static argument "
-    r"|new function object|is a method of another|program had been forgotten"
+    r"|something static in "
+    r"|new function object|is a method of another|program may have been forgotten"
     r"|calls Python on the host|TRACING CACHE MISS|never seen function|and before [a-z0-9]{1,20}\["
 )
 """Words that are only used for programs of JAX."""

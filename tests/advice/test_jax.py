@@ -46,7 +46,7 @@ SAID = {
     "jax.jit knows functions by identity, not by their code": "jax-function",
     "step is a method of another Model, or was bound again: "
     "jax.jit compiles for each object": "jax-function",
-    "nothing differs from before: the program had been forgotten "
+    "nothing that is known differs from before: the program may have been forgotten "
     "(jax.clear_caches(), or a cache that was full)": "jax-forgotten",
 }
 

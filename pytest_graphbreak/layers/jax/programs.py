@@ -128,7 +128,7 @@ DEEPEST: Final = 40
 INSIDE: Final = "something static in the arguments"
 
 FORGOTTEN: Final = (
-    "nothing differs from before: the program had been forgotten "
+    "nothing that is known differs from before: the program may have been forgotten "
     "(jax.clear_caches(), or a cache that was full)"
 )
 
