@@ -147,17 +147,18 @@ def run(args: argparse.Namespace) -> int:
     typed = this_command(baselines=args.graph_budget_dir)
     result = check(together, checkout, earlier, made_by, typed)
     result.allow_missing, result.complete = args.allow_missing, args.complete
-    _show(result, together, reports, _accept(args.reports, made_by, typed))
+    _show(result, together, reports, _accept(args.reports, made_by, typed, result))
     notes = replace(_notes(result), accept=accept_line(made_by, typed))
     written = write_pages(_replace_verdicts(reports, result), args, notes)
     return result.code if written else UNUSABLE
 
 
-def _accept(reports: Sequence[str], made_by: GitHubRun | None, typed: Typed) -> str:
+def _accept(reports: Sequence[str], made_by: GitHubRun | None, typed: Typed, result: Result) -> str:
     """Return the command that accepts these reports, or a description if it is too long to read."""
+    prune = bool(result.stale)
     if made_by is None and len(shlex.join(reports)) > LONGEST:
-        return "`graphbreak accept` with these reports"
-    return typed.accept(*reports, run=made_by)
+        return f"`graphbreak accept{' --prune' * prune}` with these reports"
+    return typed.accept(*reports, run=made_by, prune=prune)
 
 
 def check(
@@ -346,12 +347,14 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
         hint = " Is a report missing? If this is intended: --allow-missing."
         step = "" if result.unusable else hint
         return TextLine(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
+    gone = " Remove the entries of tests that are gone: " if result.stale else ""
     if result.code == OK:
-        missing = " Record what is new: " if REPORTED in map(standing, tests) else ""
-        words = f"{head}. Within the graph budget.{missing}"
-        return TextLine(words, "verdict good", command=accept if missing else "")
+        step = " Record what is new: " if REPORTED in map(standing, tests) else gone
+        words = f"{head}. Within the graph budget.{step}"
+        return TextLine(words, "verdict good", command=accept if step else "")
     if not result.failures:
-        return TextLine(f"{head}. Not passed: {', '.join(result.gaps)}.", "verdict bad")
+        words = f"{head}. Not passed: {', '.join(result.gaps)}.{gone}"
+        return TextLine(words, "verdict bad", command=accept if gone else "")
     accepts = any(acceptable(judged.test) for judged in result.failures)
     advice = " Accept intended changes: " if accepts else ""
     words = f"{head}. {_why_red(result)}.{advice}"

@@ -65,7 +65,13 @@ def test_strict_is_the_ini_keys(verdict: str, workspace: Workspace) -> None:
     assert said.code == 0
     assert verdict in said.out
     (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_strict = true\n")
-    assert workspace.run("check", "one.json").code == 1
+    strict = workspace.run("check", "one.json")
+    assert strict.code == 1
+    command = "graphbreak accept one.json --prune\n"
+    for out in (said.out, strict.out):
+        assert out.endswith(f"Remove the entries of tests that are gone: {command}") == (
+            verdict == "stale"
+        )
 
 
 def test_a_profile_says_nothing_of_the_tests_of_another(workspace: Workspace) -> None:
