@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Record
@@ -22,11 +23,13 @@ from pytest_graphbreak.repair.sources import ProgramFiles
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
-_NO_PLACE = "no place"
-"""Why a patch is not tried that fits nothing: it is not reported."""
 
-Ran = tuple[Trial, Comparison] | str
-"""A run that does what the original does, or why it does not."""
+class _Ran(Struct, frozen=True):
+    """A run with patches, and ``why`` it does not do what the original does, or was none."""
+
+    trial: Trial
+    comparison: Comparison = Comparison()
+    why: str = ""
 
 
 class Search:
@@ -41,7 +44,7 @@ class Search:
         self._target = target
         self._bench = bench
         self._progress = progress
-        self._ran: dict[tuple[tuple[str, str], ...], Ran] = {}
+        self._ran: dict[tuple[tuple[str, str], ...], _Ran] = {}
         self.sources = ProgramFiles(target)
         self.original = Original(bench, target, codegen=False)
         self.sources.add(self.original.first.sites)
@@ -78,13 +81,14 @@ class Search:
         out.problems.append(problem)
         for patch in patches:
             ran = self._run([*out.patches, patch], patch.title)
-            why = ran if isinstance(ran, str) else self._why_not(item, ran[0])
-            if isinstance(ran, str) or why:
-                problem.tried += [RejectedPatch(patch, why)] if why != _NO_PLACE else []
+            if ran is None:
+                continue
+            if why := ran.why or self._why_not(item, ran.trial):
+                problem.tried.append(RejectedPatch(patch, why))
                 continue
             out.patches.append(patch)
             problem.patches.append(patch)
-            out.last, out.comparison = ran
+            out.last, out.comparison = ran.trial, ran.comparison
             problem.after = out.after
             self.sources.add(out.last.sites)
             if self._is_gone(item, out.last.record):
@@ -113,12 +117,13 @@ class Search:
             for patch in reversed(problem.patches.copy()):
                 fewer = [x for x in out.patches if x is not patch]
                 without = self._run(fewer, f"without {patch.title}")
-                if isinstance(without, str) or not (why := no_gain(without[0], out.last)):
+                if without is None or without.why:
                     continue
-                out.patches.remove(patch)
-                problem.patches.remove(patch)
-                problem.tried.append(RejectedPatch(patch, why))
-                out.last, out.comparison = without
+                if why := no_gain(without.trial, out.last):
+                    out.patches.remove(patch)
+                    problem.patches.remove(patch)
+                    problem.tried.append(RejectedPatch(patch, why))
+                    out.last, out.comparison = without.trial, without.comparison
 
     def _is_gone(self, item: Break | None, record: Record) -> bool:
         """Return whether a run no longer has a break, or recompiles (None)."""
@@ -126,15 +131,19 @@ class Search:
             return not has_recompiles(record)
         return self.sources.key(item) not in map(self.sources.key, places(record))
 
-    def _run(self, patches: Sequence[SourcePatch], title: str) -> Ran:
-        """Run the program with patches, and compare it. The same text is run once."""
+    def _run(self, patches: Sequence[SourcePatch], title: str) -> _Ran | None:
+        """Run the program with patches, and compare it. The same text is run once.
+
+        None if a patch fits no place of the program.
+        """
         if not patches:
-            return self.original.first, Comparison()
+            return _Ran(self.original.first)
         try:
             texts = self.sources.patched(patches)
             contents = self.sources.encoded(texts)
         except (UnfitError, UnicodeEncodeError) as error:
-            return f"it cannot be written: {error}" if str(error) else _NO_PLACE
+            why = f"it cannot be written: {error}"
+            return _Ran(self.original.first, why=why) if str(error) else None
         key = tuple(sorted(texts.items()))
         if key not in self._ran:
             done = len(self.outcome.problems)
@@ -142,7 +151,7 @@ class Search:
             replaced = self._bench.replacing(contents)
             trial = self.original.patched(self._target, replaced=replaced)
             compared = self.original.comparison(trial)
-            self._ran[key] = compared.words or (trial, compared)
+            self._ran[key] = _Ran(trial, compared, compared.words)
         return self._ran[key]
 
     def _close(self) -> None:
