@@ -117,8 +117,8 @@ class Writer(Struct, frozen=True):
 
         ``data`` is the file of the inputs, if they are not in the script.
         """
-        names = ("full_model", "_") if "full_model" in cut.expression else ("_", "program")
-        body = [f"{', '.join(names)} = load_the_original_full_model()"]
+        names = "full_model, _" if cut.by_path else "_, program"
+        body = [f"{names} = load_the_original_full_model()"]
         call, function = cut.inline, cut.expression
         if cut.by_path:
             body.append(f"model = {cut.expression}")

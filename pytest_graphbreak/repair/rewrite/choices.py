@@ -89,7 +89,7 @@ def _sides(
     if isinstance(node.orelse, cst.If):
         raise UnfitError("it has an `elif`")
     second = body(node.orelse.body) if node.orelse else []
-    if not second and isinstance(only(first[0]), cst.Return):
+    if not second and place.returns:
         second = place.following[:1]
         if not second:
             raise UnfitError("nothing is returned else")

@@ -98,6 +98,12 @@ class Place(Struct, frozen=True, eq=False):
     node: Statement
 
     @property
+    def returns(self) -> bool:
+        """Whether it is a branch that returns: what follows is its other side, or never runs."""
+        branch = self.node if isinstance(self.node, cst.If) else None
+        return branch is not None and isinstance(only(body(branch.body)[0]), cst.Return)
+
+    @property
     def following(self) -> Sequence[cst.BaseStatement]:
         """The statements behind it in its block."""
         parent = self.tree.parents[self.node]
@@ -128,7 +134,7 @@ def _lines(tree: Tree, node: Statement) -> range:
 def rewriting(write: Writer) -> Change:
     """Return the change of a file that replaces the statements at a place by a line, or removes it.
 
-    A ``return`` replaces what follows, too, which never runs then.
+    A branch that returns is replaced with what follows, which never runs then.
     """
 
     @lru_cache(maxsize=256)
@@ -136,7 +142,7 @@ def rewriting(write: Writer) -> Change:
         new: dict[cst.CSTNode, str] = {}
         for place in places(source, where):
             new[place.node] = write(place)
-            if new[place.node].startswith("return "):
+            if place.returns:
                 new |= dict.fromkeys(place.following, "")
         return with_lines(parse(source), new) if new else None
 
