@@ -124,12 +124,10 @@ class DrawnInputs(Struct, frozen=True):
     def _changes(self, kind: str) -> Callable[[str, torch.Tensor], torch.Tensor]:
         """Return what makes a tensor of a kind out of one with a name."""
         tensors = self._tensors()
-        if kind in _BATCHES:
-            batch, resize = _batch(tensors), _BATCHES[kind]
-            return lambda _, leaf: _rebatch(leaf, batch, resize)
-        if kind in (_SHORTER, _LONGER):
-            dims, step = self._lengths(tensors), _shorter if kind == _SHORTER else _twice
-            return lambda name, leaf: _resize(leaf, dims.get(name, ()), step)
+        if kind in _RESIZES:
+            of_length = kind in (_SHORTER, _LONGER)
+            dims = self._lengths(tensors) if of_length else _batches(tensors)
+            return lambda name, leaf: _resize(leaf, dims.get(name, ()), kind)
         if kind == _DOUBLE:
             return lambda _, leaf: leaf.double() if leaf.dtype == torch.float32 else leaf
         return lambda _, leaf: _vary(leaf, kind)
@@ -160,41 +158,28 @@ def _batch(tensors: Sequence[Named]) -> int:
     return common[0][0] if common else 0
 
 
-Resize = Callable[[torch.Tensor, int, int], torch.Tensor]
-"""Makes a tensor of another size in a dimension, the last number a size that stays whole."""
+def _batches(tensors: Sequence[Named]) -> dict[str, Sequence[int]]:
+    batch = _batch(tensors)
+    return {name: (0,) for name, leaf in tensors if leaf.dim() and leaf.shape[0] == batch}
 
 
-def _rebatch(leaf: torch.Tensor, batch: int, resize: Resize) -> torch.Tensor:
-    """Return a tensor of another batch, also where heads or samples are folded into it."""
-    divides = leaf.dim() > 0 and batch > 0 and leaf.shape[0] % batch == 0
-    if not divides or (leaf.dim() == 1 and leaf.shape[0] != batch):
-        return leaf
-    return resize(leaf, 0, leaf.shape[0] // batch)
-
-
-def _resize(leaf: torch.Tensor, dims: Sequence[int], resize: Resize) -> torch.Tensor:
-    for dim in dims:
-        leaf = resize(leaf, dim, 1)
-    return leaf
-
-
-def _first(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
-    return leaf.narrow(dim, 0, size)
-
-
-def _none(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
-    return leaf.narrow(dim, 0, 0)
-
-
-def _twice(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
+def _twice(leaf: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.cat([leaf, leaf], dim)
 
 
-def _shorter(leaf: torch.Tensor, dim: int, size: int) -> torch.Tensor:
-    return leaf.narrow(dim, 0, max(leaf.shape[dim] - size, 1))
+_RESIZES: Final[dict[str, Callable[[torch.Tensor, int], torch.Tensor]]] = {
+    _EMPTY: lambda leaf, dim: leaf.narrow(dim, 0, 0),
+    _ONE: lambda leaf, dim: leaf.narrow(dim, 0, 1),
+    _TWICE: _twice,
+    _SHORTER: lambda leaf, dim: leaf.narrow(dim, 0, max(leaf.shape[dim] - 1, 1)),
+    _LONGER: _twice,
+}
 
 
-_BATCHES: Final = {_EMPTY: _none, _ONE: _first, _TWICE: _twice}
+def _resize(leaf: torch.Tensor, dims: Sequence[int], kind: str) -> torch.Tensor:
+    for dim in dims:
+        leaf = _RESIZES[kind](leaf, dim)
+    return leaf
 
 
 def _copy_like(drawn: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
