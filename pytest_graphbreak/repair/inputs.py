@@ -20,7 +20,7 @@ from pytest_graphbreak.repair.copies import copy_of
 OWN: Final = "the first inputs again"
 FLOATS: Final = ("negated", "random", "zero", "small", "large", "largest", "NaN", "inf", "-inf")
 """Floats of the same sizes, for the branches that the program did not take."""
-INTEGERS: Final = ("others", "0", "-1", "-100")
+INTEGERS: Final = ("others", "0", "all 0", "-1", "-100")
 """Integers and masks of the same sizes, among them those that losses ignore."""
 _NUMBERS: Final = "other numbers"
 _FLAGS: Final = "other flags"
@@ -199,6 +199,8 @@ def _vary(leaf: torch.Tensor, kind: str) -> torch.Tensor:
     if kind == "others":  # in range: they may be indices
         is_mask = leaf.dtype == torch.bool
         return ~value if is_mask else value.roll(1, -1) if leaf.dim() else value
+    if kind == "all 0":  # a mask that leaves nothing
+        return torch.zeros_like(value)
     return _some(value, int(kind)) if kind == "0" or leaf.dtype.is_signed else value
 
 

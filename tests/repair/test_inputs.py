@@ -90,12 +90,9 @@ def test_values() -> None:
     assert not drawn["random"].isnan().any()
     targets = torch.tensor([1, 2, 3, 4])
     assert draw(inputs(targets), "-100")[0][0].tolist() == [-100, 2, 3, -100]
-    assert draw(inputs(torch.ones(4, dtype=torch.bool)), "0")[0][0].tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    masks = inputs(torch.ones(4, dtype=torch.bool))
+    assert draw(masks, "0")[0][0].tolist() == [False, True, True, False]
+    assert not draw(masks, "all 0")[0][0].any()
     (number, flag), _ = draw(inputs(2, True), "other numbers")
     assert (number, flag) == (3, True)
 
