@@ -353,6 +353,15 @@ SUM: Final = f"""{HEAD}def f(x):
 {CALL}c(torch.full((4,), 9.0))
 """
 
+MASK: Final = f"""{HEAD}def f(x, keep):
+    y = x.masked_fill(~keep, float("-inf"))
+    if keep.any():
+        y = y * 1
+    return y.softmax(-1)
+
+{CALL}c(torch.randn(2, 4), torch.tensor([[True, True, False, True]] * 2))
+"""
+
 RIGHT: Final[dict[str, tuple[str, Edits]]] = {
     "a branch as torch.where": (BRANCH, ((IF, WHERE),)),
     "a branch that no input takes": (
@@ -445,6 +454,11 @@ RIGHT: Final[dict[str, tuple[str, Edits]]] = {
 }
 
 WRONG: Final[dict[str, tuple[str, Edits, str]]] = {
+    "a large number for infinity in a mask": (
+        MASK,
+        (("    if keep.any():\n        y = y * 1\n", ""), ('float("-inf")', "-1e9")),
+        "call of f with all 0: output, element [0, 0]: nan became 0.25",
+    ),
     "another threshold at call 85": (
         LATE,
         (
