@@ -277,15 +277,15 @@ class Capture:
 
 
 def uncompiled(
-    go: Callable[[Callable[[], Any]], dict[str, Any] | None], capture: Capture, around: Any
+    go: Callable[[Callable[[], Any]], dict[str, Any] | None], capture: Capture, context: Any
 ) -> dict[str, Any]:
-    """Run a target without its compiler, in the context ``around``; return what it raised."""
+    """Run a target without its compiler, in a context; return what it raised."""
     answer: dict[str, Any] = {}
 
     @contextlib.contextmanager
     def window() -> Iterator[None]:
         seed()
-        with store_error(answer), torch.compiler.set_stance("force_eager"), around:
+        with store_error(answer), torch.compiler.set_stance("force_eager"), context:
             yield
 
     with capture.install():

@@ -103,8 +103,8 @@ class _FrameCutter:
             cuts.why = "it is defined inside a function"
             return cuts
         if Path(frame.f_code.co_filename).resolve() == self._program:
-            first, dot, rest = function.partition(".")
-            expression = f'program["{first}"]{dot}{rest}'
+            first, dot, attribute = function.partition(".")
+            expression = f'program["{first}"]{dot}{attribute}'
         else:
             expression = f'sys.modules["{frame.f_globals.get("__name__", "")}"].{function}'
         self._add(cuts, CutFunction(expression, ""), args, kwargs)

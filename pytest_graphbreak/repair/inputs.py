@@ -98,8 +98,8 @@ class DrawnInputs(Struct, frozen=True):
 
     def draw(self, way: DrawnWay) -> Any:
         """Return other arguments, which share nothing with the first."""
-        own = (self.args, self.kwargs)
-        drawn = copy_of(own) if way.values == OWN else self._others(way.values)
+        arguments = (self.args, self.kwargs)
+        drawn = copy_of(arguments) if way.values == OWN else self._others(way.values)
         for leaf in tree_leaves(drawn) if way.requiring else ():
             if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
                 leaf.requires_grad_()

@@ -170,8 +170,8 @@ class Reached:
         if self._is_own(code.co_filename):
             space = function.__globals__
             names += [(name, space[name]) for name in _used(code) if name in space]
-            plain = bool | int | float | str
-            self._globals += [(space, x) for x in _used(code) if isinstance(space.get(x), plain)]
+            number = bool | int | float | str
+            self._globals += [(space, x) for x in _used(code) if isinstance(space.get(x), number)]
         return names
 
     def _owner(self, value: Any) -> list[tuple[str, Any]]:

@@ -41,8 +41,8 @@ def tensors(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all tensors among the arguments, with their names."""
     names = parameters(model)
-    rest = next((x.name for x in _signature(model) if x.kind is x.VAR_POSITIONAL), "args")
-    values = {**dict(zip(names, args, strict=False)), rest: args[len(names) :], **kwargs}
+    variadic = next((x.name for x in _signature(model) if x.kind is x.VAR_POSITIONAL), "args")
+    values = {**dict(zip(names, args, strict=False)), variadic: args[len(names) :], **kwargs}
     for name, value in values.items():
         for path, leaf in tree_flatten_with_path(value)[0]:
             if isinstance(leaf, torch.Tensor) and not leaf.is_nested:
