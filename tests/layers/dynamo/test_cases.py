@@ -106,7 +106,7 @@ def test_a_ddp_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatc
     seen = window.close()
     assert seen is not None
     (error,) = seen.errors
-    assert "the buckets of DDP" in error
+    assert "graphs that DDP cuts cannot be counted" in error
 
 
 @pytest.mark.once
