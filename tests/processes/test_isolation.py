@@ -231,7 +231,7 @@ SEED = str(random.Random(20).randrange(1, 10**6))
     ("args", "order"),
     [
         pytest.param((), "reverse", id="reverse", marks=pytest.mark.nightly),
-        pytest.param(("-n2",), SEED, id="xdist", marks=pytest.mark.once),
+        pytest.param(("-n2",), SEED, id="xdist", marks=[pytest.mark.once, pytest.mark.nightly]),
         pytest.param(("--forked", "-n2"), "reverse", id="forked xdist", marks=needs_forked),
     ],
 )

@@ -34,19 +34,26 @@ def recorded(suite: Suite) -> Suite:
     return suite
 
 
-def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None) -> None:
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--graph-budget",
+        pytest.param("--graph-budget-update", marks=pytest.mark.nightly),
+        pytest.param("--graph-budget-record", marks=pytest.mark.nightly),
+    ],
+)
+def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None, option: str) -> None:
     before = recorded.baseline()
-    for args in (("--graph-budget",), ("--graph-budget-update",), ("--graph-budget-record",)):
-        result = recorded.pytester.runpytest_subprocess(*args)
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(
-            [
-                "graph budget: could not see: *TORCHDYNAMO_DISABLE*",
-                "  A gate that cannot see does not pass, and nothing is recorded.",
-                "FAILED test_it.py::test_model*",
-            ]
-        )
-        assert recorded.baseline() == before
+    result = recorded.pytester.runpytest_subprocess(option)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: could not see: *TORCHDYNAMO_DISABLE*",
+            "  A gate that cannot see does not pass, and nothing is recorded.",
+            "FAILED test_it.py::test_model*",
+        ]
+    )
+    assert recorded.baseline() == before
 
 
 @pytest.mark.usefixtures("disabled")
