@@ -52,11 +52,12 @@ def report(outcome: SearchResult, advice: Shown) -> Iterator[TextLine]:
     notes = [patch.note for patch in outcome.patches]
     yield from (TextLine(f"note: {text}") for text in dict.fromkeys(filter(None, notes)))
     first, last = outcome.first.record, outcome.last.record
-    counts = [("graphs", outcome.before, outcome.after)]
-    if outcome.before == outcome.after:  # then the gain is in one of these
-        counts.append(("breaks", len(places(first)), len(places(last))))
-        counts.append(("recompiles", recompiles(first), recompiles(last)))
-    yield TextLine(", ".join(f"{name} {old} -> {new}" for name, old, new in counts))
+    words = f"graphs {outcome.before} -> {outcome.after}"
+    if outcome.before == outcome.after:  # then the gain is in one of these, if there is any
+        breaks = ("breaks", len(places(first)), len(places(last)))
+        for name, old, new in (breaks, ("recompiles", recompiles(first), recompiles(last))):
+            words += f", {name} {old} -> {new}" if new < old else ""
+    yield TextLine(words)
 
 
 def _problem(problem: Problem, record: Record, advice: Shown) -> Iterator[TextLine]:

@@ -121,3 +121,17 @@ def test_where_remedies_were_tried_no_hint_repeats_them() -> None:
     patch = SourcePatch(switch, lambda *_: None, item.where)
     problem.tried.append(RejectedPatch(patch, "the graphs got more (2 -> 6)"))
     assert not advised()
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (record(2, breaks=1), "graphs 2 -> 2"),
+        (record(1), "graphs 2 -> 1"),
+        (record(2), "graphs 2 -> 2, breaks 1 -> 0"),
+    ],
+)
+def test_what_was_gained_is_said(after: Record, words: str) -> None:
+    out = SearchResult(Trial(record(2, breaks=1)), Trial(after))
+    *_, last = report(out, lambda _: iter(()))
+    assert last.text == words
