@@ -127,6 +127,7 @@ SUITES: Final = {
         "torch_geometric",
         "pyg-team/pytorch_geometric",
         ("test/nn/test_compile_*.py", "test/nn/conv/test_*.py", "test/nn/models/test_basic_gnn.py"),
+        environment={"FULL_TEST": "1"},  # else those that compile are skipped
         tag="{}",
         together=True,
     ),
