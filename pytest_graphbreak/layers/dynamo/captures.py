@@ -53,7 +53,7 @@ class Captures:
         """Return the attempt for a function that is captured. ``root`` is what Dynamo traces it by.
 
         Loads of it that were given up are noted: an engine loads what it compiled at an earlier
-        start, sees that its sources have changed since, and compiles again (vLLM 0.32).
+        start, finds that it is not what it can use, and compiles again (vLLM 0.32).
         """
         code, values = getattr(root, "f_code", None), getattr(root, "f_locals", {})
         attempt = self._attempt(code, values, caller())
