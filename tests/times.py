@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 from tests.__main__ import HALVES, ROOT, TIMES
 
 PAGE: Final = ROOT / "CONTRIBUTING.md"
+LEAST: Final = 10
+"""Seconds that a folder takes in all halves at least, to have a row."""
 _TABLE: Final = re.compile(r"(?<=<!-- times -->\n)(?:\|.*\n)*(?=<!-- /times -->)")
 
 
@@ -40,7 +42,8 @@ def table(times: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
         for half in times.values()
         for folder in half
     }
-    for folder in sorted(sums, key=lambda name: (-sums[name], name)):
+    longest = sorted((name for name in sums if sums[name] >= LEAST), key=lambda name: -sums[name])
+    for folder in longest:
         cells = (f"{half[folder]:.0f}" if folder in half else "" for half in times.values())
         yield f"| {folder} | " + " | ".join(cells) + " |"
     yield "| all | " + " | ".join(f"{sum(half.values()):.0f}" for half in times.values()) + " |"
