@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from tests.__main__ import HALVES, ROOT, TIMES
 
 PAGE: Final = ROOT / "CONTRIBUTING.md"
-LEAST: Final = 10
+LEAST: Final = 30
 """Seconds that a folder takes in all halves at least, to have a row."""
 _TABLE: Final = re.compile(r"(?<=<!-- times -->\n)(?:\|.*\n)*(?=<!-- /times -->)")
 

@@ -89,6 +89,7 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
     return read(str(log), Places(HERE), directories=[tmp_path, ROOT]), json.loads(said.read_text())
 
 
+@pytest.mark.once
 def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> None:
     reading, data = run(tmp_path, WATCHED.format(here=str(HERE)), TORCH_LOGS="+dynamo,recompiles")
     live, log = _in_a_log(Record.from_dict(data)), reading.record

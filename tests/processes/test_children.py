@@ -207,6 +207,7 @@ def test_nothing(): pass
 
 
 @pytest.mark.once
+@pytest.mark.nightly
 @pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> None:

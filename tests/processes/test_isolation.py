@@ -243,7 +243,7 @@ def test_in_any_order_and_in_any_process(
 
 @pytest.mark.usefixtures("xla_forks")
 @pytest.mark.once
-@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.nightly)])
 def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests, step: int) -> None:
     for nodeid in list(reference)[::step]:
         with subtests.test(nodeid):

@@ -117,6 +117,16 @@ def test_a_suite_is_capped_where_it_names_inductor(
     result = suite.run("-k", "not warm")
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["*2 inductor graphs, the marker allows 1 (+1)*"])
+
+
+@pytest.mark.once
+@pytest.mark.nightly
+def test_a_cold_start_is_red_where_none_may_be_compiled(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    suite.write(TESTS.replace("LINE", str(TESTS.count("\n") + 4)) + FALLBACK)
+    suite.run("-k", "not warm").assert_outcomes(passed=4, failed=1)
     result = suite.run("-k", "test_warm")
     result.assert_outcomes(passed=1)
     shutil.rmtree(tmp_path / "inductor")

@@ -20,6 +20,7 @@ assert seen.record.graphs["dynamo"] == 1
 """
 
 
+@pytest.mark.once
 def test_dynamo_is_imported_while_it_is_watched() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
