@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -105,7 +105,8 @@ def _print_findings(args: argparse.Namespace) -> int:
         root = sources_root()
         sources = CheckoutSources(root)
         typed = Typed(("python", "-m", "pytest"), here=os.getcwd(), root=str(root or ""))
-        _print(to_dict(finding, sources, typed) for finding in shown)
+        gated = {test.nodeid for test in tests if is_compared(test)}
+        _print(to_dict(finding, sources, typed, gated) for finding in shown)
     else:
         say_all(_findings(shown))
     return 0
@@ -300,8 +301,19 @@ def findings(tests: Sequence[TestReport]) -> list[Finding]:
     return [*root_causes(by_nodeid(tests)).findings, *findings_of_tests(tests)]
 
 
-def to_dict(finding: Finding, sources: CheckoutSources, typed: Typed) -> Plain:
-    """Return a finding as plain types. The keys are in docs/reference/commands.md, ``explain``."""
+def is_compared(test: TestReport) -> bool:
+    """Return whether a test needs ``--graph-budget`` to be judged: a marker alone does not."""
+    return test.baseline is not None or test.verdict == "new"
+
+
+def to_dict(
+    finding: Finding, sources: CheckoutSources, typed: Typed, gated: Collection[str]
+) -> Plain:
+    """Return a finding as plain types. The keys are in docs/reference/commands.md, ``explain``.
+
+    ``gated`` are the tests whose baselines are compared: without a directory of baselines the gate
+    does not begin.
+    """
     judged = finding.sign != SEEN
     explained = page_of(finding)
     page = (explained.page if explained else None) or Page("")
@@ -327,7 +339,7 @@ def to_dict(finding: Finding, sources: CheckoutSources, typed: Typed) -> Plain:
         "graphs": finding.growth,
         "tests": list(finding.tests[:MOST_TESTS]),
         "fix": typed.on_test("fix", test) if explained else None,
-        "verify": typed.test(test, "--graph-budget")
+        "verify": typed.test(test, *(["--graph-budget"] if test in gated else []))
         if "::" in test
         else typed.graphbreak("run", test),
     }

@@ -20,7 +20,16 @@ NOWHERE = CheckoutSources(None)
 
 
 def reported(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
-    return [explain.to_dict(one, sources, Typed()) for one in explain.findings(as_tests(*tests))]
+    read = as_tests(*tests)
+    gated = {test.nodeid for test in read if explain.is_compared(test)}
+    return [explain.to_dict(one, sources, Typed(), gated) for one in explain.findings(read)]
+
+
+def test_a_marker_is_verified_without_baselines() -> None:
+    (found,) = reported(red("t.py::test") | {"baseline": None})
+    assert found["verify"] == "pytest t.py::test"
+    (found,) = reported(red("t.py::test"))
+    assert found["verify"] == "pytest --graph-budget t.py::test"
 
 
 def red(nodeid: str = "tests/test_a.py::test_b[a b]") -> Data:
