@@ -339,10 +339,15 @@ def to_dict(
         "graphs": finding.growth,
         "tests": list(finding.tests[:MOST_TESTS]),
         "fix": typed.on_test("fix", test) if explained else None,
-        "verify": typed.test(test, *(["--graph-budget"] if test in gated else []))
-        if "::" in test
-        else typed.graphbreak("run", test),
+        "verify": _verify(test, typed, gated),
     }
+
+
+def _verify(test: str, typed: Typed, gated: Collection[str]) -> str:
+    """Return the command that runs a test, or a script, again."""
+    if "::" not in test:
+        return typed.graphbreak("run", test)
+    return typed.test(test, *(["--graph-budget"] if test in gated else []))
 
 
 def page_of(finding: Finding) -> Explanation | None:
