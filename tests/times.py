@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -33,29 +33,30 @@ def seconds(file: Path) -> dict[str, float]:
     return total
 
 
+def add_up(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sum of each folder over all parts."""
+    total: dict[str, float] = defaultdict(float)
+    for part in parts:
+        for folder, took in part.items():
+            total[folder] += took
+    return total
+
+
 def table(times: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """Yield the lines of the table of ``times``: seconds by half and folder."""
     yield "| folder | " + " | ".join(times) + " |"
     yield "| --- |" + " ---: |" * len(times)
-    sums = {
-        folder: sum(half.get(folder, 0) for half in times.values())
-        for half in times.values()
-        for folder in half
-    }
-    longest = sorted((name for name in sums if sums[name] >= LEAST), key=lambda name: -sums[name])
-    for folder in longest:
+    sums = add_up(times.values())
+    for folder in sorted(
+        (name for name in sums if sums[name] >= LEAST), key=lambda name: -sums[name]
+    ):
         cells = (f"{half[folder]:.0f}" if folder in half else "" for half in times.values())
         yield f"| {folder} | " + " | ".join(cells) + " |"
     yield "| all | " + " | ".join(f"{sum(half.values()):.0f}" for half in times.values()) + " |"
 
 
 def main() -> None:
-    times: dict[str, dict[str, float]] = {}
-    for half in HALVES:
-        times[half] = defaultdict(float)
-        for file in TIMES.glob(f"{half}-*.xml"):
-            for folder, took in seconds(file).items():
-                times[half][folder] += took
+    times = {half: add_up(map(seconds, TIMES.glob(f"{half}-*.xml"))) for half in HALVES}
     lines = "\n".join(table(times))
     PAGE.write_text(_TABLE.sub(lambda _: f"{lines}\n", PAGE.read_text("utf-8")), "utf-8")
     print(lines)
