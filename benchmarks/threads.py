@@ -138,7 +138,7 @@ def here() -> list[str]:
 
 def stress(name: str, threads: int, rounds: int) -> list[str]:
     """Run a program in this process; return what went wrong."""
-    from pytest_graphbreak.watching.measure import Measurement
+    from pytest_graphbreak.measuring.measure import Measurement
 
     work = PROGRAMS[name].prepare()
     faults: list[str] = []

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_graphbreak.judging.cap import CapError
     from pytest_graphbreak.layers.during import during
+    from pytest_graphbreak.measuring.compile_model import CompileModel, Run
+    from pytest_graphbreak.measuring.watch import BudgetExceeded, GraphBudget, Seen, observe
     from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.watching.compile_model import CompileModel, Run
-    from pytest_graphbreak.watching.watch import BudgetExceeded, GraphBudget, Seen, observe
 
 __all__ = [
     "BudgetExceeded",
@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BudgetExceeded": "watching.watch",
+    "BudgetExceeded": "measuring.watch",
     "CapError": "judging.cap",
-    "CompileModel": "watching.compile_model",
-    "GraphBudget": "watching.watch",
+    "CompileModel": "measuring.compile_model",
+    "GraphBudget": "measuring.watch",
     "Record": "model.record",
-    "Run": "watching.compile_model",
-    "Seen": "watching.watch",
+    "Run": "measuring.compile_model",
+    "Seen": "measuring.watch",
     "during": "layers.during",
-    "observe": "watching.watch",
+    "observe": "measuring.watch",
 }
 
 # Type checkers must not see it, or they would accept any name.

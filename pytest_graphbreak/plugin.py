@@ -22,14 +22,14 @@ from pytest_graphbreak.suite.phases import PHASES, Phases
 from pytest_graphbreak.suite.reports import attach, colour, note_step
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.watching.compile_model import CompileModel
-    from pytest_graphbreak.watching.watch import GraphBudget
+    from pytest_graphbreak.measuring.compile_model import CompileModel
+    from pytest_graphbreak.measuring.watch import GraphBudget
 
 
 @pytest.fixture(scope="session")
 def _graph_budget_history() -> Iterator[None]:
     """Keep history from the first test with a block on: later tests see what is already warm."""
-    from pytest_graphbreak.watching.measure import keep_history
+    from pytest_graphbreak.measuring.measure import keep_history
 
     with keep_history():
         yield
@@ -43,7 +43,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
     sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a block for
     the steps of a loop.
     """
-    from pytest_graphbreak.watching.watch import BlockBudget
+    from pytest_graphbreak.measuring.watch import BlockBudget
 
     note = partial(note_step, request.node)
     return BlockBudget(request.config.rootpath, typed_command(request.config), note)
@@ -52,7 +52,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
 @pytest.fixture
 def compile_model(request: pytest.FixtureRequest) -> CompileModel:
     """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
-    from pytest_graphbreak.watching.compile_model import CompileModel
+    from pytest_graphbreak.measuring.compile_model import CompileModel
 
     if importlib.util.find_spec("torch") is None:
         pytest.fail(
@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     phases = config.stash[PHASES] = Phases(gate)
     config.add_cleanup(phases.end)
     if gate.settings.infra:
-        from pytest_graphbreak.watching.measure import pass_over
+        from pytest_graphbreak.measuring.measure import pass_over
 
         pass_over(gate.settings.root, gate.settings.infra)
         config.add_cleanup(lambda: pass_over(gate.settings.root, ()))

@@ -22,9 +22,9 @@ import pytest
 from _pytest import pytester as _pytester
 from msgspec import Struct
 
+from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.runs import incoming
 
 REPORT = "graphs.json"
 

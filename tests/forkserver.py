@@ -317,8 +317,8 @@ def _what_a_first_window_imports() -> list[str]:
     if child == 0:
         import torch
 
+        from pytest_graphbreak.measuring.measure import Measurement
         from pytest_graphbreak.repair import compare, measure  # noqa: F401
-        from pytest_graphbreak.watching.measure import Measurement
 
         with Measurement(ROOT):
             torch.compile(_breaks, backend="eager", dynamic=True)(torch.ones(2))

@@ -50,7 +50,7 @@ SECTIONS: Final = (
         "Markers and blocks",
         "A `max_graphs` marker or a `graph_budget` block says what cannot be: the test that has it "
         "fails. Correct the call: [markers](options.md#markers).",
-        ("judging/cap.py", "watching/watch.py"),
+        ("judging/cap.py", "measuring/watch.py"),
         ("CapError", "ValueError"),
     ),
     Section(
@@ -64,7 +64,7 @@ SECTIONS: Final = (
         "Reports and archives",
         "`accept`, `check`, `compare`, `report` and `explain` exit with 2, and write nothing. Name "
         "files that `--graph-budget-report` wrote: [what a reader takes](report.md).",
-        ("runs/*", "model/json.py", "model/forms.py", "cli/accept.py", "cli/report.py"),
+        ("artifacts/*", "model/json.py", "model/forms.py", "cli/accept.py", "cli/report.py"),
         (*RAISED, "BadValue", "OSError", "ValueError"),
     ),
     Section(
@@ -85,7 +85,7 @@ SECTIONS: Final = (
         "The gate could not count, so the test is red and nothing can be accepted. Usually a name "
         "of torch, torch_xla or JAX is gone in a new version: `graphbreak doctor` names it, and "
         "[versions](versions.md) has what works.",
-        ("layers/*", "watching/*", "suite/*"),
+        ("layers/*", "measuring/*", "suite/*"),
         ("MissingName", "SettingsError", "_Busy", "errors.append", "Record"),
     ),
 )

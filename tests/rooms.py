@@ -20,7 +20,7 @@ PICTURE: Final = ROOT / "docs" / "pictures" / "rooms.svg"
 PUBLIC: Final = "public names"
 """What ``pytest_graphbreak`` itself is called: the names that other code imports."""
 
-TOOLS: Final = ("cli", "repair", "logs", "runs")
+TOOLS: Final = ("cli", "repair", "logs", "artifacts")
 """The rooms that the gate needs nothing of."""
 
 WIDTH: Final = 980

@@ -16,6 +16,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.artifacts.incoming import ReportError, load_all
+from pytest_graphbreak.artifacts.rejudge import Judge
+from pytest_graphbreak.artifacts.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.baseline import (
     BaselineError,
     Baselines,
@@ -37,9 +40,6 @@ from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging.measured import measurement
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.runs.incoming import ReportError, load_all
-from pytest_graphbreak.runs.rejudge import Judge
-from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import display_path, without_collector
 from pytest_graphbreak.text.numbers import plural

@@ -13,6 +13,9 @@ from typing import Final
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from pytest_graphbreak.artifacts.incoming import load_all
+from pytest_graphbreak.artifacts.rejudge import Judge, Judged
+from pytest_graphbreak.artifacts.union import FAILED, SeenTest, Union, union
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
@@ -31,9 +34,6 @@ from pytest_graphbreak.report.standing import (
     standing_words,
     weight,
 )
-from pytest_graphbreak.runs.incoming import load_all
-from pytest_graphbreak.runs.rejudge import Judge, Judged
-from pytest_graphbreak.runs.union import FAILED, SeenTest, Union, union
 from pytest_graphbreak.text.files import without_collector
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indent_lines

@@ -13,6 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pytest_graphbreak.artifacts.incoming import load_all
+from pytest_graphbreak.artifacts.rejudge import budget_of
+from pytest_graphbreak.artifacts.union import MEASURED, SeenTest, Union, union
 from pytest_graphbreak.cli.messages import UNUSABLE, add_output, note, say_all, write
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.packages import owner_versions
@@ -24,9 +27,6 @@ from pytest_graphbreak.report.counts import moved_count
 from pytest_graphbreak.report.lines import lines as finding_lines
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.report.root_causes import which_tests
-from pytest_graphbreak.runs.incoming import load_all
-from pytest_graphbreak.runs.rejudge import budget_of
-from pytest_graphbreak.runs.union import MEASURED, SeenTest, Union, union
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.files import PAGE, PAGE_MARK, without_collector
 from pytest_graphbreak.text.numbers import plural

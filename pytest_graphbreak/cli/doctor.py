@@ -22,6 +22,7 @@ from pytest_graphbreak.config import device
 from pytest_graphbreak.config.device import TT_DESCRIBED, DeviceError, Machine, version
 from pytest_graphbreak.layers.base import Probe, load
 from pytest_graphbreak.layers.children.runner import runner
+from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Layer, minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -29,7 +30,6 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.counts import cause_words, decomposition
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import LEVELS, TextLine
-from pytest_graphbreak.watching.measure import Measurement
 
 OK: Final = "ok"
 NOTE: Final = "note"

@@ -22,6 +22,7 @@ from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import Example, Page, by_name, groups
 from pytest_graphbreak.advice.match import Family
 from pytest_graphbreak.advice.registry import as_id, installed_registry, shipped_registry
+from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, note, say_all
 from pytest_graphbreak.cli.report import sources_root
@@ -34,7 +35,6 @@ from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.root_causes import by_nodeid, cause_lines, root_causes
 from pytest_graphbreak.report.rows import CheckoutSources
 from pytest_graphbreak.report.unjudged import findings_of_tests
-from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap
 

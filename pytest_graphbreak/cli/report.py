@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.artifacts.incoming import ReportError, load_all
 from pytest_graphbreak.cli.messages import add_output, note, say, say_all, say_list, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.typed import GitHubRun, Typed
@@ -23,7 +24,6 @@ from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, runs
 from pytest_graphbreak.report.standing import NAMED, standing, standing_words, weight
 from pytest_graphbreak.report.unjudged import unjudged_lines
-from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.errors import reason
 from pytest_graphbreak.text.files import PAGE, without_collector
 from pytest_graphbreak.text.numbers import plural

@@ -22,6 +22,9 @@ from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.judging.case import Case
 from pytest_graphbreak.judging.judgement import Judgement, judgement
+from pytest_graphbreak.measuring import watched
+from pytest_graphbreak.measuring.measure import Measurement
+from pytest_graphbreak.measuring.script import UserProgram, send_log_to, settle_streams
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
@@ -31,9 +34,6 @@ from pytest_graphbreak.report.unjudged import as_markdown, script_lines
 from pytest_graphbreak.text.errors import UserError, failure_words
 from pytest_graphbreak.text.files import LOG, PAGE, REPORT, display_path, take_away
 from pytest_graphbreak.text.output import TextLine
-from pytest_graphbreak.watching import watched
-from pytest_graphbreak.watching.measure import Measurement
-from pytest_graphbreak.watching.script import UserProgram, send_log_to, settle_streams
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

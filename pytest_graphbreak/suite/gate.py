@@ -32,9 +32,9 @@ _IN_TESTS: Final = (
     "suite.leaks",
     "suite.longrepr",
     "suite.window",
-    "watching.compile_model",
-    "watching.measure",
-    "watching.watch",
+    "measuring.compile_model",
+    "measuring.measure",
+    "measuring.watch",
 )
 """Modules that are needed first where a test is measured, judged or told of."""
 
@@ -165,7 +165,7 @@ class Gate:
         """
         if self.settings.active or not any(map(is_counted, items)):
             return
-        from pytest_graphbreak.watching.measure import follow
+        from pytest_graphbreak.measuring.measure import follow
 
         following = ExitStack()
         following.enter_context(follow(self.settings.root))
@@ -204,7 +204,7 @@ class Gate:
 
     def choose_backend(self, config: pytest.Config) -> None:
         """Make ``torch.compile`` use another backend until the end of the session."""
-        from pytest_graphbreak.watching.measure import Backend
+        from pytest_graphbreak.measuring.measure import Backend
 
         name, *instead_of = self.settings.backend
         backend = Backend(name, tuple(instead_of))

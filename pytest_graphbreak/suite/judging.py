@@ -65,7 +65,7 @@ def judge(
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None, settings: Settings) -> str:
     """Return why the budget of the test cannot be observed here; empty if it can."""
     from pytest_graphbreak.judging.totals import unknown_runs
-    from pytest_graphbreak.watching import measure
+    from pytest_graphbreak.measuring import measure
 
     fault = measure.cap_impossible(cap, record.layers) if cap is not None else ""
     if not fault and expected is not None:

@@ -30,12 +30,12 @@ from pytest_graphbreak.suite.reports import (
 )
 
 if TYPE_CHECKING:
+    from pytest_graphbreak.measuring.measure import Measurement
     from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.suite.leaks import Leaks
     from pytest_graphbreak.suite.window import TestWindow
-    from pytest_graphbreak.watching.measure import Measurement
 
 PHASES: Final = pytest.StashKey["Phases"]()
 
@@ -62,7 +62,7 @@ class Phases:
         self._fault = self._gate.fault(item)
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.watching.measure import hold_sensors
+        from pytest_graphbreak.measuring.measure import hold_sensors
 
         with hold_sensors():
             return (yield)
@@ -74,7 +74,7 @@ class Phases:
             pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.watching.measure import Measurement, explain
+        from pytest_graphbreak.measuring.measure import Measurement, explain
 
         explain(self._settings.reasons, self._settings.counts_runs)
         self.end()
@@ -110,7 +110,7 @@ class Phases:
         """Measure the tear-down: what it compiles is reported, but never judged."""
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.watching.measure import Measurement, explain
+        from pytest_graphbreak.measuring.measure import Measurement, explain
 
         explain(self._settings.reasons, self._settings.counts_runs)
         with Measurement(self._settings.root) as seen:
@@ -131,7 +131,7 @@ class Phases:
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
-        from pytest_graphbreak.watching.measure import explain
+        from pytest_graphbreak.measuring.measure import explain
 
         explain(self._settings.reasons, self._settings.counts_runs)
         entry = reports.begin_entry(item, canonical(item))

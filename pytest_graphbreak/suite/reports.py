@@ -156,7 +156,7 @@ def colour(report: pytest.TestReport) -> None:
 
 def _block(call: pytest.CallInfo[Any]) -> Plain:
     """Return the entry of a block, ``with graph_budget(...)`` or ``observe``, that failed."""
-    watch = sys.modules.get("pytest_graphbreak.watching.watch")
+    watch = sys.modules.get("pytest_graphbreak.measuring.watch")
     error = call.excinfo.value if call.excinfo else None
     return error.entry if watch and isinstance(error, watch.BudgetExceeded) else {}
 

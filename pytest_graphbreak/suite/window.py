@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_graphbreak.measuring.measure import Measurement, isolate
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.watching.measure import Measurement, isolate
 
 
 class TestWindow:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.artifacts.incoming import parse
+from pytest_graphbreak.artifacts.union import Union, union
 from pytest_graphbreak.cli import compare
 from pytest_graphbreak.cli.compare import RunComparison
 from pytest_graphbreak.report.markdown import COMMENT
-from pytest_graphbreak.runs.incoming import parse
-from pytest_graphbreak.runs.union import Union, union
 from pytest_graphbreak.text.output import plain_text
 from tests.cli.conftest import Workspace
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place

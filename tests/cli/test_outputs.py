@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.artifacts.union import union
 from pytest_graphbreak.cli import COMMANDS, _parser, compare, main
 from pytest_graphbreak.cli.program import put_json
 from pytest_graphbreak.model import json
 from pytest_graphbreak.model.report import RunEnvironment
 from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.unjudged import as_markdown
-from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.model.record import Graph, Record
-from pytest_graphbreak.watching.watched import (
+from pytest_graphbreak.measuring.watched import (
     ENDED,
     LEFT,
     REPLACED,
@@ -22,6 +21,7 @@ from pytest_graphbreak.watching.watched import (
     Status,
     complete_record,
 )
+from pytest_graphbreak.model.record import Graph, Record
 from tests.cli.conftest import Workspace
 from tests.cli.tools import entry
 from tests.layers.children.tools import lives, soon

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.model.json import entry_json
-from pytest_graphbreak.runs.incoming import load_all
 from tests.cli.conftest import Workspace
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.baseline import files, tree
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.logs import dynamo, sources
 from pytest_graphbreak.model import forms, report
 from pytest_graphbreak.report import html, markdown, rows
-from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.suite import changed_lines
 from pytest_graphbreak.text import lines, safe
 

@@ -21,7 +21,7 @@ ROOM: Final = 32
 
 
 class Compile(Protocol):
-    """The shape of ``pytest_graphbreak.watching.compile_model.CompileModel``."""
+    """The shape of ``pytest_graphbreak.measuring.compile_model.CompileModel``."""
 
     device: Any
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from pytest_graphbreak.watching.compile_model import CompileModel
+from pytest_graphbreak.measuring.compile_model import CompileModel
 from tests.examples import sample
 from tests.models import scenes
 from tests.models.zoo import ZOO

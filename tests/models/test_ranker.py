@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.watching.compile_model import CompileModel
+from pytest_graphbreak.measuring.compile_model import CompileModel
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

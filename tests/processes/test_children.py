@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.measuring.measure import Measurement, follow, pass_over
 from pytest_graphbreak.model.merging import merge, number_names, of_process
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
-from pytest_graphbreak.watching.measure import Measurement, follow, pass_over
 from tests.conftest import Suite
 
 HEAD = """
@@ -247,7 +247,7 @@ def test_a_process_that_becomes_another_program_leaves_nothing(tmp_path: Path) -
     source = """
         import os, sys
         from pathlib import Path
-        from pytest_graphbreak.watching.measure import Measurement
+        from pytest_graphbreak.measuring.measure import Measurement
         code = "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"
         with Measurement(Path.cwd()):
             os.execv(sys.executable, [sys.executable, "-c", code])

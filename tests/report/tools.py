@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_graphbreak.artifacts import incoming
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.shards import ProfileRun, runs
-from pytest_graphbreak.runs import incoming
 from tests.reports import Data
 from tests.untrusted import at, spots
 

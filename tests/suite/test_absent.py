@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.measuring import measure
 from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.watching import measure
 from tests.conftest import Suite
 
 pytestmark = [pytest.mark.pure, pytest.mark.jax]

@@ -30,7 +30,7 @@ importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.base import MissingName  # noqa: E402
 from pytest_graphbreak.layers.dynamo import late, sensors  # noqa: E402
-from pytest_graphbreak.layers.dynamo import observer as watching  # noqa: E402
+from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
@@ -412,7 +412,7 @@ def test_a_thread_that_goes_on_compiling_is_waited_for_once(
         waited.append(patience)
         return real(patience)
 
-    real = watching._no_other_compiles
+    real = dynamo._no_other_compiles
     monkeypatch.setattr(f"{home}._no_other_compiles", no_other_compiles)
     held, release = threading.Event(), threading.Event()
 

@@ -444,7 +444,7 @@ DISAGREE = """
     sys.path.insert(0, {root!r})
     from pathlib import Path
     import torch, torch_xla
-    from pytest_graphbreak.watching.measure import Measurement
+    from pytest_graphbreak.measuring.measure import Measurement
     from tests.layers.tt.plugin import Plugin
 
     device = torch_xla.device()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_graphbreak.watching.compile_model import NO_INPUTS, CompileModel
+from pytest_graphbreak.measuring.compile_model import NO_INPUTS, CompileModel
 
 torch = pytest.importorskip("torch")
 

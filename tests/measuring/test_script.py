@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.measuring import script
 from pytest_graphbreak.text.files import LOG, refuse_foreign
-from pytest_graphbreak.watching import script
 
 pytestmark = pytest.mark.pure
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from pytest_graphbreak.artifacts.incoming import by_profile
 from pytest_graphbreak.judging.causes import place_of
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.runs.incoming import by_profile
 
 UNMEASURED, FAILED, BLIND, MEASURED = range(4)
 """How much a report saw of a test: nothing, up to its own failure, with errors, all of it."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.config.device import Device
+from pytest_graphbreak.measuring.watch import Counts, Seen, watch
 from pytest_graphbreak.model import layers
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.watching.watch import Counts, Seen, watch
 
 BACKENDS: Final = {**layers.BACKENDS, "cuda": "inductor", "cpu": "inductor"}
 """The backend of torch.compile for each kind of device."""

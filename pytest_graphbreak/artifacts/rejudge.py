@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_graphbreak.artifacts.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.config.checkout import Checkout
@@ -25,7 +26,6 @@ from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.failure import failure
-from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine
 

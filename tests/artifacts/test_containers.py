@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.runs import incoming
-from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.artifacts import incoming
+from pytest_graphbreak.artifacts.incoming import ReportError, load_all
 from tests.reports import a_report, a_test
 
 pytestmark = pytest.mark.pure

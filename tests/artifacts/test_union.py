@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.runs.incoming import parse
-from pytest_graphbreak.runs.union import Union, union
+from pytest_graphbreak.artifacts.incoming import parse
+from pytest_graphbreak.artifacts.union import Union, union
 from tests.reports import Data, a_break, a_report, a_test, over, place
 
 pytestmark = pytest.mark.pure

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.judging.totals import unknown_runs
+from pytest_graphbreak.measuring import measure
+from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.merging import added_since
@@ -20,8 +22,6 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import StepCounts
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine
-from pytest_graphbreak.watching import measure
-from pytest_graphbreak.watching.measure import Measurement
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # in `typing` from Python 3.11 on
