@@ -127,7 +127,7 @@ def environment(readings: list[Reading]) -> RunEnvironment:
 
 def _log(reading: Reading) -> Plain:
     """Return what only a log has: stages, failures, certainty of the counts, origins."""
-    programs = reading.programs
+    programs = reading.tt.programs
     return {
         "bytes": reading.size,
         "sure": log_report.sure(reading),
@@ -136,8 +136,8 @@ def _log(reading: Reading) -> Plain:
         "failed": programs.failed.total(),
         "unfinished": programs.unfinished.total(),
         "resharding": programs.resharding,
-        "headers": reading.headers,
-        "ends": reading.ends,
+        "headers": reading.tt.headers,
+        "ends": reading.tt.ends,
         "processes": reading.processes,
         "stages": [
             {"stages": list(stages), "graphs": count}

@@ -60,14 +60,14 @@ def _gaps(reading: Reading) -> Iterator[str]:
 
 
 def _tt_gaps(reading: Reading) -> Iterator[str]:
-    signs = reading.signs
-    if not signs.tt:
+    tt = reading.tt
+    if not tt.is_there:
         yield (
             "nothing of the TT compiler is in this log, so device graphs are not counted: "
             "TTXLA_LOGGER_LEVEL=DEBUG was not set, or it did not run on TT"
         )
         return
-    if not reading.headers and not reading.ends:
+    if not tt.headers and not tt.ends:
         yield (
             "the TT plugin printed, but no module: TTXLA_LOGGER_LEVEL was not DEBUG, "
             "or the compiler came from a cache"
@@ -75,12 +75,12 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
     yield from _guess_notes(reading)
     yield from _cut(reading)
     yield from _writer_notes(reading)
-    if reading.headers and not reading.ends:
+    if tt.headers and not tt.ends:
         yield (
             "this is a TTXLA_LOGGER_FILE, or standard output alone: the text of the modules, with "
             "names and source lines, goes to standard error only"
         )
-    elif not signs.locations:
+    elif not tt.names_files:
         yield (
             "no source file is named in the modules, so graphs cannot be linked to code: "
             "XLA_HLO_DEBUG=1 was not set"
@@ -101,7 +101,7 @@ def _guess_notes(reading: Reading) -> Iterator[str]:
 
 def _cut(reading: Reading) -> Iterator[str]:
     """Yield sentences about graphs that are only partly in the log."""
-    programs = reading.programs
+    programs = reading.tt.programs
     if cut := programs.unfinished.total():
         what = "a graph" if cut == 1 else f"{cut} graphs"
         yield f"the log ends in the middle of {what}: whether it was lowered is not known"
@@ -119,30 +119,31 @@ def _cut(reading: Reading) -> Iterator[str]:
 
 def _writer_notes(reading: Reading) -> Iterator[str]:
     """Yield what remains unknown because of several writers of one log, or copies in it."""
-    if copies := reading.unsure_copies:
+    tt = reading.tt
+    if copies := tt.unsure_copies:
         yield (
             f"{plural(copies, 'header line')} occur twice, byte for byte, and nothing tells copies "
             "from other graphs: if standard error and TTXLA_LOGGER_FILE are both in this file, "
             "there are fewer graphs"
         )
-    ranks = {program.rank for program in reading.programs.list}
+    ranks = {program.rank for program in tt.programs.list}
     if reading.processes > 1 and len(ranks) == 1:
         yield (
             f"{reading.processes} processes wrote here and no line of a device graph says whose it "
             "is: the counts hold, causes and places of device graphs are a guess (mpirun "
             "--tag-output separates them)"
         )
-    if reading.damaged:
+    if tt.damaged:
         yield (
-            f"{plural(reading.damaged, 'header')} was cut in two by another writer: a graph may "
+            f"{plural(tt.damaged, 'header')} was cut in two by another writer: a graph may "
             "be missing (give each process a file of its own)"
         )
-    if reading.bare:
+    if tt.bare:
         yield "headers have lost their preamble, so threads and errors are unknown"
 
 
 def _dynamo_gaps(reading: Reading) -> Iterator[str]:
-    seen = reading.signs.dynamo
+    seen = reading.logged
     if not seen:
         yield (
             "Dynamo did not log here, so graph breaks, recompiles and what each device graph comes "
@@ -160,8 +161,7 @@ def _dynamo_gaps(reading: Reading) -> Iterator[str]:
 def _commands(reading: Reading) -> Iterator[str]:
     """Yield all commands that lead to a log without gaps."""
     variables = {"TORCH_LOGS": TORCH_LOGS, **XLA_VARIABLES}
-    elsewhere = not reading.signs.tt and (reading.signs.dynamo or reading.signs.xla)
-    if not elsewhere:
+    if reading.tt.is_there or not reading.record.layers:
         yield "source venv/activate    # in the tt-xla checkout; not venv/bin/activate"
         variables = {**TT_VARIABLES, **variables}
     settings = " ".join(f"{name}={_quote(value)}" for name, value in variables.items())

@@ -9,8 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.tt.log import Watcher
-from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import dynamo_records, origin
 from pytest_graphbreak.logs import xla as xlalog
 from pytest_graphbreak.logs.dynamo import Dynamo
@@ -33,44 +32,28 @@ PLACES_SHOWN: Final = 5
 """The number of source lines that are kept for each device graph."""
 
 
-class Signs(Struct, frozen=True):
-    """What a log shows about how it was made.
-
-    ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether modules name source
-    files, and ``tt`` whether anything from the TT plugin was seen.
-    """
-
-    dynamo: frozenset[str]
-    xla: bool
-    locations: bool
-    tt: bool
-
-
 class Reading(Struct, frozen=True):
     """The contents of one log.
 
-    ``size`` is in bytes, unpacked; ``fault`` says why its end could not be read. ``guesses`` are by
-    rank, for END markers without headers. ``copies`` are header lines that occur again and were not
-    counted, ``unsure_copies`` those that may be copies, ``damaged`` those that were cut in two.
-    ``script`` is the file that was run, if a stack shows it.
+    ``fault`` says why its end could not be read. ``tt`` is what the TT compiler printed, and
+    ``guesses`` the numbers of graphs by rank, for END markers without headers. ``logged`` has the
+    kinds of Dynamo's records. ``script`` is the file that was run, if a stack shows it.
     """
 
     path: str
-    size: int
     fault: str | None
-    programs: Programs
+    tt: TTGraphs
     guesses: dict[str, Guess]
-    headers: int
-    bare: int
-    ends: int
-    copies: int
-    unsure_copies: int
-    damaged: int
-    signs: Signs
+    logged: frozenset[str]
     record: Record
     origins: Counter[tuple[str, str]]
     processes: int
     script: str
+
+    @property
+    def size(self) -> int:
+        """The bytes that were read, unpacked."""
+        return self.tt.size
 
     @property
     def is_unreadable(self) -> bool:
@@ -80,21 +63,21 @@ class Reading(Struct, frozen=True):
     @property
     def is_certain(self) -> bool:
         """Whether the number of device graphs was counted and nothing contradicts it."""
-        is_whole = not (self.unsure_copies or self.damaged or self.programs.headless)
-        return bool(self.headers) and is_whole
+        tt = self.tt
+        return bool(tt.headers) and not (tt.unsure_copies or tt.damaged or tt.programs.headless)
 
     @property
     def graphs(self) -> int:
         """The number of graphs that the TT compiler began."""
-        if self.headers:
-            return self.programs.attempted
+        if self.tt.headers:
+            return self.tt.programs.attempted
         return sum(guess.graphs for guess in self.guesses.values())
 
     @property
     def completed(self) -> int:
         """The number of graphs that the TT compiler lowered completely."""
-        if self.headers:
-            return self.programs.completed
+        if self.tt.headers:
+            return self.tt.programs.completed
         return sum(guess.completed for guess in self.guesses.values())
 
 
@@ -119,19 +102,45 @@ def read(
         return reader.finish(source.fault)
 
 
-class _Reader(Watcher):
+class TTGraphs(TTLog):
+    """What the TT compiler printed, with the origin of each graph and the places of its module.
+
+    ``names_files``: a module names source files.
+    """
+
+    def __init__(self, sources: Sources, origins: Origins) -> None:
+        super().__init__()
+        self.names_files = False
+        self._sources = sources
+        self._origins = origins
+        self._locations = Locations()
+
+    def on_begin(self, program: Program) -> None:
+        self._origins.program(program)
+        self._locations = Locations()
+
+    def on_text(self, program: Program, text: str) -> None:
+        self._locations.feed(text)
+
+    def on_close(self, program: Program) -> None:
+        places, program.module = self._locations.places(self._sources.is_user)
+        self.names_files = self.names_files or self._locations.names_files
+        program.places = tuple(
+            (self._sources.frame(*place), ops) for place, ops in places.most_common(PLACES_SHOWN)
+        )
+        self._origins.end_program(program)
+
+
+class _Reader:
     """One pass over one log, with the readers of all layers and their shared state."""
 
     def __init__(self, path: str, sources: Sources) -> None:
         self._path = path
-        self._sources = sources
-        self._tt = TTLog(self)
         self._dynamo = Dynamo(sources)
         self._origins = Origins(sources)
+        self._tt = TTGraphs(sources, self._origins)
         self._torch = TorchLines(self._record)
         self._xla = XlaLines(self._origins.compilation)
-        self._locations: dict[int, Locations] = {}
-        self._located = False
 
     def line(self, line: str) -> None:
         """Take the next line. Torch first: its line may begin what a device graph follows."""
@@ -147,53 +156,18 @@ class _Reader(Watcher):
         guesses = self._tt.guesses()
         dynamo = self._dynamo.record() if self._dynamo.seen else None
         layers = [dynamo, self._origins.record(), self._tt_layer(guesses)]
-        signs = Signs(
-            dynamo=frozenset(self._dynamo.seen),
-            xla=bool(self._origins.compilations),
-            locations=self._located,
-            tt=bool(self._tt.headers or self._tt.ends or self._tt.levels),
-        )
-        programs = self._tt.programs
+        ranks = {program.rank for program in self._tt.programs.list}
         return Reading(
             path=self._path,
-            size=self._tt.size,
             fault=fault,
-            programs=programs,
+            tt=self._tt,
             guesses=guesses,
-            headers=self._tt.headers,
-            bare=self._tt.bare,
-            ends=self._tt.ends,
-            copies=self._tt.copies.count,
-            unsure_copies=self._tt.unsure_copies,
-            damaged=self._tt.damaged,
-            signs=signs,
+            logged=frozenset(self._dynamo.seen),
             record=merge([layer for layer in layers if layer is not None]),
             origins=self._origins.totals(bool(self._tt.headers)),
             script=self._dynamo.script,
-            processes=max(self._dynamo.processes, len({p.rank for p in programs.list}), 1),
+            processes=max(self._dynamo.processes, len(ranks), 1),
         )
-
-    # What the TT compiler prints
-
-    def on_begin(self, program: Program) -> None:
-        self._origins.program(program)
-        self._locations[program.number] = Locations()
-
-    def on_text(self, program: Program, text: str) -> None:
-        locations = self._locations.get(program.number)
-        if locations is not None:
-            locations.feed(text)
-
-    def on_close(self, program: Program) -> None:
-        locations = self._locations.pop(program.number, None)
-        if locations is not None:
-            places, program.module = locations.places(self._sources.is_user)
-            self._located = self._located or locations.names_files
-            program.places = tuple(
-                (self._sources.frame(*place), ops)
-                for place, ops in places.most_common(PLACES_SHOWN)
-            )
-        self._origins.end_program(program)
 
     # What others print
 
@@ -216,7 +190,7 @@ class _Reader(Watcher):
             return record_of("tt", graphs=programs.attempted, graph_list=graphs)
         if guesses:
             number = sum(guess.graphs for guess in guesses.values())
-            return record_of("tt", graphs=number, graph_list=_guessed_graphs(guesses))
+            return record_of("tt", graphs=number)
         return record_of("tt") if self._tt.levels else None
 
 
@@ -227,14 +201,8 @@ def _graph(program: Program, several: bool) -> Graph:
         end = f"failed after {program.last}" + (f": {program.error}" if program.error else "")
     elif program.ended == "unfinished":
         end = f"the log ends after {program.last}"
-    who = " ".join(
-        part
-        for part in (
-            f"rank {program.rank}" if program.rank else "",
-            f"thread {program.thread}" if program.thread else "",
-        )
-        if part
-    )
+    parts = {"rank": program.rank, "thread": program.thread}
+    who = " ".join(f"{name} {part}" for name, part in parts.items() if part)
     return Graph(
         "tt",
         program.name or f"graph {program.number}",
@@ -246,20 +214,3 @@ def _graph(program: Program, several: bool) -> Graph:
         module=program.module or None,
         seconds=program.seconds,
     )
-
-
-def _guessed_graphs(guesses: dict[str, Guess]) -> list[Graph]:
-    """Return the graphs of a log without headers, each with a name and its progress."""
-    graphs = []
-    for rank, guess in guesses.items():
-        for number, item in enumerate(guess.listed, 1):
-            graphs.append(
-                Graph(
-                    "tt",
-                    item.name or f"graph {number}",
-                    "reshard" if item.name.startswith("ReplicateShardedData") else "other",
-                    process=f"rank {rank}" if rank else None,
-                    reason="" if item.complete else f"stopped after {item.stages} stages",
-                )
-            )
-    return graphs

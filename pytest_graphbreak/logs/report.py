@@ -101,7 +101,7 @@ def findings(reading: Reading) -> list[Finding]:
 def failures(reading: Reading) -> list[Failure]:
     """Return the failed graphs that were kept, grouped by failure, most frequent first."""
     groups: dict[tuple[str, str], list[Program]] = {}
-    for program in reading.programs.list:
+    for program in reading.tt.programs.list:
         if program.ended == "failed":
             groups.setdefault((program.last, program.error), []).append(program)
     kinds = [
@@ -123,10 +123,10 @@ def extra(reading: Reading) -> dict[str, Counter[str]]:
 def _deepest(reading: Reading) -> Iterator[Graph]:
     """Yield graphs of the deepest device layer, with why they exist and not how they ended."""
     layer = reading.record.headline
-    if not reading.headers:
+    if not reading.tt.headers:
         yield from (graph for graph in reading.record.graph_list if graph.layer == layer == "xla")
         return
-    for program in reading.programs.list:
+    for program in reading.tt.programs.list:
         yield Graph(
             "tt",
             program.name,
@@ -153,7 +153,7 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
             yield "stages", shapes
     for layer in ("xla", "dynamo"):
         if layer in layers:
-            logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
+            logged = layer != "dynamo" or "tracing" in reading.logged
             yield layer, layer_counts(layer, [reading.record], logged=logged)
     if reading.processes > 1:
         yield "from", f"{reading.processes} processes"
@@ -161,7 +161,7 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
 
 def sure(reading: Reading) -> str:
     """Return how certain the number of device graphs is."""
-    if reading.headers:
+    if reading.tt.headers:
         return "certain" if reading.is_certain else "likely"
     levels = [guess.sure for guess in reading.guesses.values()]
     for level in ("guess", "likely", "sure"):
@@ -200,13 +200,13 @@ def first(failure: Failure) -> str:
 
 
 def _tt(reading: Reading) -> str:
-    if not reading.headers:
+    if not reading.tt.headers:
         if not reading.guesses:
             return "0 graphs"
-        how = f"worked out from {plural(reading.ends, 'END marker')}"
+        how = f"worked out from {plural(reading.tt.ends, 'END marker')}"
         lowered = f"{reading.completed:,} lowered"
         return f"{plural(reading.graphs, 'graph')} ({sure(reading)}: {how}): {lowered}"
-    programs = reading.programs
+    programs = reading.tt.programs
     parts = [f"{programs.completed:,} lowered"]
     for count, words in (
         (programs.failed.total(), "failed"),
@@ -214,17 +214,17 @@ def _tt(reading: Reading) -> str:
         (programs.resharding, "only gather sharded tensors"),
     ):
         parts += [f"{count:,} {words}"] if count else []
-    if reading.copies:
-        parts.append(f"{plural(reading.copies, 'header line')} occur twice and count once")
+    if reading.tt.copies.count:
+        parts.append(f"{plural(reading.tt.copies.count, 'header line')} occur twice and count once")
     return f"{plural(reading.graphs, 'graph')} ({sure(reading)}: headers): {', '.join(parts)}"
 
 
 def _shapes(reading: Reading) -> str:
     """Return the numbers of stages of graphs, most frequent first."""
     lengths: Counter[int] = Counter()
-    for stages, count in reading.programs.shapes.items():
+    for stages, count in reading.tt.programs.shapes.items():
         lengths[len(stages)] += count
-    if not reading.headers:
+    if not reading.tt.headers:
         guess: Guess
         for guess in reading.guesses.values():
             if guess.stages:

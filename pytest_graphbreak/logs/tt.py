@@ -14,14 +14,12 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.tt.log import TTLines, Watcher
+from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import module_name
 from pytest_graphbreak.text import prefixes
 
 USUAL: Final = range(5, 10)
 """The stages that a whole graph has had in any version; used if the log does not say."""
-
-KEPT: Final = 5_000
 
 SURE: Final = "sure"
 LIKELY: Final = "likely"
@@ -37,21 +35,12 @@ _DIALECTS: Final = (
 )
 
 
-class GuessedGraph(NamedTuple):
-    """A graph: the name of its modules, how many there are, and whether it was completed."""
-
-    name: str
-    stages: int
-    complete: bool
-
-
 class Guess(Struct, frozen=True):
     """The number of graphs that the markers stand for.
 
     ``stages`` is the number of stages of a whole graph (0 if none can be determined),
     ``sure`` is one of ``sure``, ``likely`` and ``guess``; the number of graphs
     is between ``least`` and ``most``; ``why`` is the evidence in words.
-    ``listed`` has the graphs one by one, the first ``KEPT`` of them.
     """
 
     graphs: int
@@ -61,7 +50,6 @@ class Guess(Struct, frozen=True):
     least: int
     most: int
     why: str
-    listed: tuple[GuessedGraph, ...] = ()
 
 
 class Markers:
@@ -108,8 +96,8 @@ class Markers:
 class TTLog(TTLines):
     """The lines of a TT compiler's log, also of a log that has END markers and no headers."""
 
-    def __init__(self, watcher: Watcher | None = None) -> None:
-        super().__init__(watcher)
+    def __init__(self) -> None:
+        super().__init__()
         self.markers: dict[str, Markers] = {}
 
     def guesses(self) -> dict[str, Guess]:
@@ -171,46 +159,30 @@ class _MarkerRun(NamedTuple):
 
 
 class _Runs:
-    """Runs in order: how many there are of each kind, and the first ones with their names."""
+    """The number of runs of each kind. ``open`` is the last run, which may go on."""
 
     def __init__(self) -> None:
-        self.kinds: Counter[_MarkerRun] = Counter()
-        self.first: list[tuple[str, _MarkerRun]] = []
         self.last: _Module | None = None
-        self._name = ""
-        self._open: _MarkerRun | None = None
+        self.open: _MarkerRun | None = None
+        self._closed: Counter[_MarkerRun] = Counter()
 
     def add(self, module: _Module, begins: bool) -> None:
         """Add a marker, which begins a run or continues the last one."""
-        if self._open is None or begins:
-            self._shut()
-            self._open, self._name = (
-                _MarkerRun(0, module.dialect == _VHLO, False, False),
-                module.name,
-            )
-        length, begun, lowered, failed = self._open
-        self._open = _MarkerRun(length + 1, begun, lowered or module.dialect == _TTNN, failed)
+        if self.open is None or begins:
+            if self.open is not None:
+                self._closed[self.open] += 1
+            self.open = _MarkerRun(0, module.dialect == _VHLO, False, False)
+        length, begun, lowered, failed = self.open
+        self.open = _MarkerRun(length + 1, begun, lowered or module.dialect == _TTNN, failed)
         self.last = module
 
     def fail(self) -> None:
-        if self._open is not None:
-            self._open = self._open._replace(failed=True)
+        if self.open is not None:
+            self.open = self.open._replace(failed=True)
 
-    def all(self) -> tuple[Counter[_MarkerRun], list[tuple[str, _MarkerRun]], _MarkerRun | None]:
-        """Return the kinds and the first runs, with the one that is still open; and that one."""
-        if self._open is None:
-            return self.kinds, self.first, None
-        return (
-            self.kinds + Counter([self._open]),
-            [*self.first, (self._name, self._open)],
-            self._open,
-        )
-
-    def _shut(self) -> None:
-        if self._open is not None:
-            self.kinds[self._open] += 1
-            if len(self.first) < KEPT:
-                self.first.append((self._name, self._open))
+    @property
+    def kinds(self) -> Counter[_MarkerRun]:
+        return self._closed + Counter([self.open] if self.open else ())
 
 
 def _goes_back(last: _Module | None, module: _Module) -> bool:
@@ -224,8 +196,7 @@ def _goes_back(last: _Module | None, module: _Module) -> bool:
 
 def _whole_graphs(runs: _Runs) -> Guess:
     """Count vhlo modules, which begin graphs. What comes before the first began before the log."""
-    kinds, first, _ = runs.all()
-    begun = {run: number for run, number in kinds.items() if run.begun}
+    begun = {run: number for run, number in runs.kinds.items() if run.begun}
     lengths: Counter[int] = Counter()
     for run, number in begun.items():
         if run.lowered:
@@ -236,29 +207,21 @@ def _whole_graphs(runs: _Runs) -> Guess:
     why = "each graph begins with a vhlo module"
     if listed:
         why += f"; stages of the graphs that were lowered: {listed}"
-    listed_graphs = tuple(
-        GuessedGraph(name, run.length, run.lowered) for name, run in first if run.begun
-    )
-    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why, listed_graphs)
+    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why)
 
 
 def _periods(runs: _Runs) -> Guess:
     """Guess by the number of stages that divides all runs best."""
-    kinds, first, last = runs.all()
+    kinds, last = runs.kinds, runs.open
     if last is None:
         return Guess(0, 0, 0, SURE, 0, 0, "no marker")
     candidates, misfits = _candidates(kinds, last)
     counts = [_count(kinds, stages) for stages in candidates]
     stages = candidates[0]
-    parts: list[GuessedGraph] = []
-    for name, run in first:
-        complete, remainder = divmod(run.length, stages)
-        parts += [GuessedGraph(name, stages, True)] * min(complete, KEPT - len(parts))
-        parts += [GuessedGraph(name, remainder, False)] * (remainder > 0)
     least, most = min(counts), max(counts)
     sure, why = _confidence(kinds, candidates, misfits, least == most)
     completed = sum(run.length // stages * number for run, number in kinds.items())
-    return Guess(counts[0], completed, stages, sure, least, most, why, tuple(parts[:KEPT]))
+    return Guess(counts[0], completed, stages, sure, least, most, why)
 
 
 def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int], int]:

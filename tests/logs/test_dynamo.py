@@ -72,7 +72,7 @@ def test_real_logs(tmp_path: Path, version: str) -> None:
         "tensor 'x' rank mismatch. expected 1, actual 2",
         "tensor 'x' rank mismatch. expected 2, actual 3",
     ]
-    assert reading.signs.dynamo == {"compiling", "tracing", "graph_breaks", "recompiles"}
+    assert reading.logged == {"compiling", "tracing", "graph_breaks", "recompiles"}
     assert Path(reading.script).name == "broken.py"
 
 
@@ -188,7 +188,7 @@ def test_graph_breaks_alone_do_not_count_graphs(tmp_path: Path) -> None:
         if b"[__graph_breaks]" in line or b"[__recompiles]" in line or line.startswith(b"W")
     ]
     reading = analyse(tmp_path, b"\n".join(lines))
-    assert reading.signs.dynamo == {"graph_breaks", "recompiles"}
+    assert reading.logged == {"graph_breaks", "recompiles"}
     assert reading.record.graphs == {}
     assert breaks(reading.record) == PLACES
     assert [item.graph for item in reading.record.recompile_list] == [
@@ -234,7 +234,7 @@ V1121 not a prefix torch/_dynamo/convert_frame.py:12] [0/0] torchdynamo start co
 """
     reading = analyse(tmp_path, text)
     assert reading.record.layers == ()
-    assert not reading.signs.dynamo
+    assert not reading.logged
 
 
 @pytest.mark.parametrize("file", ["net.py", "./net.py", "my models/net.py", "script", "<string>"])
@@ -243,7 +243,7 @@ def test_a_script_is_named_as_it_was_typed(tmp_path: Path, file: str) -> None:
     reading = analyse(tmp_path, writer.dynamo("0/0", "f", file, 4))
     (graph,) = reading.record.graph_list
     assert (graph.where.file, graph.where.line) == (file.removeprefix("./"), 4)
-    assert "tracing" in reading.signs.dynamo
+    assert "tracing" in reading.logged
 
 
 def test_the_script_is_not_the_command_that_ran_it(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ def test_dialects_or_names_tell_where_a_graph_begins(stages: tuple[str, ...], by
     writes = [write for n in range(7) for write in plugin.graph(n + 1, stages, name=names[n])]
     seen = guess(writes)
     assert (seen.graphs, seen.completed, seen.stages, seen.sure) == (7, 7, len(stages), SURE)
-    assert [found.name for found in seen.listed] == names
 
 
 @pytest.mark.parametrize("stages", EIGHT_TO_FIVE, ids=len)

@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterable
 from functools import partial
 
-from pytest_graphbreak.layers.tt.log import Watcher
 from pytest_graphbreak.logs.tt import TTLog
 from pytest_graphbreak.text.lines import LONGEST, characters
 from tests.logs.writer import Writer, broke, dynamo, join
@@ -35,13 +34,13 @@ def dress(
     return (b"\r\n" if crlf else b"\n").join(lines) + b"\n"
 
 
-def counted(data: bytes, watcher: Watcher | None = None, longest: int = LONGEST) -> TTLog:
+def counted(data: bytes, longest: int = LONGEST) -> TTLog:
     """Counts of a log whose lines are read in parts of at most ``longest`` bytes."""
-    return read(iter(partial(characters(io.BytesIO(data)).readline, longest), ""), watcher)
+    return read(iter(partial(characters(io.BytesIO(data)).readline, longest), ""))
 
 
-def read(lines: Iterable[str], watcher: Watcher | None = None) -> TTLog:
-    seen = TTLog(watcher)
+def read(lines: Iterable[str]) -> TTLog:
+    seen = TTLog()
     for line in lines:
         seen.line(line)
     seen.finish()

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import datetime, timezone
-from typing import Final, NamedTuple
+from typing import Final
 
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.layers.tt.programs import Program, Programs, module_name
 from pytest_graphbreak.text import prefixes
 from pytest_graphbreak.text.prefixes import ANSI
 
-# Telling a header line that a log has twice from the header of another graph.
+# Header lines that a log has twice.
 #
-# If standard error and ``TTXLA_LOGGER_FILE`` go to one file, or were put into one afterwards, each
-# header is there twice: one after the other, as loguru writes to both under one lock, or in a
-# block, if one file was appended to the other, in either order. Only the lines of standard error
-# are followed by the text of a module.
+# If standard error and ``TTXLA_LOGGER_FILE`` go to one file, each header is there twice, one after
+# the other: loguru writes to both under one lock. If one file was appended to the other, they are
+# in different places, and nothing tells them from headers of graphs that are equal.
 
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \(", re.A)
 REMEMBERED: Final = 200_000
@@ -31,93 +30,50 @@ REMEMBERED: Final = 200_000
 class Copies:
     """The header lines of one log that are there twice.
 
-    ``count`` were copies, ``adjacent`` of them directly after their line; ``unsure`` may have been.
-    Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for a copy
-    if it follows itself at once, or if time went back in its thread and a module follows only one
-    of the two: none follows a line of ``TTXLA_LOGGER_FILE``.
+    ``count`` followed their equals at once and are copies. ``unsure`` came later: lines of one
+    millisecond may be equal and yet of two graphs.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.adjacent = 0
         self.unsure = 0
-        self._seen: dict[int, bool] = {}
-        """Whether no module followed each line, by its hash."""
-        self._latest: dict[tuple[str, str], str] = {}
-        """The time stamp of the last new line of each thread."""
-        self._copying: set[tuple[str, str]] = set()
-        """Threads whose lines are copies now."""
+        self._seen: set[int] = set()
         self._last = 0
 
     def break_sequence(self) -> None:
         """Note that something else was printed: the next line does not follow the last."""
         self._last = 0
 
-    def is_copy(self, rank: str, thread: str, line: str, alone: bool) -> bool:
-        """Return whether this header is in the log already; False without a time stamp to compare.
-
-        ``alone``: no text of a module follows it.
-        """
+    def is_copy(self, rank: str, line: str) -> bool:
+        """Return whether this header is a copy; False without a time stamp to compare."""
         words = ANSI.sub("", line).rstrip()
         stamp = _STAMP.search(words)
         if stamp is None:
             return False
-        process, key = (rank, thread), hash((rank, words[stamp.start() :]))
-        earlier, follows, self._last = self._seen.get(key), key == self._last, key
-        latest = self._latest.get(process, "")
-        is_back = process in self._copying or stamp[0] < latest
-        self._copying.discard(process)
-        if earlier is not None and not follows and is_back and (alone or earlier):
-            self._copying.add(process)
-            self._seen[key] = alone
-        if follows or process in self._copying:
+        key = hash((rank, words[stamp.start() :]))
+        follows, self._last = key == self._last, key
+        if follows:
             self.count += 1
-            self.adjacent += follows
             return True
-        self.unsure += earlier is not None
-        self._latest[process] = max(latest, stamp[0])
+        self.unsure += key in self._seen
         if len(self._seen) < REMEMBERED:
-            self._seen[key] = alone
+            self._seen.add(key)
         return False
 
 
 _ERRORS: Final = ("ERR", "FATL")
 _LOAD: Final = "Codegen load:"
 _DIAGNOSTIC: Final = ": error: "
-_NEAR: Final = prefixes.BEFORE + len(programs.FILE)
 
 _HINT: Final = "MLIR M"
 """What END markers and headers without a preamble have in common, for one search in a line."""
 _MARK: Final = re.compile(r"module_builder\.cc:|-{18} END OF MLIR MODULE -{18}|MLIR Module ")
 
 
-class Watcher:
-    """A receiver of what is found, if more than counts is needed. The base does nothing."""
-
-    def on_begin(self, program: Program) -> None:
-        """Handle the beginning of a graph."""
-
-    def on_text(self, program: Program, text: str) -> None:
-        """Handle a line, or a part of one, of a graph's first module."""
-
-    def on_close(self, program: Program) -> None:
-        """Handle the end of the first module of a graph."""
-
-
-class _Header(NamedTuple):
-    """The header of a module. ``line`` runs from its preamble to its end, at ``offset`` bytes."""
-
-    rank: str
-    thread: str
-    stage: str
-    line: str
-    offset: int
-
-
 class TTLines:
     """The lines that the TT compiler printed, rank by rank and thread by thread."""
 
-    def __init__(self, watcher: Watcher | None = None) -> None:
+    def __init__(self) -> None:
         self.programs = Programs()
         self.headers = 0
         self.bare = 0
@@ -126,9 +82,7 @@ class TTLines:
         self.orphans = 0
         self.copies = Copies()
         self.levels: Counter[str] = Counter()
-        self._watcher = watcher or Watcher()
         self.size = 0
-        self._header: _Header | None = None
         self._open: Program | None = None
         self._has_preambles = False
         self._unclosed: Counter[str] = Counter()
@@ -136,10 +90,6 @@ class TTLines:
 
     def line(self, line: str) -> None:
         """Take the next line of the log."""
-        if self._header is not None:
-            # No text of a module follows it if the next line is of the plugin's logger, too.
-            self._begin(self._header, alone=line.find(programs.FILE, 0, _NEAR) >= 0)
-            self._header = None
         if programs.FILE in line or _HINT in line:
             self._marks(line)
         else:
@@ -151,11 +101,13 @@ class TTLines:
 
     def finish(self) -> None:
         """End the log."""
-        if self._header is not None:
-            self._begin(self._header, alone=True)
-            self._header = None
         self._close()
         self.programs.finish()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the log has anything of the TT plugin."""
+        return bool(self.headers or self.ends or self.levels)
 
     @property
     def damaged(self) -> int:
@@ -166,22 +118,32 @@ class TTLines:
     def unsure_copies(self) -> int:
         """The number of header lines that the log has twice: copies, or other graphs.
 
-        Only standard error has END markers: if each header has one, no other line is a copy.
+        Only standard error has END markers: if each header has one, it was printed there, and none
+        is a copy of the logger's file.
         """
-        copies = self.copies
         if self.ends < self.headers:
-            return copies.unsure
-        appended = copies.count - copies.adjacent
-        return copies.adjacent if self.ends > self.headers + appended else 0
+            return self.copies.unsure
+        return self.copies.count if self.ends > self.headers else 0
+
+    # What subclasses are told of; nothing is done here.
+
+    def on_begin(self, program: Program) -> None:
+        """Handle the beginning of a graph."""
+
+    def on_text(self, program: Program, text: str) -> None:
+        """Handle a line, or a part of one, of a graph's first module."""
+
+    def on_close(self, program: Program) -> None:
+        """Handle the end of the first module of a graph."""
 
     def on_headless_end(self, rank: str) -> None:
-        """Handle an END marker, while the log had no header. The base does nothing."""
+        """Handle an END marker, while the log had no header."""
 
     def on_headless_error(self, rank: str) -> None:
-        """Handle an error of the compiler, while the log had no header. The base does nothing."""
+        """Handle an error of the compiler, while the log had no header."""
 
     def on_headless_text(self, text: str) -> None:
-        """Handle a line, or a part of one, while the log had no header. The base does nothing."""
+        """Handle a line, or a part of one, while the log had no header."""
 
     def _marks(self, line: str) -> None:
         """Read a line that has a header or an END marker somewhere in it."""
@@ -215,7 +177,7 @@ class TTLines:
             stage = message.stage
         if stage:
             offset = self.size + at - len(before)
-            self._header = _Header(rank, thread, stage, before + line[at:], offset)
+            self._begin(rank, thread, stage, before + line[at:], offset)
         return bool(stage)
 
     def _message(self, message: programs.Message, rank: str, thread: str) -> None:
@@ -227,19 +189,18 @@ class TTLines:
         elif message.text.startswith(_LOAD):
             self.programs.load(rank, thread)
 
-    def _begin(self, header: _Header, alone: bool) -> None:
-        """Begin the module of a header; ``alone``: no text of it follows."""
-        if self.copies.is_copy(header.rank, header.thread, header.line, alone):
+    def _begin(self, rank: str, thread: str, stage: str, header: str, offset: int) -> None:
+        """Begin the module of a header, the text from its preamble to its end."""
+        if self.copies.is_copy(rank, header):
             return
         self._close()
         self._diagnostic = ""
-        time = _time(header.line)
-        program = self.programs.stage(header.rank, header.thread, header.stage, header.offset, time)
+        program = self.programs.stage(rank, thread, stage, offset, _time(header))
         if program is not None and len(program.stages) == 1:
             self._open = program
-            self._watcher.on_begin(program)
+            self.on_begin(program)
         self.headers += 1
-        self._unclosed[header.rank] += 1
+        self._unclosed[rank] += 1
 
     def _end(self, rank: str) -> None:
         """Take an END marker."""
@@ -269,14 +230,14 @@ class TTLines:
         if program is not None:
             if not program.name:
                 program.name = module_name(text)
-            self._watcher.on_text(program, text)
+            self.on_text(program, text)
         elif not self.headers:
             self.on_headless_text(text)
 
     def _close(self) -> None:
         """End the module that is open."""
         if self._open is not None:
-            self._watcher.on_close(self._open)
+            self.on_close(self._open)
         self._open = None
 
 

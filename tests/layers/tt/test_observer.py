@@ -15,11 +15,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.tt import files, join, observer, switch
+from pytest_graphbreak.layers.tt import logfile, observer
 from pytest_graphbreak.layers.tt.observer import TTObserver
-from pytest_graphbreak.layers.tt.switch import (
-    prepare_environment,
-)
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame, Graph, Record
@@ -28,8 +25,8 @@ from tests.layers.tt.plugin import NINE, Plugin, build
 
 ROOT = Path(__file__).parents[3]
 NAMES = (
-    files.LEVEL,
-    files.FILE,
+    logfile.LEVEL,
+    logfile.FILE,
     "TTMLIR_RUNTIME_LOGGER_LEVEL",
     "XLA_HLO_DEBUG",
     "PJRT_DEVICE",
@@ -52,8 +49,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The plugin's log, turned on as a user does it."""
     path = tmp_path / "tt.log"
-    monkeypatch.setenv(files.LEVEL, "DEBUG")
-    monkeypatch.setenv(files.FILE, str(path))
+    monkeypatch.setenv(logfile.LEVEL, "DEBUG")
+    monkeypatch.setenv(logfile.FILE, str(path))
     return path
 
 
@@ -153,7 +150,7 @@ def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
 def test_a_level_that_prints_no_headers_is_no_layer(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(files.LEVEL, "INFO")
+    monkeypatch.setenv(logfile.LEVEL, "INFO")
     assert window().close() is None
 
 
@@ -166,7 +163,7 @@ def test_the_file_may_be_named_anew(
     later = tmp_path / "tt.4242.log"
     later.write_text("2026-08-20 10:22:52.123 old| MLIR Module vhlo:\n")
     opened = window()
-    monkeypatch.setenv(files.FILE, str(later))
+    monkeypatch.setenv(logfile.FILE, str(later))
     plugin = Plugin(build(tmp_path))
     plugin.compile()
     assert seen(opened).graphs == {"tt": 1}
@@ -223,17 +220,24 @@ FULL = {**HEADERS, "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG", "XLA_HLO_DEBUG": "1"}
     ids=["headers", "full", "off", "the user's own", "INFO", "WARNING", "debug"],
 )
 def test_what_is_set_for_a_log_is_put_back(
-    tmp_path: Path, before: dict[str, str], log: str, added: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, before: dict[str, str], log: str, added: dict[str, str]
 ) -> None:
     """A level of the user's own that prints no headers is respected, and nothing else is set."""
-    expected = {name: value.replace("DIR", str(tmp_path)) for name, value in added.items()}
-    environ = dict(before)
-    prepared = prepare_environment(environ, tmp_path, log)
-    assert environ == before | expected
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    off = logfile.turn_on(log)
+    directory = Path(os.environ.get(logfile.FILE, "")).parent
+    expected = {name: value.replace("DIR", str(directory)) for name, value in added.items()}
+    assert variables() == before | expected
     if "XLA_HLO_DEBUG" in added:
-        environ["XLA_HLO_DEBUG"] = before["XLA_HLO_DEBUG"] = "0"  # by the user, meanwhile
-    prepared.restore(environ)
-    assert environ == before
+        monkeypatch.setenv("XLA_HLO_DEBUG", "0")  # by the user, meanwhile
+        before = {**before, "XLA_HLO_DEBUG": "0"}
+    off()
+    assert variables() == before
+
+
+def variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in NAMES if name in os.environ}
 
 
 SUITE = """
@@ -429,11 +433,11 @@ def test_a_test_that_counts_nothing_sets_nothing(
 
 
 def test_turning_on_nests() -> None:
-    first, second = switch.turn_on(), switch.turn_on()
-    file = os.environ[files.FILE]
+    first, second = logfile.turn_on(), logfile.turn_on()
+    file = os.environ[logfile.FILE]
     first()
     first()  # once is enough, twice is no harm
-    assert os.environ[files.FILE] == file
+    assert os.environ[logfile.FILE] == file
     second()
     assert not any(name in os.environ for name in NAMES)
     assert not Path(file).parent.exists()
@@ -494,10 +498,10 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         graph_list=(Graph("dynamo", "0/0", "entry"), Graph("xla", "0", "fx", where=where)),
         notes=("as before",),
     )
-    monkeypatch.setattr(join, "is_in_use", lambda: True)
-    assert join.count_through_xla(seen) is seen  # the log is on
-    monkeypatch.delenv(files.LEVEL)
-    reported = join.count_through_xla(seen)
+    monkeypatch.setattr(observer, "is_in_use", lambda: True)
+    assert observer.count_through_xla(seen) is seen  # the log is on
+    monkeypatch.delenv(logfile.LEVEL)
+    reported = observer.count_through_xla(seen)
     assert reported.layers == ("dynamo", "xla", "tt")
     assert reported.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
     last = reported.graph_list[-1]
@@ -506,23 +510,23 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         reported.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
     )
     idle = Record(layers=("xla",))
-    assert join.count_through_xla(idle).layers == ("xla", "tt")
-    assert join.count_through_xla(idle).note is None
-    assert join.count_through_xla(reported) is reported
-    monkeypatch.setattr(join, "is_in_use", lambda: False)
-    assert join.count_through_xla(seen) is seen
+    assert observer.count_through_xla(idle).layers == ("xla", "tt")
+    assert observer.count_through_xla(idle).note is None
+    assert observer.count_through_xla(reported) is reported
+    monkeypatch.setattr(observer, "is_in_use", lambda: False)
+    assert observer.count_through_xla(seen) is seen
 
 
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "is_in_use", lambda: True)
+    monkeypatch.setattr(observer, "is_in_use", lambda: True)
     monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     own, xla = record_of("tt", graphs=3), record_of("xla", graphs=1)
-    assert not join.reconcile(own, xla).errors
+    assert not observer.reconcile(own, xla).errors
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
-    (error,) = join.reconcile(own, xla).errors
+    (error,) = observer.reconcile(own, xla).errors
     assert "share the log" in error
-    monkeypatch.setenv(files.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
-    assert not join.reconcile(own, xla).errors
+    monkeypatch.setenv(logfile.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
+    assert not observer.reconcile(own, xla).errors
 
 
 def test_xla_graphs_explain_tt_graphs() -> None:
@@ -537,9 +541,9 @@ def test_xla_graphs_explain_tt_graphs() -> None:
     )
     names = ("graph 1", "graph 2")
     own = record_of("tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names))
-    first, second = join.reconcile(own, xla).graph_list
+    first, second = observer.reconcile(own, xla).graph_list
     assert (first.layer, first.name, first.cause, first.where) == ("tt", "graph 1", "fx", where)
     assert (first.sources, first.hash) == (("0",), "ab")
     assert (second.cause, second.reason) == ("access", "a value was read")
     fewer = record_of("xla", graphs=1, graph_list=xla.graph_list[:1])
-    assert join.reconcile(own, fewer) is own
+    assert observer.reconcile(own, fewer) is own

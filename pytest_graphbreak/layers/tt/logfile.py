@@ -1,15 +1,21 @@
-"""The files that the TT plugin writes its headers to, and what was added to them meanwhile.
+"""The file that the TT plugin writes its headers to: turned on, and followed while it grows.
 
-The plugin reads the name of the file from a variable when it is loaded, and keeps to it. The
+The plugin reads the name of the file from a variable when it is loaded, and keeps to it. So the
+variables are set before that, where tests are to run on TT; values of the user's own stay. The
 variable may change afterwards, and be put back (``--log-pid`` of tt-xla's suite does so in each
-test), so each file that it has named in this process is followed from then on.
+test), so each file that it has named in this process is followed from then on. What is printed, and
+when, is read from tt-xla's source (pjrt_implementation/src/utils/logging.cc,
+src/api/module_builder/module_builder.cc).
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -139,3 +145,107 @@ def _read(
             start += len(line)
             seen.line(line)
     return True
+
+
+# Turning the log on, by the variables that the plugin reads when it is loaded.
+
+WANTED: Final[Mapping[str, Mapping[str, str]]] = {
+    "headers": {LEVEL: "DEBUG"},
+    "full": {LEVEL: "DEBUG", "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG", "XLA_HLO_DEBUG": "1"},
+    "off": {},
+}
+"""The variables that are set, besides the file, for each value of ``graph_budget_tt_log``.
+
+``XLA_HLO_DEBUG`` also changes what runs: tt_torch takes another executor in its
+legacy flow, and torch_xla hashes every graph again. So no gate sets it.
+"""
+
+_OURS: Final = "graphbreak-tt-"
+"""The beginning of the names of our own log directories."""
+
+
+class _Switch:
+    """The log of this process, which is on while anybody needs it."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._process = 0
+        self._added: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        """Earlier values of what was added: the file of the process that started this one."""
+        self._directory: Path | None = None
+
+    def switch_on(self, log: str) -> None:
+        self._users += 1
+        if self._users == 1:
+            self._process = os.getpid()
+            self._added = self._variables(log)
+            self._before = {name: os.environ[name] for name in self._added if name in os.environ}
+            os.environ.update(self._added)
+            atexit.register(self._end)
+
+    def switch_off(self) -> None:
+        self._users -= 1
+        if not self._users:
+            atexit.unregister(self._end)
+            self._end()
+
+    def _variables(self, log: str) -> dict[str, str]:
+        """Return what is to be set; nothing if the user's own level prints no headers.
+
+        A file of ours is named by this process, so that the workers of pytest-xdist do not share
+        one, though they inherit the variable; a forked child goes on with its parent's.
+        """
+        if log == "off" or os.environ.get(LEVEL, "DEBUG") not in ENOUGH:
+            return {}
+        added = {name: text for name, text in WANTED[log].items() if name not in os.environ}
+        file, own = os.environ.get(FILE), f"tt-{os.getpid()}.log"
+        if is_ours(file) and Path(file or "").name != own:
+            added[FILE] = str(Path(file or "").with_name(own))
+        elif not file:
+            self._directory = Path(tempfile.mkdtemp(prefix=_OURS))
+            added[FILE] = str(self._directory / own)
+        return added
+
+    def _end(self) -> None:
+        """Put everything back, except in a forked child, where it is all the parent's.
+
+        What somebody has changed meanwhile stays.
+        """
+        added, self._added = self._added, {}
+        directory, self._directory = self._directory, None
+        if os.getpid() != self._process:
+            return
+        for name, value in added.items():
+            if os.environ.get(name) != value:
+                continue
+            if name in self._before:
+                os.environ[name] = self._before[name]
+            else:
+                del os.environ[name]
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+_switch = _Switch()
+
+
+def turn_on(log: str = "headers") -> Callable[[], None]:
+    """Have the plugin write its log from now on; return a function that turns it off, once.
+
+    ``log`` is a key of ``WANTED``. To be called before the TT device is used in this process. Calls
+    nest, and the first one decides. What is left on at the end of the process is put back there.
+    """
+    _switch.switch_on(log)
+    calls = [_switch.switch_off]
+
+    def turn_off() -> None:
+        while calls:
+            calls.pop()()
+
+    return turn_off
+
+
+def is_ours(file: str | None) -> bool:
+    """Return whether we made the directory of this log."""
+    return file is not None and Path(file).parent.name.startswith(_OURS)
