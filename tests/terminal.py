@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from pathlib import Path
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 OURS = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLUMNS", "CI", "GITHUB_ACTIONS")
 """Variables of the run that asks, which would decide how the other one looks."""
+
+SILENCE = 300
+"""Seconds after which a command that shows nothing more is killed."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +62,24 @@ def run(
         stdout=theirs,
         stderr=theirs,
         close_fds=True,
+        preexec_fn=_take_terminal,
     )
     os.close(theirs)
     shown, waiting = bytearray(), list(answers)
     try:
-        while part := os.read(ours, 65536):
-            shown += part
+        while select.select([ours], [], [], SILENCE)[0]:
+            shown += os.read(ours, 65536)
             if waiting and shown.endswith(b"] "):
                 os.write(ours, waiting.pop(0).encode())
+        process.kill()
     except OSError:
         pass  # Linux says so when the last writer is gone
     finally:
         os.close(ours)
     return Shown(process.wait(), shown.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+def _take_terminal() -> None:
+    """Make the terminal that of a session of its own, so that Ctrl-C is a signal there."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

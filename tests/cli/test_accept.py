@@ -244,6 +244,17 @@ def test_a_review_on_a_terminal(last: str, workspace: Workspace) -> None:
     ]
 
 
+def test_a_review_that_is_interrupted_writes_nothing(workspace: Workspace) -> None:
+    """By Ctrl-C, after a change was accepted."""
+    names = [f"tests/test_a.py::t{number}" for number in range(2)]
+    workspace.report("now.json", a_report(*(a_test(name) for name in names)))
+    command = (sys.executable, "-m", "pytest_graphbreak", "accept", "--review", "now.json")
+    shown = terminal.run(command, workspace.path, answers=("y\n", "\x03"))
+    assert shown.code == 130
+    assert shown.lines[-1].endswith("^Cgraphbreak: interrupted")
+    assert not (workspace.path / "baselines").exists()
+
+
 def test_a_review_needs_a_terminal(workspace: Workspace) -> None:
     workspace.report("one.json", a_report(a_test(T)))
     before = workspace.files()
