@@ -242,6 +242,14 @@ def _matching(op: Any, argument: Any) -> str:
     return "".join(char for char in _ALPHABET if (char in inside) != negated)
 
 
+def _parts(argument: Any) -> Iterator[Any]:
+    """The patterns inside one item of a pattern."""
+    for part in argument if isinstance(argument, tuple) else (argument,):
+        for below in part if isinstance(part, list) else [part]:
+            if isinstance(below, parser.SubPattern):
+                yield below
+
+
 def _is_in(char: str, item: Any) -> bool:
     kind, value = item
     if kind is constants.LITERAL:
@@ -269,13 +277,8 @@ def _chars(pattern: re.Pattern[Any]) -> list[str]:
                 items.append((op, argument))
             elif op is constants.LITERAL:
                 items.append((constants.IN, [(op, argument)]))
-            elif isinstance(argument, tuple):
-                for part in argument:
-                    for below in part if isinstance(part, list) else [part]:
-                        if isinstance(below, parser.SubPattern):
-                            walk(below)
-            elif isinstance(argument, parser.SubPattern):
-                walk(argument)
+            for part in _parts(argument):
+                walk(part)
 
     walk(parser.parse(pattern.pattern, pattern.flags))
     matched = [set(_matching(*item)) for item in items]
@@ -290,12 +293,28 @@ def _chars(pattern: re.Pattern[Any]) -> list[str]:
 Run = Callable[[Any], object]
 
 
+def repeats(tree: Any) -> bool:
+    """Whether a part of a pattern may match more than once.
+
+    A pattern without one takes, at each place of a text, no more steps than it has parts: it is
+    linear as it stands, and most of the package's are.
+    """
+    for op, argument in tree:
+        if op in (constants.MAX_REPEAT, constants.MIN_REPEAT, *_POSSESSIVE) and argument[1] > 1:
+            return True
+        if any(repeats(part) for part in _parts(argument)):
+            return True
+    return False
+
+
 def slow(expression: Expression, most: int | None = None) -> str | None:
     """The first string on which an expression takes too long, in words; None if there is none.
 
     ``most`` strings are tried: of more, every so-many-eth, so that each part has its turn.
     """
     pattern = expression.pattern
+    if not repeats(parser.parse(pattern.pattern, pattern.flags)):
+        return None
     tried = list(attacks(pattern))
     tried = tried[:: -(-len(tried) // most) or 1] if most else tried
     gc.disable()
@@ -317,8 +336,9 @@ def too_long(pattern: re.Pattern[Any], run: Run, attack: tuple[str, str, str]) -
         if size == max(WORTH_A_LOOK) and took * CUBIC < limit:
             break
         quarter, whole = (partial(run, _text(pattern, attack, n)) for n in (size // 4, size))
-        took = cpu(whole)
-        if took > limit and grows(quarter, whole, GROWTH[size]):
+        took, most = cpu(whole), GROWTH[size]
+        # One comparison tells what is linear; another that it was no accident.
+        if took > limit and took > most * cpu(quarter) and grows(quarter, whole, most):
             return True
     return False
 
