@@ -13,13 +13,12 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.artifacts.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
-from pytest_graphbreak.baseline.expectation import expectation
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.config.checkout import Checkout
-from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command
 from pytest_graphbreak.judging.case import Case, Context
 from pytest_graphbreak.judging.judgement import Judgement, judgement
-from pytest_graphbreak.judging.measured import values
+from pytest_graphbreak.judging.measured import owner_versions, values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors

@@ -1,11 +1,11 @@
 """Baseline files: read strictly, resolved by profile, changed entry by entry.
 
 ``form`` has the types of what a file may contain, ``model`` the data, ``rules`` what is done with
-each key of an entry (``places`` with lists), ``expectation`` what a profile is judged by. ``tree``
-and ``read`` turn text into data, ``render`` turns it back and ``editor`` puts it in place. ``plan``
-computes what an entry becomes, ``files`` reads and replaces single files, ``store`` maps node ids
-to files and looks up the entries of a directory, ``update`` brings them to what was measured, and
-``changes`` describes the result.
+each key of an entry, and what a profile is judged by. ``tree`` and ``read`` turn text into data,
+``render`` turns it back and ``editor`` puts it in place. ``plan`` computes what an entry becomes,
+``files`` reads and replaces single files, ``store`` maps node ids to files and looks up the entries
+of a directory, ``update`` brings them to what was measured, and ``changes`` describes the result.
+``schemas`` derives the schemas of this file and of the report.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange

@@ -182,30 +182,7 @@ def keys(form: type[Struct]) -> tuple[str, ...]:
     return form.__struct_fields__
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a baseline file."""
-    from msgspec.json import schema_components
-
-    _, definitions = schema_components((File, Entry, Cases), ref_template="#/$defs/{name}")
-    file = definitions.pop("File")
-    for definition in definitions.values():
-        del definition["title"]
-        for key in definition["properties"].values():
-            key.pop("default", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "pytest-graphbreak baseline file, version 1",
-        "description": "The graphs that the tests of one file make, and the breaks that are known. "
-        "One YAML file for each test file.",
-        **{key: value for key, value in file.items() if key != "title"},
-        "$defs": dict(sorted(definitions.items())),
-    }
-
-
-CountsByKey = Mapping[str, Mapping[str, int]]
-
-
-def usual_executions(layer: str, values: CountsByKey) -> int:
+def _usual_executions(layer: str, values: Mapping[str, Mapping[str, int]]) -> int:
     """Return how often the graphs of a layer run if each runs once, or 0 if that is unknown."""
     graphs = values["graphs"].get(layer, 0)
     return graphs if values["ops"].get(layer) else 0
@@ -214,15 +191,26 @@ def usual_executions(layer: str, values: CountsByKey) -> int:
 def complete(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a file with what follows from them; a written 0 is not known."""
     values = {"graphs": {}, "ops": {}, "executions": {}, **written}
-    counts = {layer: usual_executions(layer, values) for layer in values["ops"]}
+    counts = {layer: _usual_executions(layer, values) for layer in values["ops"]}
     counts |= values["executions"]
-    return {**values, "executions": {layer: count for layer, count in counts.items() if count}}
+    values["executions"] = {layer: count for layer, count in counts.items() if count}
+    if "lines" in written:  # a file has them by the names of their files
+        values["lines"] = {
+            f"{file}::{line}": count
+            for file, lines in written["lines"].items()
+            for line, count in lines.items()
+        }
+    return values
 
 
 def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values without what follows from the others, as the inverse of ``complete``."""
     counts = {**dict.fromkeys(values["ops"], 0), **values["executions"]}
     unusual = {
-        layer: count for layer, count in counts.items() if count != usual_executions(layer, values)
+        layer: count for layer, count in counts.items() if count != _usual_executions(layer, values)
     }
-    return {**values, "executions": unusual}
+    by_file: dict[str, dict[str, int]] = {}
+    for name, count in values["lines"].items():
+        file, _, line = name.partition("::")
+        by_file.setdefault(file, {})[line] = count
+    return {**values, "executions": unusual, "lines": by_file}

@@ -1,6 +1,6 @@
 """What a baseline knows of a test, and what it expects of one profile. Data only.
 
-What follows for a profile from an entry is worked out in ``expectation``.
+What follows for a profile from an entry is worked out in ``rules``.
 
 Entries are dataclasses and no Structs, which compare all of their fields: where an entry stands in
 its file is no part of what it says.

@@ -83,7 +83,7 @@ def _update_override(
     base = entry.values or Values()
     after = merge(overlay(base, old), measured, layers)
     change = Overriding(replace(old, versions=versions), base, entry.versions, after, layers)
-    override = replace(change.override, values=change.values, named=change.named)
+    override = change.result
     overrides = {**entry.overrides, measured.profile: override}
     change = Overriding(override, base, entry.versions, overlay(base, override), layers)
     if entry.values is not None and not change.is_needed:

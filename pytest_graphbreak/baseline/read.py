@@ -27,7 +27,7 @@ from pytest_graphbreak.baseline.model import (
     Entry,
     Override,
 )
-from pytest_graphbreak.baseline.rules import WHOLE, from_file
+from pytest_graphbreak.baseline.rules import WHOLE
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -134,8 +134,7 @@ def _versions(raw: Raw, above: Versions) -> Versions:
 
 
 def _values(raw: Raw) -> Values:
-    written = {key: from_file(key, raw[key]) for key in KEYS if key in raw}
-    return Values(**complete(written))
+    return Values(**complete({key: raw[key] for key in KEYS if key in raw}))
 
 
 # checks of nodes, created from the types

@@ -19,7 +19,6 @@ from msgspec import Struct, structs
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.baseline.form import shorten
 from pytest_graphbreak.baseline.model import Document, Entries, Entry, Override
-from pytest_graphbreak.baseline.rules import to_file
 from pytest_graphbreak.model.budget import KEYS, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS
@@ -110,9 +109,7 @@ def _override(override: Override, top: Document) -> dict[str, Any]:
 
 def _values(values: Values, named: frozenset[str] = frozenset()) -> dict[str, Any]:
     written = shorten({key: getattr(values, key) for key in KEYS})
-    return {
-        key: _as_data(to_file(key, written[key])) for key in KEYS if written[key] or key in named
-    }
+    return {key: _as_data(written[key]) for key in KEYS if written[key] or key in named}
 
 
 def _as_data(value: Any) -> Any:

@@ -16,21 +16,21 @@ The rules are those of docs/reference/baseline-file.md. Data in, data out.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from pytest_graphbreak.baseline.model import Expected, Measured, Override
-from pytest_graphbreak.baseline.places import (
-    distinct_places,
-    have_same_causes,
-    have_same_places,
-    merge_places,
-    replace_items,
-    select_layers,
+from pytest_graphbreak.baseline.model import PLAIN, Entry, Expected, Measured, Override
+from pytest_graphbreak.model.budget import (
+    KEYS,
+    PLACES_LAYER,
+    BaselinePlace,
+    Cause,
+    Values,
+    writable,
 )
-from pytest_graphbreak.model.budget import KEYS, PLACES_LAYER, Cause, Values, writable
 from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import BREAKING, LAYERS, made_by
 
@@ -52,30 +52,27 @@ def is_measured_on(key: str, layers: Layers) -> bool:
     return not {*BREAKING}.isdisjoint(layers)
 
 
-# How does a file write it? It groups the lines of devices, ``file::name``, by their files.
-
-
-def from_file(key: str, value: Any) -> Any:
-    """Return a value as ``Values`` has it, given what a file has."""
-    if KEYS[key].rule != "lines":
-        return value
-    return {
-        f"{file}::{name}": count for file, counts in value.items() for name, count in counts.items()
-    }
-
-
-def to_file(key: str, value: Any) -> Any:
-    """Return a value as a file has it."""
-    if KEYS[key].rule != "lines":
-        return value
-    by_file: dict[str, dict[str, int]] = {}
-    for line, count in value.items():
-        file, _, name = line.partition("::")
-        by_file.setdefault(file, {})[name] = count
-    return by_file
-
-
 # What holds for a profile, given the plain values and its override?
+
+
+def expectation(entry: Entry, profile: str) -> Expected | None:
+    """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
+    override, is_plain = entry.overrides.get(profile), profile == entry.profile
+    if entry.values is None and override is None:
+        return None
+    values = entry.values or Values()
+    versions = override.versions if override else entry.versions
+    own = override.layers if override else frozenset[str]()
+    return Expected(
+        values=overlay(values, override) if override else values,
+        profile=profile if override else entry.profile,
+        versions=versions,
+        recorded=is_plain or override is not None,
+        own=own | values.layers if is_plain else own,
+        packages=entry.packages,
+        plain_with=versions if entry.values is None else entry.versions,
+        override=override or PLAIN,
+    )
 
 
 def overlay(base: Values, override: Override) -> Values:
@@ -92,8 +89,7 @@ def _overlay(key: str, base: Values, override: Override) -> Any:
             graphs = override.values.graphs
             return {**{at: count for at, count in value.items() if at not in graphs}, **replacement}
         case "causes":
-            replaced = override.causes_of
-            return (*(cause for cause in value if cause.layer not in replaced), *replacement)
+            return (*_without(value, override.causes_of), *replacement)
     return replacement if key in override.named else value
 
 
@@ -122,15 +118,66 @@ def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bo
             before, after = (
                 values.causes_of(layer) for values in (expected.values, measured.values)
             )
-            return before is not None and after is not None and not have_same_causes(before, after)
+            return before is not None and after is not None and not _same_causes(before, after)
         case "entries":  # nor is an entry without entries written only for them
             return layer == PLACES_LAYER and bool(old) and {*old} != {*new}
         case "places":
-            if layer not in BREAKING:
-                return False
-            places = select_layers(old, (layer,)), select_layers(new, (layer,))
-            return not have_same_places(*places, expected.places_with(key), measured.versions)
+            places = _of(layer, old), _of(layer, new)
+            return not _same_places(*places, expected.places_with(key), measured.versions)
     return False
+
+
+def _same_causes(before: Iterable[Cause], after: Iterable[Cause]) -> bool:
+    """Return whether graphs have the same causes; another calling line is no difference."""
+    counts: list[Counter[tuple[str, ...]]] = []
+    for causes in (before, after):
+        counts.append(Counter())
+        for cause in causes:
+            counts[-1][cause.key[:-1]] += cause.count
+    return counts[0] == counts[1]
+
+
+def _same_places(
+    before: Iterable[BaselinePlace], after: Iterable[BaselinePlace], was: Versions, now: Versions
+) -> bool:
+    """Return whether two lists have the same places, equally often, and for the same reasons."""
+    old, new = _distinct(before), _distinct(after)
+    return old.keys() == new.keys() and all(
+        _is_same(place, new[key], same_minor(made_by(key[0], was), made_by(key[0], now)))
+        for key, place in old.items()
+    )
+
+
+def _is_same(before: BaselinePlace, after: BaselinePlace, with_reasons: bool) -> bool:
+    """Return whether a place is as before; a key that an edited entry left out is not compared."""
+    return before.count == after.count and (
+        not with_reasons
+        or (before.reason in (None, after.reason) and before.id in (None, after.id))
+    )
+
+
+def _distinct(places: Iterable[BaselinePlace]) -> dict[tuple[str, ...], BaselinePlace]:
+    """Return each place once, as it is written, in order of appearance.
+
+    The counts of equal places are added up, and the reason is that of the first.
+    """
+    distinct: dict[tuple[str, ...], BaselinePlace] = {}
+    for place in places:
+        before = distinct.get(place.key)
+        count = place.count if before is None else before.count + place.count
+        distinct[place.key] = structs.replace(before or place, count=count).as_written()
+    return distinct
+
+
+Item = TypeVar("Item", bound=Cause | BaselinePlace)
+
+
+def _of(layer: str, items: Iterable[Item]) -> list[Item]:
+    return [item for item in items if item.layer == layer]
+
+
+def _without(items: Iterable[Item], layers: Layers) -> list[Item]:
+    return [item for item in items if item.layer not in layers]
 
 
 # What does an update make of the old value, where some layers are measured?
@@ -148,21 +195,45 @@ def _merge(key: str, old: Values, measured: Measured, layers: Layers) -> Any:
             counts = {layer: (now if layer in layers else before).get(layer) for layer in LAYERS}
             return {layer: count for layer, count in counts.items() if count}
         case "causes":
-            causes = {cause.key: cause.as_written() for cause in select_layers(now, layers)}
+            causes = {cause.key: cause.as_written() for cause in now if cause.layer in layers}
             for cause in before:
                 if cause.key in causes and cause.count == causes[cause.key].count:
                     causes[cause.key] = cause
-            return replace_items(before, causes, layers)
-        case "places":  # a file keeps their order
-            places = distinct_places(select_layers(now, layers))
+            return _in_old_order(before, causes, layers)
+        case "places":
+            places = _distinct(place for place in now if place.layer in layers)
             for place in before:
                 if place.key in places:
-                    places[place.key] = merge_places(place, places[place.key], measured.versions)
-            return replace_items(before, places, layers)
+                    places[place.key] = _merge_place(place, places[place.key], measured.versions)
+            return _in_old_order(before, places, layers)
         case "lines":
             lines = now if is_measured_on(key, layers) else before
             return {writable(line): count for line, count in lines.items()}
     return now if is_measured_on(key, layers) else before
+
+
+def _merge_place(before: BaselinePlace, after: BaselinePlace, versions: Versions) -> BaselinePlace:
+    """Return a place as it was, with the new count, and with the reason of a known compiler."""
+    with_reasons = made_by(after.layer, versions) is not None
+    if _is_same(before, after, with_reasons):
+        return before
+    reasoned = after if with_reasons else before
+    return structs.replace(reasoned, count=after.count).as_written()
+
+
+def _in_old_order(
+    old: Iterable[Item], after: Mapping[Any, Item], layers: Layers
+) -> tuple[Item, ...]:
+    """Return the old items as they are ``after``, then the new ones: a file keeps their order.
+
+    An old item of one of the ``layers`` is dropped if it is not there after.
+    """
+    new: dict[Any, Item] = dict(after)
+    kept: list[Item] = []
+    for item in old:
+        if item.key in new or item.layer not in layers:
+            kept.append(new.pop(item.key, item))
+    return (*kept, *new.values())
 
 
 # What does an override name, that is to make the plain values those of its profile?
@@ -203,9 +274,7 @@ class Overriding(Struct, frozen=True):
         """
         graphs = self.different("graphs")
         for layer in self.layers:
-            if select_layers(self.base.causes, (layer,)) and not select_layers(
-                self.after.causes, (layer,)
-            ):
+            if _of(layer, self.base.causes) and not _of(layer, self.after.causes):
                 graphs[layer] = self.after.graphs.get(layer, 0)
         return graphs
 
@@ -216,14 +285,10 @@ class Overriding(Struct, frozen=True):
         return not _is_plain(key, self)
 
     @property
-    def named(self) -> frozenset[str]:
-        """The keys of ``WHOLE`` that the override has."""
-        return frozenset(filter(self.names, WHOLE))
-
-    @property
-    def values(self) -> Values:
-        """The values that the override names."""
-        return Values(**{key: _override(key, self) for key in KEYS})
+    def result(self) -> Override:
+        """The override that is to be written."""
+        values = Values(**{key: _override(key, self) for key in KEYS})
+        return Override(values, self.override.versions, frozenset(filter(self.names, WHOLE)))
 
     @property
     def is_needed(self) -> bool:
@@ -252,11 +317,10 @@ def _override(key: str, change: Overriding) -> Any:
                     counts[layer] = after[layer]
             return counts
         case "causes":
-            old, graphs = change.override.values.causes, change.graphs
-            causes: list[Cause] = [cause for cause in old if cause.layer not in change.layers]
+            causes: list[Cause] = _without(change.override.values.causes, change.layers)
             for layer in change.layers:
-                was, now_there = select_layers(base, (layer,)), select_layers(after, (layer,))
-                if layer in graphs or not have_same_causes(was, now_there):
+                was, now_there = _of(layer, base), _of(layer, after)
+                if layer in change.graphs or not _same_causes(was, now_there):
                     causes += now_there
             return tuple(causes)
     return after if change.names(key) else getattr(Values(), key)
@@ -273,7 +337,7 @@ def _is_plain(key: str, change: Overriding) -> bool:
         case "ops":
             return all(count == base.get(layer) for layer, count in after.items())
         case "causes":
-            return have_same_causes(after, base)
+            return _same_causes(after, base)
         case "places":
-            return have_same_places(base, after, change.base_versions, change.override.versions)
+            return _same_places(base, after, change.base_versions, change.override.versions)
     return bool(after == base)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected
 from pytest_graphbreak.baseline.read import load
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.text.files import without_collector
 

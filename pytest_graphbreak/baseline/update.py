@@ -16,7 +16,6 @@ from msgspec import Struct
 from pytest_graphbreak.baseline import files, form, plan, render
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange, Kind
 from pytest_graphbreak.baseline.editor import Editor
-from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Document,
@@ -26,6 +25,7 @@ from pytest_graphbreak.baseline.model import (
     Measured,
 )
 from pytest_graphbreak.baseline.read import document, parse_document
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.baseline.store import baseline_path, resolve, split_nodeid
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable

@@ -18,10 +18,10 @@ from pytest_graphbreak.artifacts.rejudge import budget_of
 from pytest_graphbreak.artifacts.union import MEASURED, SeenTest, Union, union
 from pytest_graphbreak.cli.messages import UNUSABLE, add_output, note, say_all, write
 from pytest_graphbreak.cli.report import REPORTS
-from pytest_graphbreak.config.packages import owner_versions
 from pytest_graphbreak.judging.difference import diff
 from pytest_graphbreak.judging.finding import Finding, distinct_findings
 from pytest_graphbreak.judging.findings import findings_of_changes
+from pytest_graphbreak.judging.measured import owner_versions
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.report.counts import moved_count
 from pytest_graphbreak.report.lines import lines as finding_lines

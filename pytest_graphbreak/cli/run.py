@@ -15,8 +15,7 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import UNUSABLE, add_output, say, say_all, write, write_report
-from pytest_graphbreak.config import packages as owners
-from pytest_graphbreak.config.device import Device, choose, environment, runs_tt
+from pytest_graphbreak.config.device import Device, choose, environment, files_of, owners, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
@@ -256,7 +255,7 @@ def _write(
     written = True
     if "json" in files:
         session = json.session(code or int(entry.failed_by == "gate"), 1)
-        packages = owners.versions(owners.files_of(entry.record), Path.cwd())
+        packages = owners(files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         report = document(here, session, [entry_json(entry)])
         written = write_report(files["json"], report, out)

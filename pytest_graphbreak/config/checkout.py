@@ -1,21 +1,64 @@
-"""Finds the baselines of a checkout in the way pytest finds its rootdir, without running it.
+"""The ini keys that the plugin and the commands on reports both read, and a checkout's values.
 
-The commands on reports use the same ini keys as the plugin, so that only one place says where
-baselines are and whether the gate is strict.
+Commands find the configuration in the way pytest finds its rootdir, without running it, so that
+only one place says where baselines are and whether the gate is strict.
 """
 
 from __future__ import annotations
 
-import configparser
 import importlib
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
+from msgspec import Struct
+
 from pytest_graphbreak.text.errors import UserError
+
+NEW: Final = ("fail", "report")
+"""``graph_budget_new``: whether a test without a baseline fails, or is only reported."""
+
+RUNS: Final = ("report", "fail", "off")
+"""``graph_budget_runs``: the effect of more executions or reads. ``off``: they are not counted."""
+
+OPS: Final = 10.0
+"""``graph_budget_ops``: by how many percent captured operations may fall."""
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """The rules by which tests are judged, named after the options and ini keys.
+
+    ``ops`` is None if captured operations may fall by any amount.
+    """
+
+    gate: bool = False
+    update: bool = False
+    record: bool = False
+    prune: bool = False
+    strict: bool = False
+    new: str = "fail"
+    ops: float | None = OPS
+    runs: str = "report"
+
+
+def percent(text: str) -> float | None:
+    """Return the value of ``graph_budget_ops``: percent from 0 to 100, or None for ``off``.
+
+    Raises ``ValueError`` with a message for the user.
+    """
+    if text.strip().lower() == "off":
+        return None
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 100:
+        raise ValueError(f"graph_budget_ops: {text!r} is not a percentage from 0 to 100, nor off")
+    return number
+
 
 NAMES: Final = (
     "pytest.toml",
@@ -123,9 +166,11 @@ def keys_of(path: Path, text: str) -> Mapping[str, Any] | None:
 
     Raises ``CheckoutError`` for a text that is not in the format of ``path``.
     """
+    from configparser import Error
+
     try:
         section = next(iter(_sections(path, text)), None)
-    except (ValueError, configparser.Error, RecursionError) as error:
+    except (ValueError, Error, RecursionError) as error:
         words = str(error).replace("\n", " ")
         raise CheckoutError(f"{path}: cannot be read: {words}") from None
     if section is None and path.name in ("pytest.ini", ".pytest.ini"):
@@ -146,7 +191,9 @@ def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
             pytest = _table(tool, "pytest")
             yield _table(pytest, "ini_options") if "ini_options" in pytest else pytest
         return
-    parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    from configparser import ConfigParser
+
+    parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     parser.read_string(text)
     section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
     if parser.has_section(section):

@@ -17,7 +17,16 @@ import pytest
 from msgspec import field
 from msgspec.structs import replace
 
-from pytest_graphbreak.config.ini import NEW, OPS, RUNS, Rules, percent
+from pytest_graphbreak.config.checkout import (
+    NEW,
+    OPS,
+    RUNS,
+    CheckoutError,
+    Rules,
+    find,
+    percent,
+    refuse_link_out,
+)
 from pytest_graphbreak.config.typed import GitHubRun, Typed, typed_command
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
@@ -259,7 +268,10 @@ def from_config(config: pytest.Config) -> Settings:
     )
     _refuse_writing_in_ci(settings)
     if settings.gate:
-        _refuse_link_out(settings)
+        try:
+            refuse_link_out(root, directory)
+        except CheckoutError as error:
+            raise pytest.UsageError(str(error)) from None
     return settings
 
 
@@ -268,22 +280,11 @@ def _typed(config: pytest.Config, directory: Path) -> Typed:
     typed = typed_command(config)
     if not in_ci() or hasattr(config, "workerinput"):
         return typed
-    from pytest_graphbreak.config.checkout import CheckoutError, find
-
     here = config.invocation_params.dir
     with contextlib.suppress(CheckoutError):
         if find(here).directory.resolve() == directory.resolve():
             return typed
     return replace(typed, baselines=os.path.relpath(directory, here))
-
-
-def _refuse_link_out(settings: Settings) -> None:
-    from pytest_graphbreak.config.checkout import CheckoutError, refuse_link_out
-
-    try:
-        refuse_link_out(settings.root, settings.directory)
-    except CheckoutError as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 def _directories(config: pytest.Config) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct, structs, to_builtins
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.config.ini import Rules
+from pytest_graphbreak.config.checkout import Rules
 from pytest_graphbreak.judging.case import Case
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded

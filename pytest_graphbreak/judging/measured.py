@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from pytest_graphbreak.baseline.form import MOST_ENTRIES, complete
 from pytest_graphbreak.baseline.model import Measured
-from pytest_graphbreak.config.packages import owner_versions
+from pytest_graphbreak.config.device import files_of, owner
 from pytest_graphbreak.judging.causes import causes, entries, place_of
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Values, writable
 from pytest_graphbreak.model.layer import minors
@@ -72,6 +73,12 @@ def _lines(record: Record) -> dict[str, int]:
         if line.layer in layers and line.where != NOWHERE:
             counts[writable(line.line)] += line.count
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LINES])
+
+
+def owner_versions(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions of the packages that own places of a record."""
+    names = dict.fromkeys(map(owner, files_of(record))) if versions else ()
+    return {name: versions[name] for name in names if name in versions}
 
 
 def measurement(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.config.ini import OPS
+from pytest_graphbreak.config.checkout import OPS
 from pytest_graphbreak.judging.causes import is_lowered, name_of
 from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.judging.measured import values
@@ -116,7 +116,8 @@ def judge(
     otherwise. ``versions`` are those of the compilers that made the record: reasons are compared
     only with a baseline of the same minor version, since ids change their meaning. Captured
     operations may fall by ``ops`` percent (None: by any number), and are compared only with the
-    same versions of the ``packages`` that own the code. ``runs`` is one of ``config.ini.RUNS``.
+    same versions of the ``packages`` that own the code. ``runs`` is one of
+    ``config.checkout.RUNS``.
     """
     if record.errors:
         return Verdict("error")

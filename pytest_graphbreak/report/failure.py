@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.config.packages import owner
+from pytest_graphbreak.config.device import owner
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.case import Case, Context, SourceLines
 from pytest_graphbreak.judging.finding import Finding

@@ -121,6 +121,6 @@ def _versions(record: Record) -> dict[str, str]:
 
 def _packages(record: Record, settings: Settings) -> dict[str, str]:
     """Return the versions of the packages that own places of a record."""
-    from pytest_graphbreak.config.packages import files_of, versions
+    from pytest_graphbreak.config.device import files_of, owners
 
-    return versions(files_of(record), settings.root)
+    return owners(files_of(record), settings.root)

@@ -19,8 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pytest_graphbreak.baseline import BaselineError, Entry, Measured, update
-from pytest_graphbreak.config import packages as owners
-from pytest_graphbreak.config.device import environment
+from pytest_graphbreak.config.device import environment, files_of, owners
 from pytest_graphbreak.config.settings import Settings, clear_report
 from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.measured import measurement
@@ -156,8 +155,8 @@ class Session:
             )
             for nodeid, tally in self.tallies.items()
         ]
-        files = (file for test in outcome.tests for file in owners.files_of(test.record))
-        packages = owners.versions(files, self.settings.root)
+        files = (file for test in outcome.tests for file in files_of(test.record))
+        packages = owners(files, self.settings.root)
         outcome.environment = replace(outcome.environment, packages=packages)
         outcome.unmeasured = self._unmeasured_tests()
         if self.settings.gate and self._is_whole and exitstatus in WRITABLE:

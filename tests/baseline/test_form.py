@@ -39,7 +39,7 @@ def test_a_graph_runs_once_unless_the_entry_says_otherwise(
 
 
 def test_it_is_left_out_where_it_follows_and_zero_where_it_is_not_known() -> None:
-    plain = {"graphs": {"dynamo": 1}, "recompiles": {}, "ops": {"dynamo": 6}}
+    plain = {"graphs": {"dynamo": 1}, "lines": {}, "ops": {"dynamo": 6}}
     usual, unknown = ({**plain, "executions": runs} for runs in ({"dynamo": 1}, {}))
     assert shorten(usual) == {**plain, "executions": {}}
     assert shorten(unknown) == {**plain, "executions": {"dynamo": 0}}

@@ -12,7 +12,7 @@ from pytest_graphbreak.baseline import (
     Override,
     Values,
 )
-from pytest_graphbreak.baseline.expectation import expectation
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.model.budget import place_key, writable
 
 pytestmark = pytest.mark.pure

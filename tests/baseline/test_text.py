@@ -22,9 +22,9 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.baseline import plan as planning
-from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.model.budget import writable
 from tests.baseline.generated import LAYERS, Made, make, measurement
 from tests.examples import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.config.ini import Rules
+from pytest_graphbreak.config.checkout import Rules
 from pytest_graphbreak.judging.case import Case
 from pytest_graphbreak.judging.judgement import baseline_of, budget_for, judgement
 from pytest_graphbreak.model.budget import Cap, Values

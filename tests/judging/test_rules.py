@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import Entry
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.record import Break, Frame, Graph, LineRuns, Record

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_graphbreak.baseline.expectation import expectation
 from pytest_graphbreak.baseline.model import Entry, Expected, Override
+from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_graphbreak.baseline import Baselines, update
 from pytest_graphbreak.baseline.model import Measured
-from pytest_graphbreak.config.packages import versions
+from pytest_graphbreak.config.device import owners
 from pytest_graphbreak.model.budget import Values
 from tests.conftest import Suite
 
@@ -29,7 +29,7 @@ def measured(name: str, graphs: int = 1, **packages: str) -> Measured:
 def test_packages_are_those_with_a_version(tmp_path: Path) -> None:
     (tmp_path / "pytest.py").touch()
     files = ["pluggy/_hooks.py", "yaml/loader.py", "tests/test_a.py", "<string>", "", "pytest.py"]
-    found = versions(files, tmp_path)
+    found = owners(files, tmp_path)
     assert list(found) == ["pluggy", "yaml"]
     assert all(version[0].isdigit() for version in found.values())
 
@@ -77,7 +77,6 @@ def installed(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
 
 def install(suite: Suite, version: str, line: str) -> None:
     import pytest_graphbreak.config.device as device
-    import pytest_graphbreak.config.packages as owners
 
     site = suite.path / "lib" / INSTALLED
     (site / "outside_net.py").write_text(NET.format(line))
@@ -88,7 +87,7 @@ def install(suite: Suite, version: str, line: str) -> None:
     )
     sys.modules.pop("outside_net", None)
     device.version.cache_clear()
-    owners._version.cache_clear()
+    device._owner_version.cache_clear()
 
 
 def test_a_red_test_says_that_the_package_is_another_one(installed: Suite) -> None:
