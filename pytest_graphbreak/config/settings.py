@@ -266,12 +266,7 @@ def from_config(config: pytest.Config) -> Settings:
         backend=tuple(asked.text("backend").replace(",", " ").split()),
         typed=_typed(config, directory),
     )
-    _refuse_writing_in_ci(settings)
-    if settings.gate:
-        try:
-            refuse_link_out(root, directory)
-        except CheckoutError as error:
-            raise pytest.UsageError(str(error)) from None
+    _refuse(settings)
     return settings
 
 
@@ -300,12 +295,17 @@ def _directories(config: pytest.Config) -> tuple[str, ...]:
     return tuple(directories)
 
 
-def _refuse_writing_in_ci(settings: Settings) -> None:
-    if not (settings.writes and in_ci()):
-        return
-    names = [f"--graph-budget-{name}" for name in WRITING if getattr(settings, name)]
-    raise pytest.UsageError(
-        f"{', '.join(names)}: baselines are not written where the environment variable CI is "
-        f"set. Run with --graph-budget --graph-budget-report=graphs.json, keep graphs.json as "
-        f"an artifact, and run `graphbreak accept graphs.json` in a checkout."
-    )
+def _refuse(settings: Settings) -> None:
+    """Raise ``pytest.UsageError`` for writing in CI, and for baselines outside by a link."""
+    if settings.writes and in_ci():
+        names = [f"--graph-budget-{name}" for name in WRITING if getattr(settings, name)]
+        raise pytest.UsageError(
+            f"{', '.join(names)}: baselines are not written where the environment variable CI is "
+            f"set. Run with --graph-budget --graph-budget-report=graphs.json, keep graphs.json as "
+            f"an artifact, and run `graphbreak accept graphs.json` in a checkout."
+        )
+    if settings.gate:
+        try:
+            refuse_link_out(settings.root, settings.directory)
+        except CheckoutError as error:
+            raise pytest.UsageError(str(error)) from None

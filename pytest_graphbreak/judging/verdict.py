@@ -116,8 +116,7 @@ def judge(
     otherwise. ``versions`` are those of the compilers that made the record: reasons are compared
     only with a baseline of the same minor version, since ids change their meaning. Captured
     operations may fall by ``ops`` percent (None: by any number), and are compared only with the
-    same versions of the ``packages`` that own the code. ``runs`` is one of
-    ``config.checkout.RUNS``.
+    same versions of the ``packages`` that own the code. ``runs`` is one of ``checkout.RUNS``.
     """
     if record.errors:
         return Verdict("error")
