@@ -16,15 +16,14 @@ from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.rules import expectation
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command
-from pytest_graphbreak.judging.case import Case, Context
-from pytest_graphbreak.judging.judgement import Judgement, judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.measured import owner_versions, values
 from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.failure import failure
+from pytest_graphbreak.report.failure import Context, failure
 from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.output import TextLine
 

@@ -31,9 +31,9 @@ from pytest_graphbreak.judging.finding import SEEN, Finding
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.root_causes import by_nodeid, cause_lines, root_causes
-from pytest_graphbreak.report.rows import CheckoutSources
 from pytest_graphbreak.report.unjudged import findings_of_tests
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal, wrap

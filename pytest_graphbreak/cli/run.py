@@ -19,8 +19,7 @@ from pytest_graphbreak.config.device import Device, choose, environment, files_o
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
 from pytest_graphbreak.judging import cap as caps
-from pytest_graphbreak.judging.case import Case
-from pytest_graphbreak.judging.judgement import Judgement, judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.measuring import watched
 from pytest_graphbreak.measuring.measure import Measurement
 from pytest_graphbreak.measuring.script import UserProgram, send_log_to, settle_streams

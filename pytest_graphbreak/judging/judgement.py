@@ -6,21 +6,38 @@ part of the report. The text for people is added by who asked (``report.failure`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, structs, to_builtins
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import Rules
-from pytest_graphbreak.judging.case import Case
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
 from pytest_graphbreak.model.differences import MEANINGS, STRICT
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.text.output import TextLine, pack, plain_text
+
+
+class Case(Struct, frozen=True):
+    """A record, and everything that it is judged by.
+
+    ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
+    not judged at all. ``excused`` are verdicts that do not fail it, whatever the rules say.
+    ``versions`` of compilers and ``packages`` are those that made it.
+    """
+
+    record: Record
+    expected: Expected | None = None
+    cap: Cap | None = None
+    ungated: str | None = None
+    excused: Collection[str] = ()
+    versions: Versions = {}
+    packages: Mapping[str, str] = {}
 
 
 class Judgement(Struct, frozen=True):

@@ -176,8 +176,7 @@ class _Block(AbstractContextManager[Seen]):
 def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     """Return the judgement whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import this_command
-    from pytest_graphbreak.judging.case import Case
-    from pytest_graphbreak.judging.judgement import judgement
+    from pytest_graphbreak.judging.judgement import Case, judgement
 
     fault = measure.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
     if not record.errors and fault:
@@ -309,8 +308,7 @@ def _known(counts: Mapping[str, int | None]) -> dict[str, int]:
 def _less(number: int, before: Mapping[str, int], step: Record) -> None:
     """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
     __tracebackhide__ = True
-    from pytest_graphbreak.judging.case import Case
-    from pytest_graphbreak.judging.judgement import Judgement
+    from pytest_graphbreak.judging.judgement import Case, Judgement
     from pytest_graphbreak.judging.verdict import Verdict
 
     for layer, count in before.items():

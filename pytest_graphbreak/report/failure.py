@@ -7,28 +7,52 @@ are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.device import owner
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.case import Case, Context, SourceLines
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_failure, look_for_lost, losses
-from pytest_graphbreak.judging.judgement import Judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS, STRICT
 from pytest_graphbreak.model.layer import minor, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
-from pytest_graphbreak.model.record import Break, Frame, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Break, Frame, Recompile, Record
+from pytest_graphbreak.report.checkout import CheckoutLines
 from pytest_graphbreak.report.counts import counts, first_line, headline
 from pytest_graphbreak.report.lines import at, code, detail, lines, position, to_try
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import BLANK, Kind, TextLine, blocks
+
+
+class Context(Struct, frozen=True):
+    """What the text of a failed test says besides its case and the verdict.
+
+    ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``), and
+    ``baseline_line`` the line of the entry. ``typed`` is how pytest was started, ``test`` the place
+    of the test, ``accept`` the command that accepts if baselines are not written from here: in CI,
+    and for a report of another machine; ``not_accepted`` says why there is none. ``source`` is the
+    checkout that was tested, if it is here.
+    """
+
+    nodeid: str
+    profile: str
+    baseline: str | None = None
+    baseline_line: int | None = None
+    accept: str | None = None
+    not_accepted: str = ""
+    typed: Typed = field(default_factory=Typed)
+    test: Frame = NOWHERE
+    fixtures: Mapping[str, int] = {}
+    """The number of its graphs that the test's fixtures made before its call, by layer."""
+    source: CheckoutLines | None = None
 
 
 def failure(judged: Judgement, context: Context) -> list[TextLine]:
@@ -132,7 +156,7 @@ def nowhere(verdict: Verdict, record: Record, test: Frame) -> Iterator[TextLine]
 
 
 def loss_lines(
-    lost: Sequence[Finding], record: Record, source: SourceLines | None = None
+    lost: Sequence[Finding], record: Record, source: CheckoutLines | None = None
 ) -> Iterator[TextLine]:
     """Yield what is compiled no more, or less of it: the first place, and how many others."""
     if not lost:
@@ -165,7 +189,7 @@ _MOST: Final = 3
 
 
 def with_changed(
-    lines: Sequence[TextLine], verdict: Verdict, record: Record, source: SourceLines
+    lines: Sequence[TextLine], verdict: Verdict, record: Record, source: CheckoutLines
 ) -> list[TextLine]:
     """Return entries with the lines that changed since the baseline, below the first entry.
 

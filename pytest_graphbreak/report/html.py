@@ -23,9 +23,10 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.counts import Move, moves
 from pytest_graphbreak.report.root_causes import headline, root_causes
-from pytest_graphbreak.report.rows import CheckoutSources, Rows, Shared, clean, counts
+from pytest_graphbreak.report.rows import Rows, Shared, clean, counts
 from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, test_name
 from pytest_graphbreak.report.standing import (
     NAMED,

@@ -7,9 +7,6 @@ if there is no baseline, or if baselines do not have this kind), and ``now``, th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
-from pathlib import Path, PurePosixPath
-from typing import Final
 
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.causes import Key, cause_keys, cause_of, key_of, place_of
@@ -21,6 +18,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import JUDGED, reason_key
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.text.safe import printable
 
 
@@ -196,55 +194,3 @@ def _baseline_count(finding: Finding, test: TestReport) -> int | None:
     if causes is None:
         return None
     return sum(cause.count for cause in causes if cause.key == cause_of(item).key)
-
-
-# Lines of source around a place, read from the checkout that a report is rendered in.
-#
-# A report is not trusted: it could name any file of this machine in order to show it. So only
-# Python files below the root are read, and only if the line that the report quotes is really there.
-
-AROUND: Final = 3
-"""The number of lines shown before and after the place."""
-_MOST_BYTES: Final = 2 * 2**20
-_LONGEST_LINE: Final = 200
-
-Excerpt = tuple[int, list[str]]
-"""The number of the first line, and the lines."""
-
-
-class CheckoutSources:
-    """The files of one checkout; each is read once."""
-
-    def __init__(self, root: Path | None) -> None:
-        self._given = root
-        self._files: dict[str, list[str]] = {}
-
-    @cached_property
-    def _root(self) -> Path | None:
-        return None if self._given is None else self._given.resolve()
-
-    def excerpt(self, where: Frame) -> Excerpt | None:
-        """Return the lines around a place of a report, or None if they cannot be shown."""
-        file, number, code = where.file, where.line, where.code
-        if not file or not number or not code:
-            return None
-        if file not in self._files:
-            self._files[file] = self._read(file)
-        lines = self._files[file]
-        if number > len(lines) or lines[number - 1].strip() != code.strip():
-            return None  # another version of the file was measured
-        first = max(1, number - AROUND)
-        return first, [line[:_LONGEST_LINE] for line in lines[first - 1 : number + AROUND]]
-
-    def _read(self, file: str) -> list[str]:
-        if self._root is None or PurePosixPath(file).suffix != ".py" or "\0" in file:
-            return []
-        try:
-            path = (self._root / file).resolve()
-            if not path.is_relative_to(self._root) or not path.is_file():
-                return []
-            if path.stat().st_size > _MOST_BYTES:
-                return []
-            return path.read_text(encoding="utf-8").split("\n")
-        except (OSError, ValueError):
-            return []

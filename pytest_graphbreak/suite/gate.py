@@ -27,7 +27,6 @@ _IN_TESTS: Final = (
     "judging.judgement",
     "report.failure",
     "report.unjudged",
-    "suite.changed_lines",
     "suite.judging",
     "suite.leaks",
     "suite.longrepr",

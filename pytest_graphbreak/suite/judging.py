@@ -35,8 +35,7 @@ def judge(
 ) -> Judgement:
     """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.judging.case import Case
-    from pytest_graphbreak.judging.judgement import judgement
+    from pytest_graphbreak.judging.judgement import Case, judgement
 
     settings, nodeid = gate.settings, canonical(item)
     entry = expected = None
@@ -89,9 +88,8 @@ def _explain(
     fixtures: Mapping[str, int],
 ) -> Judgement:
     """Return the judgement on a failed test with its text."""
-    from pytest_graphbreak.judging.case import Context
-    from pytest_graphbreak.report.failure import failure
-    from pytest_graphbreak.suite.changed_lines import CheckoutLines
+    from pytest_graphbreak.report.checkout import CheckoutLines
+    from pytest_graphbreak.report.failure import Context, failure
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
@@ -106,7 +104,7 @@ def _explain(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
-        source=CheckoutLines(item, settings, entry.path if entry else None),
+        source=CheckoutLines(settings.root, str(item.path), entry.path if entry else None),
     )
     return replace(judged, lines=failure(judged, context))
 

@@ -12,8 +12,7 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.logs import dynamo, sources
 from pytest_graphbreak.model import forms, report
-from pytest_graphbreak.report import html, markdown, rows
-from pytest_graphbreak.suite import changed_lines
+from pytest_graphbreak.report import checkout, html, markdown
 from pytest_graphbreak.text import lines, safe
 
 pytestmark = pytest.mark.pure
@@ -38,7 +37,7 @@ MIB = 2**20
         ("a count in a report | {} |", forms.MOST_COUNT),
         ("a baseline file | {} MiB", files.LARGEST // MIB),
         ("and {} levels of nesting", tree.DEEPEST),
-        ("a call of git | {} seconds", changed_lines.SLOWEST),
+        ("a call of git | {} seconds", checkout.SLOWEST),
         ("read once, in parts of at most {} MiB", lines.LONGEST // MIB),
         ("recompiles of a log | {} of each", dynamo.KEPT),
         ("recompiles of a log | {} of each", programs.KEPT),
@@ -48,7 +47,7 @@ MIB = 2**20
         ("a comment on a pull request | {} characters", markdown.COMMENT),
         ("a message in a comment | {} characters", markdown._LONGEST_MESSAGE),
         ("of at most\n  {} MiB. A log", sources._LARGEST // MIB),
-        ("of at most {} MiB, and only", rows._MOST_BYTES // MIB),
+        ("of at most {} MiB, and only", checkout.MOST_BYTES // MIB),
     ],
 )
 def test_the_limits_are_those_of_the_code(words: str, value: int) -> None:

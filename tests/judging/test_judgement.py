@@ -6,8 +6,7 @@ import pytest
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import Rules
-from pytest_graphbreak.judging.case import Case
-from pytest_graphbreak.judging.judgement import baseline_of, budget_for, judgement
+from pytest_graphbreak.judging.judgement import Case, baseline_of, budget_for, judgement
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record

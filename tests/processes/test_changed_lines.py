@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pytest_graphbreak.suite.changed_lines import changed_since
+from pytest_graphbreak.report.checkout import changed_since
 from tests.checkout import commit, git
 from tests.conftest import Suite
 

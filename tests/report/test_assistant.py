@@ -9,7 +9,7 @@ import pytest
 from pytest_graphbreak.cli import explain
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.report.rows import CheckoutSources
+from pytest_graphbreak.report.checkout import CheckoutSources
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
 
 pytestmark = pytest.mark.pure

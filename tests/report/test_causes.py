@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from pytest_graphbreak.judging.case import Case, ChangedLine, Context, SourceLines
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.findings import findings_of_changes, findings_of_failure, losses
-from pytest_graphbreak.judging.judgement import Judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import (
@@ -23,6 +22,8 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import failure as text
+from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
+from pytest_graphbreak.report.failure import Context
 from pytest_graphbreak.report.lines import lines
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.text.output import BLANK
@@ -50,7 +51,7 @@ def of(record: Record) -> list[str]:
     return [str(line) for one in found for line in lines(one)]
 
 
-def shown(verdict: Verdict, record: Record, source: SourceLines | None = None) -> list[str]:
+def shown(verdict: Verdict, record: Record, source: CheckoutLines | None = None) -> list[str]:
     lines = text.loss_lines(losses(verdict, record), record, source)
     return [str(line) for line in lines]
 
@@ -71,13 +72,16 @@ def test_a_loss_that_a_break_explains_is_none() -> None:
     assert losses(broken, Record(layers=("dynamo",), graph_list=graphs(1))) == []
 
 
-class Edited:
+class Edited(CheckoutLines):
     """Source lines of a checkout in which each function begins at line 7, and two changed."""
+
+    def __init__(self) -> None:
+        pass
 
     def definition_of(self, function: Frame) -> Frame:
         return Frame(function.file, function.function, 7, "def forward(self, x):")
 
-    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, Sequence[ChangedLine]]:
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, list[ChangedLine]]:
         return "abc1234", [ChangedLine(replace(BODY, line=2)), ChangedLine(HEAD)]
 
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.case import Case, ChangedLine, Context
-from pytest_graphbreak.judging.judgement import Judgement, judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
 from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
-from pytest_graphbreak.report.failure import block_failure, failure, with_changed
+from pytest_graphbreak.report.checkout import ChangedLine, CheckoutLines
+from pytest_graphbreak.report.failure import Context, block_failure, failure, with_changed
 from pytest_graphbreak.report.lines import calls
 from pytest_graphbreak.report.unjudged import describe
 from pytest_graphbreak.text.output import TextLine, plain_text
@@ -166,14 +166,17 @@ def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None
 EDITED = Frame("data.py", "batches", 31, "yield x[:3]")
 
 
-class OneEdit:
+class OneEdit(CheckoutLines):
     """Source lines of a checkout where one line was edited."""
+
+    def __init__(self) -> None:
+        pass
 
     def definition_of(self, function: Frame) -> Frame:
         return function
 
-    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, tuple[ChangedLine, ...]]:
-        return "1a2b3c4d5e", (ChangedLine(EDITED),)
+    def changed_lines(self, near: Sequence[Frame]) -> tuple[str, list[ChangedLine]]:
+        return "1a2b3c4d5e", [ChangedLine(EDITED)]
 
 
 def entries(*lines: TextLine) -> list[str]:

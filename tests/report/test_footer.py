@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.case import Case, Context
-from pytest_graphbreak.judging.judgement import Judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report.failure import footer
+from pytest_graphbreak.report.failure import Context, footer
 from tests.changes import total
 
 pytestmark = pytest.mark.pure

@@ -1,20 +1,95 @@
-"""The lines that changed since a baseline was committed, by git."""
+"""Lines of a checkout: only what the report quotes, and what changed since a baseline."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.suite import changed_lines
-from pytest_graphbreak.suite.changed_lines import CheckoutLines, GitError, Hunk, changed_since, read
+from pytest_graphbreak.report.checkout import (
+    CheckoutLines,
+    CheckoutSources,
+    Hunk,
+    changed_since,
+    read,
+)
 from tests.checkout import commit, git
 
 pytestmark = pytest.mark.pure
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "model.py").write_text("".join(f"line_{number} = 1\n" for number in range(1, 31)))
+    return root
+
+
+def at(line: int, file: str = "model.py") -> Frame:
+    return Frame(file, "f", line, f"line_{line} = 1")
+
+
+def test_lines_around_the_place(root: Path) -> None:
+    found = CheckoutSources(root).excerpt(at(10))
+    assert found == (7, [f"line_{number} = 1" for number in range(7, 14)])
+
+
+def test_at_the_edges(root: Path) -> None:
+    first = CheckoutSources(root).excerpt(at(1))
+    assert first is not None
+    assert first[0] == 1
+    assert len(first[1]) == 4
+    last = CheckoutSources(root).excerpt(at(30))
+    assert last is not None
+    assert last[1][:4] == [f"line_{number} = 1" for number in range(27, 31)]
+
+
+def test_another_version_of_the_file_is_not_shown(root: Path) -> None:
+    assert CheckoutSources(root).excerpt(Frame("model.py", "f", 10, "other = 1")) is None
+    assert CheckoutSources(root).excerpt(Frame("model.py", "f", 999, "line_999 = 1")) is None
+
+
+def test_nowhere_without_a_checkout(root: Path) -> None:
+    assert CheckoutSources(None).excerpt(at(10)) is None
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "../secret.py",
+        "sub/../../secret.py",
+        "link.py",
+        "secret.txt",
+        ".git/config",
+        "\0.py",
+        ".",
+        "",
+    ],
+)
+def test_nothing_else_of_this_machine_is_shown(file: str, root: Path) -> None:
+    text = "".join(f"line_{number} = 1\n" for number in range(1, 31))
+    (root.parent / "secret.py").write_text(text)
+    (root / "secret.txt").write_text(text)
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text(text)
+    (root / "link.py").symlink_to(root.parent / "secret.py")
+    assert CheckoutSources(root).excerpt(at(10, file)) is None
+
+
+def test_absolute_names_are_refused(root: Path) -> None:
+    outside = root.parent / "secret.py"
+    outside.write_text("".join(f"line_{number} = 1\n" for number in range(1, 31)))
+    assert CheckoutSources(root).excerpt(at(10, str(outside))) is None
+
+
+def test_files_that_are_no_text_are_not_shown(root: Path) -> None:
+    (root / "bytes.py").write_bytes(b"\xff\xfe" * 40)
+    (root / "large.py").write_text("line_1 = 1\n" * 400_000)
+    assert CheckoutSources(root).excerpt(at(1, "bytes.py")) is None
+    assert CheckoutSources(root).excerpt(at(1, "large.py")) is None
+
 
 DIFF = """diff --git model.py model.py
 index 1..2 100644
@@ -75,13 +150,6 @@ def test_files_are_named_from_the_root_of_the_tests(checkout: Path) -> None:
     assert found == {"part.py": (Hunk(1, 1, ["one"]),)}
 
 
-@dataclass
-class Item:
-    """What of a test is looked at."""
-
-    path: Path
-
-
 TEST = "import helper\n\ndef test_it():\n    run()\n\ndef test_other():\n    run()\n"
 
 
@@ -94,11 +162,7 @@ def test_what_is_near_comes_first_and_a_deleted_line_is_shown_as_that(checkout: 
     (checkout / "net.py").write_text("K = 2\n\ndef f(x):\n    return -y\n")
     (checkout / "test_it.py").write_text(TEST.replace("    run()", "    go()"))
     (checkout / "model.py").write_text("changed, and of no test\n")
-    lines = CheckoutLines(
-        cast("Any", Item(checkout / "test_it.py")),
-        cast("Any", SimpleNamespace(root=checkout)),
-        checkout / "test.yaml",
-    )
+    lines = CheckoutLines(checkout, str(checkout / "test_it.py"), checkout / "test.yaml")
     _, found = lines.changed_lines([Frame("net.py", "f", 3), Frame("test_it.py", "test_it", 4)])
     assert [(one.deleted, one.where.function, one.where.line, one.where.code) for one in found] == [
         (True, "f", 0, "y = x"),
@@ -122,40 +186,14 @@ def test_without_a_repository_nothing_is_known(tmp_path: Path) -> None:
     assert changed_since(tmp_path, tmp_path / "test.yaml") == ("", {})
 
 
-def program(path: Path, text: str, mode: int = 0o755) -> None:
-    (path / "git").write_text(text)
-    (path / "git").chmod(mode)
-
-
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("text", "mode", "error"),
-    [
-        (None, 0, "git is not installed"),
-        ("", 0o644, "git: Permission denied"),
-        (
-            "echo no such thing >&2; echo more >&2; exit 3",
-            0o755,
-            "git show: no such thing$",
-        ),
-        ("exit 3", 0o755, "git show: failed$"),
-    ],
-    ids=["not installed", "not executable", "it says why", "it says nothing"],
-)
-def test_git_cannot_be_asked(path: Path, text: str | None, mode: int, error: str) -> None:
-    if text is not None:
-        program(path, f"#!/bin/sh\n{text}\n", mode)
-    with pytest.raises(GitError, match=error):
-        changed_lines.git(path, "show")
-
-
-def test_git_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(path, "#!/bin/sh\nwhile :; do :; done\n")
-    monkeypatch.setattr(changed_lines, "SLOWEST", 0.05)
-    with pytest.raises(GitError, match=r"git log took more than 0\.05 s"):
-        changed_lines.git(path, "log")
+def test_a_git_that_is_missing_or_hangs_says_nothing(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert changed_since(checkout, checkout / "test.yaml") == ("", {})
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").write_text("#!/bin/sh\nwhile :; do :; done\n")
+    (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setattr("pytest_graphbreak.report.checkout.SLOWEST", 0.05)
+    changed_since.cache_clear()
+    assert changed_since(checkout, checkout / "test.yaml") == ("", {})
