@@ -18,7 +18,6 @@ import pytest
 from pytest_graphbreak.config import settings as _settings
 from pytest_graphbreak.config.typed import typed_command
 from pytest_graphbreak.suite.gate import GATE, Gate
-from pytest_graphbreak.suite.phases import PHASES, Phases
 from pytest_graphbreak.suite.reports import attach, colour, note_step
 
 if TYPE_CHECKING:
@@ -82,8 +81,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in _settings.MARKERS:
         config.addinivalue_line("markers", line)
     gate = config.stash[GATE] = Gate(_settings.from_config(config))
-    phases = config.stash[PHASES] = Phases(gate)
-    config.add_cleanup(phases.end)
     if gate.settings.infra:
         from pytest_graphbreak.measuring.measure import pass_over
 
@@ -122,15 +119,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         gate.read(session.config, session.items)
     if any(map(gate.counts, session.items)):
         gate.warm(session.config)
-        session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
+        from pytest_graphbreak.suite.phases import Phases
 
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    gate = item.config.stash.get(GATE, None)
-    if gate is None or not gate.measures(item):
-        return (yield)
-    return (yield from item.config.stash[PHASES].call(item))
+        phases = Phases(gate)
+        session.config.add_cleanup(phases.end)
+        session.config.pluginmanager.register(phases, "graphbreak-phases")
 
 
 @pytest.hookimpl(wrapper=True)

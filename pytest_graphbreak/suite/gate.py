@@ -23,17 +23,10 @@ if TYPE_CHECKING:
 GATE: Final = pytest.StashKey["Gate"]()
 
 _IN_TESTS: Final = (
-    "judging.cap",
-    "judging.judgement",
-    "report.failure",
-    "report.unjudged",
-    "suite.judging",
-    "suite.leaks",
-    "suite.longrepr",
-    "suite.window",
     "measuring.compile_model",
-    "measuring.measure",
     "measuring.watch",
+    "report.unjudged",
+    "suite.phases",
 )
 """Modules that are needed first where a test is measured, judged or told of."""
 

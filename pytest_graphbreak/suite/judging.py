@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.baseline import BaselineError, Entry, Expected
+from pytest_graphbreak.config.device import files_of, owners, version
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.config.typed import this_run
+from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
+from pytest_graphbreak.judging.totals import unknown_runs
+from pytest_graphbreak.measuring import measure
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.report.checkout import CheckoutLines
+from pytest_graphbreak.report.failure import Context, failure
+from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
 from pytest_graphbreak.text.files import display_path
 
 if TYPE_CHECKING:
     import pytest
-
-    from pytest_graphbreak.baseline import Entry, Expected
-    from pytest_graphbreak.judging.judgement import Judgement
-    from pytest_graphbreak.model.budget import Cap
-    from pytest_graphbreak.suite.gate import Gate
-
 
 _NO_REPORT: Final = "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
 
@@ -34,9 +38,6 @@ def judge(
     fixtures: Mapping[str, int],
 ) -> Judgement:
     """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
-    from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.judging.judgement import Case, judgement
-
     settings, nodeid = gate.settings, canonical(item)
     entry = expected = None
     if settings.gate:
@@ -63,9 +64,6 @@ def judge(
 
 def _unseen(record: Record, expected: Expected | None, cap: Cap | None, settings: Settings) -> str:
     """Return why the budget of the test cannot be observed here; empty if it can."""
-    from pytest_graphbreak.judging.totals import unknown_runs
-    from pytest_graphbreak.measuring import measure
-
     fault = measure.cap_impossible(cap, record.layers) if cap is not None else ""
     if not fault and expected is not None:
         fault = measure.baseline_impossible(expected.values.graphs, record.layers)
@@ -88,9 +86,6 @@ def _explain(
     fixtures: Mapping[str, int],
 ) -> Judgement:
     """Return the judgement on a failed test with its text."""
-    from pytest_graphbreak.report.checkout import CheckoutLines
-    from pytest_graphbreak.report.failure import Context, failure
-
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
     accept = settings.accept(this_run(), nodeid) if in_ci() else None
@@ -111,14 +106,9 @@ def _explain(
 
 def _versions(record: Record) -> dict[str, str]:
     """Return the versions of the compilers that made the graphs of a record."""
-    from pytest_graphbreak.config.device import version
-    from pytest_graphbreak.model.layers import compilers
-
     return {name: at for name in compilers(record.layers) if (at := version(name))}
 
 
 def _packages(record: Record, settings: Settings) -> dict[str, str]:
     """Return the versions of the packages that own places of a record."""
-    from pytest_graphbreak.config.device import files_of, owners
-
     return owners(files_of(record), settings.root)

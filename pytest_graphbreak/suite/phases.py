@@ -1,20 +1,33 @@
 """Measures a test in its phases: set-up, fixtures, call and tear-down.
 
-Its hooks are registered only if a test is measured. They are separate from ``plugin``, whose hooks
-run in every pytest run of the environment: even a wrapper that does nothing costs some time in each
-test.
+The measured window of a test is its own fixtures and its call. It opens before the first fixture of
+function scope is set up, which pytest does after all of wider scope, and closes when the call has
+ended. Caches are isolated when it opens: whatever a test's own fixtures enter, warm up or leave
+pending is part of the test. A test without such fixtures is measured from its call on.
+
+This module is imported, and its hooks are registered, only if a test is measured: those of
+``plugin`` run in every pytest run of the environment, and even a wrapper that does nothing costs
+some time in each test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_graphbreak.measuring.measure import Measurement, explain, hold_sensors, isolate
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite import reports
 from pytest_graphbreak.suite.gate import Gate
+from pytest_graphbreak.suite.judging import judge
+from pytest_graphbreak.suite.leaks import Leaks
 from pytest_graphbreak.suite.markers import (
     GraphBudgetMark,
     canonical,
@@ -29,15 +42,51 @@ from pytest_graphbreak.suite.reports import (
     GraphBudgetFailure,
 )
 
-if TYPE_CHECKING:
-    from pytest_graphbreak.measuring.measure import Measurement
-    from pytest_graphbreak.model.budget import Cap
-    from pytest_graphbreak.model.forms import Plain
-    from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.suite.leaks import Leaks
-    from pytest_graphbreak.suite.window import TestWindow
 
-PHASES: Final = pytest.StashKey["Phases"]()
+class TestWindow:
+    """The window of one attempt of one test.
+
+    ``fixtures`` counts, by layer, the graphs that its own fixtures made, ``around`` those that
+    fixtures of wider scope made meanwhile, which do not belong to the test.
+    """
+
+    __test__ = False
+
+    def __init__(self, root: Path, nodeid: str, *, cold: bool) -> None:
+        if cold:
+            isolate(nodeid)
+        self._root = root
+        self._measurement = Measurement(root)
+        self._is_excluding = self._called = False
+        self.around: Counter[str] = Counter()
+        self.fixtures: Counter[str] = Counter()
+
+    def call(self) -> None:
+        """Begin the call; the graphs so far are the share of its fixtures."""
+        self._called = True
+        self.fixtures = Counter(self._measurement.peek().graphs)
+
+    @contextmanager
+    def exclude(self) -> Iterator[None]:
+        """Exclude a fixture of wider scope that is set up because the test requested it."""
+        if self._is_excluding:
+            yield
+            return
+        self._is_excluding = True
+        measurement = Measurement(self._root)
+        try:
+            with self._measurement.exclude():
+                yield
+        finally:
+            self._is_excluding = False
+            self.around.update(measurement.close().graphs)
+
+    def close(self) -> Record:
+        """Stop measuring; closing again returns the same record."""
+        record = self._measurement.close()
+        if not self._called:  # a fixture failed, or skipped the test
+            self.fixtures = Counter(record.graphs)
+        return record
 
 
 class Phases:
@@ -62,8 +111,6 @@ class Phases:
         self._fault = self._gate.fault(item)
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.measuring.measure import hold_sensors
-
         with hold_sensors():
             return (yield)
 
@@ -74,8 +121,6 @@ class Phases:
             pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.measuring.measure import Measurement, explain
-
         explain(self._settings.reasons, self._settings.counts_runs)
         self.end()
         entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
@@ -110,8 +155,6 @@ class Phases:
         """Measure the tear-down: what it compiles is reported, but never judged."""
         if not self._gate.measures(item):
             return (yield)
-        from pytest_graphbreak.measuring.measure import Measurement, explain
-
         explain(self._settings.reasons, self._settings.counts_runs)
         with Measurement(self._settings.root) as seen:
             result = yield
@@ -129,10 +172,11 @@ class Phases:
             if leaked.notes:
                 reports.add_left(item.stash[ENTRY], leaked.settings, leaked.notes)
 
-    def call(self, item: pytest.Item) -> Generator[None, object, object]:
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
-        from pytest_graphbreak.measuring.measure import explain
-
+        if not self._gate.measures(item):
+            return (yield)
         explain(self._settings.reasons, self._settings.counts_runs)
         entry = reports.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
@@ -166,8 +210,6 @@ class Phases:
         self, item: pytest.Item, record: Record, cap: Cap | None, mark: GraphBudgetMark
     ) -> None:
         """Put the verdict into the entry. Raises ``GraphBudgetFailure`` to fail the test."""
-        from pytest_graphbreak.suite.judging import judge
-
         entry = item.stash[ENTRY]
         judged = judge(self._gate, item, record, cap, mark, entry["fixtures"])
         entry.update(record=judged.case.record.to_dict(), **judged.to_dict())
@@ -184,8 +226,6 @@ class Phases:
 
     def _begin(self, nodeid: str, *, put_back: bool) -> None:
         """Begin to follow what the call of a test sets and leaves."""
-        from pytest_graphbreak.suite.leaks import Leaks
-
         if self._leaks is None:
             self._leaks = Leaks()
         self._leaks.begin(nodeid, put_back=put_back)
@@ -196,8 +236,6 @@ class Phases:
 
     def _open(self, item: pytest.Item) -> None:
         """Open the window of a test; what is compiled from now on belongs to the test."""
-        from pytest_graphbreak.suite.window import TestWindow
-
         self.end()
         if self._around is not None:
             self._around.close()

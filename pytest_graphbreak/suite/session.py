@@ -29,9 +29,9 @@ from pytest_graphbreak.model.json import report_json
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.root_causes import places_of_failure
-from pytest_graphbreak.suite import longrepr
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
+from pytest_graphbreak.suite.reports import write_lines
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import REPORT, refuse_foreign
 
@@ -315,7 +315,7 @@ class Session:
         lines = list(summary.lines(self.outcome))
         if lines:
             terminalreporter.section("graph budget")
-            longrepr.write(lines, terminalreporter._tw)
+            write_lines(lines, terminalreporter._tw)
         if self.written is not None:  # worded like pytest's line on --junit-xml
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 

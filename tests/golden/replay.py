@@ -70,9 +70,9 @@ class Replay:
         ours, made = "pytest_graphbreak", self.environment
         with (
             mock.patch(f"{ours}.suite.leaks.Leaks.add_settings", lambda _, record: record),
-            mock.patch(f"{ours}.suite.window.TestWindow", self.window),
+            mock.patch(f"{ours}.suite.phases.TestWindow", self.window),
             mock.patch(f"{ours}.suite.session.environment", return_value=made),
-            mock.patch(f"{ours}.config.device.version", made.versions.get),
+            mock.patch(f"{ours}.suite.judging.version", made.versions.get),
             mock.patch(f"{ours}.measuring.measure.is_installed", return_value=True),
         ):
             yield

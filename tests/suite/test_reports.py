@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pytest_graphbreak.suite.longrepr import FailureText
+from pytest_graphbreak.suite.reports import FailureText
 from pytest_graphbreak.text.output import BLANK, TextLine, pack, plain_text, unpack
 
 pytestmark = pytest.mark.pure
