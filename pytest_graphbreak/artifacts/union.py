@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_graphbreak.artifacts.incoming import by_profile
-from pytest_graphbreak.judging.causes import place_of
+from pytest_graphbreak.judging.measured import place_of
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunReport, TestReport

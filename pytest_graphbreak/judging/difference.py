@@ -9,13 +9,14 @@ of these (``Difference.parent``). A new kind of change is one more function in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.graphs import (
     add_entries,
     add_explained,
@@ -25,6 +26,7 @@ from pytest_graphbreak.judging.graphs import (
     cause_of,
     has_own_reason,
 )
+from pytest_graphbreak.judging.guards import repeats
 from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, number_drafts
 from pytest_graphbreak.judging.totals import (
     compiled_graphs,
@@ -33,11 +35,11 @@ from pytest_graphbreak.judging.totals import (
     runs_and_reads,
     totals,
 )
-from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap, writable
+from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
-from pytest_graphbreak.model.record import Break, Eager, Frame, LineRuns, Record
+from pytest_graphbreak.model.record import Eager, Frame, LineRuns, Recompile, Record
 
 NONE: Final[Mapping[str, Any]] = {}
 
@@ -79,8 +81,8 @@ def observed_changes(record: Record) -> tuple[Difference, ...]:
     """Return everything in a record, if nothing is known of the time before."""
     sides = Sides(None, record, None, UNKNOWN, (), [])
     _add_breaks(sides)
-    sides.add_recompiles(record.recompile_list)
-    sides.add_eager(record.eager, None)
+    _add_series(sides, record.recompile_list)
+    _add_eager(sides, record.eager)
     graphs = (graph for graph in record.graph_list if has_own_reason(graph, sides))
     for same in alike(graph for graph in graphs if not cause_of(graph).is_expected):
         add_graph(sides, same, None)
@@ -88,20 +90,10 @@ def observed_changes(record: Record) -> tuple[Difference, ...]:
 
 
 def _add_breaks(sides: Sides) -> None:
-    for graph_break in sides.new_breaks:
-        change = Difference(
-            "break",
-            graph_break.layer,
-            where=graph_break.where,
-            reason=graph_break.reason,
-            id=graph_break.id,
-            after=graph_break.count,
-        )
-        head = sides.folding.parent_of_break(graph_break)
-        sides.add(
-            replace(change, before=sides.count_before_new), (graph_break,), sides.draft_of(head)
-        )
-        sides.of_break[id(graph_break)] = sides.drafts[-1]
+    for item in sides.new_breaks:
+        parent = sides.draft_of(sides.folding.parent_of_break(item))
+        facts = {"reason": item.reason, "id": item.id}
+        sides.add("break", (item,), sides.count_before_new, item.count, parent, **facts)
 
 
 def _add_recompiles(sides: Sides, *, above: bool) -> None:
@@ -109,57 +101,72 @@ def _add_recompiles(sides: Sides, *, above: bool) -> None:
 
     Those of the layer ``above`` others come first: they explain graphs of the others.
     """
-    if not sides.after.recompile_list:
-        return
-    grown = sides.grown()
+    grown = sides.grown("graph", "recompile", "break")
     new = {
         (layer, graph.name)
         for layer, matched in sides.matched_graphs.items()
         for graph in matched.added
     }
-    unchanged = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
-    sides.add_recompiles(
-        recompile
-        for recompile in sides.after.recompile_list
-        if (recompile.layer == PLACES_LAYER) == above
-        if (
-            (recompile.layer, recompile.graph) not in unchanged
-            if recompile.layer in sides.matched_graphs
-            else recompile.layer in grown
-        )
+    known = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
+    _add_series(
+        sides,
+        (
+            item
+            for item in sides.after.recompile_list
+            if (item.layer == PLACES_LAYER) == above
+            if (
+                (item.layer, item.graph) not in known
+                if item.layer in sides.matched_graphs
+                else item.layer in grown
+            )
+        ),
     )
 
 
-def _add_eager(sides: Sides) -> None:
-    sides.add_eager(sides.new_eager, sides.count_before_new)
+def _add_series(sides: Sides, items: Iterable[Recompile]) -> None:
+    """Add each series, with the functions that were recompiled because it calls them."""
+    by_parent: dict[Draft | None, list[Recompile]] = {}
+    for item in items:
+        parent = sides.draft_of(sides.folding.parent_of_recompile(item))
+        by_parent.setdefault(parent, []).append(item)
+    for parent, recompiles in by_parent.items():
+        for series in repeats(recompiles):
+            before = 0 if series.items[0].layer in sides.matched_graphs else None
+            reason = guards.reason(item.reason for item in series.items)
+            draft = sides.add(
+                "recompile", series.items, before, len(series.items), parent, reason=reason
+            )
+            for same in series.followers:
+                sides.add("recompile", same, before, len(same), draft, reason=same[0].reason)
+
+
+def _add_eager(sides: Sides, items: Iterable[Eager]) -> None:
+    for item in items:
+        parent = sides.draft_of(sides.folding.parent_of_eager(item))
+        before = sides.count_before_new
+        sides.add("eager", (item,), before, item.count, parent, reason=item.reason)
 
 
 def _add_gone_places(sides: Sides) -> None:
     if sides.before is None:
         return
-    places: Sequence[BaselinePlace]
-    items: Sequence[Break | Eager]
-    for kind, places, items in (
-        ("break", sides.before.values.breaks, sides.after.breaks),
-        ("eager", sides.before.values.eager, sides.after.eager),
+    values, after = sides.before.values, sides.after
+    for kind, places, seen in (
+        ("break", values.breaks, set(map(key, after.breaks))),
+        ("eager", values.eager, set(map(key, after.eager))),
     ):
-        seen = set(map(key, items))
         for place in places:
             if place.layer in sides.judged and place.key not in seen:
-                sides.add(
-                    Difference(
-                        kind,
-                        place.layer,
-                        where=frame_of(place.where, place.code),
-                        reason=place.reason or "",
-                        id=place.id,
-                        before=place.count,
-                    )
-                )
+                where, reason = frame_of(place.where, place.code), place.reason or ""
+                change = Difference(kind, place.layer, where=where, reason=reason, id=place.id)
+                sides.drafts.append(Draft(replace(change, before=place.count)))
 
 
 def _add_gone_graphs(sides: Sides) -> None:
-    """Add the causes of removed graphs, below the removed place that they belong to."""
+    """Add the causes of removed graphs, below the removed place that they belong to.
+
+    That is a place in their function, else any removed place, else any place.
+    """
     places = [
         draft
         for draft in sides.drafts
@@ -167,19 +174,17 @@ def _add_gone_graphs(sides: Sides) -> None:
     ]
     for layer, matched in sides.matched_graphs.items():
         for gone, remaining in matched.gone:
+            where = frame_of(gone.where, gone.code)
+
+            def distance(draft: Draft, where: Frame = where) -> tuple[bool, bool]:
+                is_gone = draft.change.is_gone
+                return not is_gone, is_gone and draft.change.where.key[:2] != where.key[:2]
+
             cause = DESCRIPTIONS[layer].cause(gone.cause)
             follows = cause.explained_by or cause.falls_with == "sources"
-            where = frame_of(gone.where, gone.code)
-            parent = _went_with(where, places) if follows and places else None
+            parent = min(places, key=distance, default=None) if follows else None
             change = Difference("graph", layer, cause=gone.cause, where=where, before=gone.count)
-            sides.add(replace(change, after=remaining), parent=parent)
-
-
-def _went_with(where: Frame, places: Sequence[Draft]) -> Draft:
-    """Return the change that removed a graph: a place in its function, else any removed place."""
-    gone = [draft for draft in places if draft.change.is_gone]
-    here = [draft for draft in gone if draft.change.where.key[:2] == where.key[:2]]
-    return next(iter((*here, *gone, *places)))
+            sides.drafts.append(Draft(replace(change, after=remaining), parent=parent))
 
 
 def _add_reworded(sides: Sides) -> None:
@@ -187,32 +192,17 @@ def _add_reworded(sides: Sides) -> None:
     if sides.before is None:
         return
     recorded = {place.key: place for place in sides.before.values.breaks}
-    for graph_break in sides.after.breaks:
-        place = recorded.get(key(graph_break))
-        now = made_by(graph_break.layer, sides.versions)
-        was_with = made_by(graph_break.layer, sides.before.places_with("breaks"))
-        if place is None or not same_minor(now, was_with):
+    recorded_with = sides.before.places_with("breaks")
+    for item in sides.after.breaks:
+        place, layer = recorded.get(key(item)), item.layer
+        if place is None or layer not in sides.judged:
             continue
-        if graph_break.layer in sides.judged and _is_reworded(place, graph_break):
-            change = Difference(
-                "break",
-                graph_break.layer,
-                where=graph_break.where,
-                reason=graph_break.reason,
-                id=graph_break.id,
-            )
+        same = same_minor(made_by(layer, sides.versions), made_by(layer, recorded_with))
+        # An entry written by hand may omit reason and id, which then cannot be compared.
+        if same and (place.id not in (None, item.id) or place.reason not in (None, item.reason)):
             was = place.id or place.reason or ""
-            sides.add(
-                replace(change, was=was, before=place.count, after=graph_break.count),
-                (graph_break,),
-            )
-
-
-def _is_reworded(place: BaselinePlace, graph_break: Break) -> bool:
-    # An entry written by hand may omit reason and id, which then cannot be compared.
-    return (place.id is not None and place.id != graph_break.id) or (
-        place.reason is not None and place.reason != graph_break.reason
-    )
+            facts = {"reason": item.reason, "id": item.id, "was": was}
+            sides.add("break", (item,), place.count, item.count, None, **facts)
 
 
 def _fold_eager_graphs(sides: Sides) -> None:
@@ -221,11 +211,11 @@ def _fold_eager_graphs(sides: Sides) -> None:
         draft for draft in sides.drafts if draft.change.kind == "graph" and draft.change.is_gone
     )
     head = next((draft for draft in removed if draft.change.layer == PLACES_LAYER), None)
-    if head is None or PLACES_LAYER in sides.grown():
+    if head is None or PLACES_LAYER in sides.grown("graph", "recompile", "break"):
         return
     for draft in sides.drafts:
         change = draft.change
-        if change.kind != "graph" or change.total or not change.is_new or not change.layer:
+        if change.kind != "graph" or not change.is_new or not change.layer:
             continue
         layer = DESCRIPTIONS[change.layer]
         if layer.above == PLACES_LAYER and layer.cause(change.cause).falls_with == "call":
@@ -240,10 +230,11 @@ def _add_runs(sides: Sides) -> None:
     A baseline knows the lines of a device layer that did so before: they are left out. If a layer
     has more graphs or breaks, those are reported instead.
     """
-    for total in [*sides.totals]:
+    explained = sides.grown("graph", "break")
+    for total in sides.totals:
         if total.kind not in ("execution", "read") or total.growth <= 0:
             continue
-        if {total.layer, None} & {*sides.grown("graph"), *sides.grown("break")}:
+        if {total.layer, None} & explained:
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         lines = [line for line in items if line.layer == total.layer]
@@ -258,8 +249,7 @@ def _add_runs(sides: Sides) -> None:
                 was = max(line.count - max(remaining, 0), 0)
             remaining -= line.count - (was or 0)
             if was is None or line.count > was:
-                change = Difference(total.kind, line.layer, cause=line.cause, where=line.where)
-                sides.add(replace(change, before=was, after=line.count), (line,))
+                sides.add(total.kind, (line,), was, line.count, cause=line.cause)
 
 
 def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> Mapping[str, int]:
@@ -277,13 +267,11 @@ def _known_lines(total: Difference, lines: Sequence[LineRuns], sides: Sides) -> 
 
 def _add_compiled(sides: Sides) -> None:
     """Add the graphs that were compiled where a cache should have had all of them."""
-    for total in [*sides.totals]:
-        if total.kind != "compiled" or total.layer is None:
-            continue
-        for same in alike(compiled_graphs(sides.after, total.layer)):
-            first = same[0]
-            change = Difference("compiled", first.layer, cause=first.cause, where=first.where)
-            sides.add(replace(change, reason=first.reason, after=len(same)), same)
+    for total in sides.totals:
+        if total.kind == "compiled" and total.layer is not None:
+            for same in alike(compiled_graphs(sides.after, total.layer)):
+                facts = {"cause": same[0].cause, "reason": same[0].reason}
+                sides.add("compiled", same, None, len(same), None, **facts)
 
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
@@ -292,7 +280,7 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     add_graphs,
     add_entries,
     partial(_add_recompiles, above=False),
-    _add_eager,
+    lambda sides: _add_eager(sides, sides.new_eager),
     _add_gone_places,
     _add_gone_graphs,
     _add_reworded,

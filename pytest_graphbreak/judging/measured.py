@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pytest_graphbreak.baseline.form import MOST_ENTRIES, complete
-from pytest_graphbreak.baseline.model import Measured
+from pytest_graphbreak.baseline.model import Expected, Measured
 from pytest_graphbreak.config.device import files_of, owner
-from pytest_graphbreak.judging.causes import causes, entries, place_of
-from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Values, writable
-from pytest_graphbreak.model.layer import minors
-from pytest_graphbreak.model.layers import compilers
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Record
+from pytest_graphbreak.judging.guards import subject
+from pytest_graphbreak.model.budget import (
+    PLACES_LAYER,
+    BaselinePlace,
+    Cause,
+    Values,
+    place_key,
+    writable,
+)
+from pytest_graphbreak.model.layer import UNKNOWN, Versions, minors, same_minor
+from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, compilers, made_by
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Recompile,
+    Record,
+)
 from pytest_graphbreak.model.report import RunEnvironment
 
 MOST_LINES: Final = 24
@@ -104,3 +122,194 @@ def _place(item: Break | Eager, id: str | None) -> BaselinePlace:
         id=id,
         layer=item.layer,
     )
+
+
+# The causes of graphs.
+
+_PLAIN: Final = frozenset(
+    (layer, cause.name)
+    for layer, description in DESCRIPTIONS.items()
+    for cause in description.causes
+    if cause.is_plain
+)
+"""The layers, each with the name of its plain cause."""
+
+
+class MatchedGraphs(Struct, frozen=True):
+    """The graphs of one layer, compared with those of the baseline.
+
+    ``added`` are the new graphs, ``gone`` the causes that are gone, each with its recorded number
+    and the number left. ``unsure`` is true if one more function is compiled and it is not known
+    which of several was recorded; then all of them are in ``added``.
+    """
+
+    added: tuple[Graph, ...] = ()
+    gone: tuple[tuple[Cause, int], ...] = ()
+    unsure: bool = False
+
+
+def place_of(where: Frame) -> tuple[str, str]:
+    """Return the identity of a place as in a baseline: ``where`` and normalised ``code``."""
+    return place_key(name_of(where), where.code)
+
+
+def causes(record: Record) -> tuple[Cause, ...]:
+    """Return the causes of the graphs that are not plain, each cause and place once."""
+    counts: dict[Cause, int] = {}
+    again = _recompiles(record)
+    for layer in filter(record.is_explained, record.graphs):
+        graphs = [graph for graph in record.graph_list if graph.layer == layer]
+        compiled = [graph for graph in graphs if is_entry(graph)]
+        for graph in graphs:
+            if is_lowered(graph) or compiled == [graph] or graph.cause not in CAUSES[layer]:
+                continue  # a report of a later version may have other causes
+            cause = cause_of(graph, again)
+            counts[cause] = counts.get(cause, 0) + 1
+    return tuple(replace(cause, count=count) for cause, count in counts.items())
+
+
+def match(
+    record: Record, expected: Expected, layer: str, versions: Versions = UNKNOWN
+) -> MatchedGraphs | None:
+    """Compare the graphs of a layer with the baseline; None if either side lacks causes.
+
+    Graphs claim the causes that a baseline has (``_claim_graphs``). A baseline names no plain
+    graph: what its number of graphs leaves over is plain, and the plain graphs that claimed nothing
+    fill that. On a layer that compiles the user's code it is one at most, the only entry; below
+    that it is as many graphs of the layer above as were lowered whole.
+
+    What varied in a recompile is compared only if the same minor version of the compiler recorded
+    it (``versions`` are the current ones), since each version words guards differently.
+    """
+    recorded = expected.values.causes_of(layer)
+    if recorded is None or not record.is_explained(layer):
+        return None
+    graphs = [graph for graph in record.graph_list if graph.layer == layer]
+    same = same_minor(made_by(layer, versions), expected.causes_with(layer))
+    again = _recompiles(record)
+    remaining, unmatched = _claim_graphs(
+        [(graph, cause_of(graph, again)) for graph in graphs], recorded, same
+    )
+    added = [graph for graph in unmatched if not (is_entry(graph) or is_lowered(graph))]
+    intended = [graph for graph in unmatched if is_entry(graph) or is_lowered(graph)]
+    gone = [
+        (cause, cause.count - remaining[cause.key]) for cause in recorded if remaining[cause.key]
+    ]
+    unnamed = expected.values.graphs.get(layer, 0) - sum(cause.count for cause in recorded)
+    if unnamed and DESCRIPTIONS[layer].above is None:
+        matched = _match_entry(intended, expected, layer)
+    else:
+        matched = MatchedGraphs(tuple(intended[unnamed:]))
+    return MatchedGraphs((*added, *matched.added), (*gone, *matched.gone), matched.unsure)
+
+
+def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> MatchedGraphs:
+    """Compare the entries that claimed no cause with the only one that a baseline leaves over.
+
+    Of several, the recorded one has a name of the baseline; without names nobody knows which it is,
+    and all are added.
+    """
+    names = expected.values.entries if layer == PLACES_LAYER else ()
+    recorded = _recorded_entry(entries, names)
+    added = tuple(graph for graph in entries if graph is not recorded)
+    if recorded is None and names:
+        return MatchedGraphs(added, ((Cause(layer, _plain_cause(layer), names[0]), 0),))
+    return MatchedGraphs(added, unsure=recorded is None and len(entries) > 1)
+
+
+def _plain_cause(layer: str) -> str:
+    return next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
+
+
+def _claim_graphs(
+    graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], same: bool
+) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
+    """Return the remaining number of each recorded cause, and the graphs that claim none.
+
+    Each graph claims one of a recorded cause, in three rounds; who claims in an early round is out
+    of the later ones, so an exact match is never taken by a loose one:
+
+    1. the same cause at the same place, by the same guard, called by the same line;
+    2. the same, called by whatever line, which an edit of the caller moves;
+    3. the same cause at the same place, of the causes recorded without a guard; of all causes if
+       ``same`` is false, since another version of the compiler words guards in its own way.
+    """
+    remaining = Counter({cause.key: cause.count for cause in recorded})
+    unguarded = [cause for cause in recorded if not (same and cause.guard)]
+    for identity, claimable in ((_call, recorded), (_guard, recorded), (_cause, unguarded)):
+        unclaimed = []
+        for graph, cause in graphs:
+            matches = (match for match in claimable if identity(match) == identity(cause))
+            free = next((match for match in matches if remaining[match.key]), None)
+            if free is None:
+                unclaimed.append((graph, cause))
+            else:
+                remaining[free.key] -= 1
+        graphs = unclaimed
+    return remaining, [graph for graph, _ in graphs]
+
+
+def _call(cause: Cause) -> tuple[str, ...]:
+    return cause.key
+
+
+def _guard(cause: Cause) -> tuple[str, ...]:
+    return cause.key[:-1]
+
+
+def _cause(cause: Cause) -> tuple[str, ...]:
+    return cause.place
+
+
+def _recorded_entry(entries: Sequence[Graph], names: Sequence[str]) -> Graph | None:
+    """Return the function that was already compiled when the baseline was recorded.
+
+    It is not among the causes, but among the ``names`` of entries, if these are recorded.
+    """
+    if len(entries) == 1 and not names:
+        return entries[0]
+    return next((graph for graph in entries if writable(name_of(graph.where)) in names), None)
+
+
+def is_entry(graph: Graph) -> bool:
+    """Return whether a graph is a function that was compiled when it was called."""
+    return (graph.layer, graph.cause) in _PLAIN and DESCRIPTIONS[graph.layer].above is None
+
+
+def entries(record: Record) -> dict[str, int]:
+    """Return the functions that Dynamo compiled as they were called, with their operations."""
+    operations: Counter[str] = Counter()
+    for graph in record.graph_list:
+        if graph.layer == PLACES_LAYER and is_entry(graph) and graph.where.function:
+            operations[writable(name_of(graph.where))] += graph.ops or 0
+    return dict(operations)
+
+
+def is_lowered(graph: Graph) -> bool:
+    """Return whether a graph is one of the layer above, lowered as a whole."""
+    is_plain = bool(graph.sources) and (graph.layer, graph.cause) in _PLAIN
+    return is_plain and DESCRIPTIONS[graph.layer].above is not None
+
+
+def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
+    """Return the cause of a graph as in a baseline; ``again`` are the recompiles."""
+    cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
+    recompile = again.get((graph.layer, graph.name))
+    if recompile is None:
+        return cause
+    if recompile.layer != PLACES_LAYER:  # on another layer, the place is the call
+        return replace(cause, guard=subject(recompile.reason))
+    return replace(
+        cause,
+        guard=subject(recompile.reason),
+        called=recompile.stack[-1].code if recompile.stack else "",
+    )
+
+
+def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:
+    return {(recompile.layer, recompile.graph): recompile for recompile in record.recompile_list}
+
+
+def name_of(where: Frame) -> str:
+    """Return the function of a place, ``file::qualified.name``; its file if it has none."""
+    return f"{where.file}::{where.function}" if where.function else where.file

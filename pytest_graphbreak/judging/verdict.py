@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import OPS
-from pytest_graphbreak.judging.causes import is_lowered, name_of
 from pytest_graphbreak.judging.difference import NONE, diff
-from pytest_graphbreak.judging.measured import values
+from pytest_graphbreak.judging.measured import is_lowered, name_of, values
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap, writable
 from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
 from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor

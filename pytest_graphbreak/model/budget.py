@@ -159,7 +159,7 @@ class Values(Data, frozen=True):
 
     Each field is a key of an entry in a baseline file; the order is that of a file. ``ops`` are
     captured operations; a layer missing from it was recorded without them. ``causes`` are the
-    causes of all graphs except the plain ones (``judging.causes``); ``entries`` are at most
+    causes of all graphs except the plain ones (``judging.measured``); ``entries`` are at most
     ``MOST_ENTRIES`` functions that were compiled as they were called, as ``file::qualified.name``;
     ``lines`` maps the lines that ran graphs on a device or read values, as named by
     ``LineRuns.line``, to how often they did.

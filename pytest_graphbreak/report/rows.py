@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_graphbreak.judging import guards
-from pytest_graphbreak.judging.causes import Key, cause_keys, cause_of, key_of, place_of
 from pytest_graphbreak.judging.difference import observed_changes
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import finding_of_place, findings_of_changes
+from pytest_graphbreak.judging.folding import Key, cause_keys, key_of
+from pytest_graphbreak.judging.measured import cause_of, place_of
 from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import JUDGED, reason_key

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
-from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record

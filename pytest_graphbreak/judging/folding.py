@@ -1,0 +1,190 @@
+"""What follows from what in one record: the break or recompile behind a graph, a break or a place.
+
+``Folding`` says which break a thing is a consequence of, to report one cause once. ``cause_keys``
+attributes each graph of a test to one cause at one place: one that follows from a break is counted
+for the break, a device graph for the cause of its FX graph. Data in, data out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_graphbreak.layers.dynamo.messages import LIMIT
+from pytest_graphbreak.model.differences import Item
+from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+
+
+class Folding:
+    """The breaks of a record by the functions they run through, to report one cause once.
+
+    If a frame breaks, the frames around it are skipped, compiled separately, recompiled, or break
+    as well although they were traced before; on a device, the values between them become graphs.
+    All of this disappears with the break, and needs no advice of its own.
+
+    ``breaks`` are in the order in which they happened; ``record`` has the graphs of Dynamo. Each
+    method returns the break that something is a consequence of, or None.
+    """
+
+    def __init__(self, record: Record, breaks: Sequence[Break]) -> None:
+        self._leading: list[Break] = []
+        self._stacks: list[set[tuple[str, ...]]] = []
+        self._followers: dict[int, Break] = {}
+        for graph_break in breaks:
+            leading = (earlier for earlier in self._leading if _follows(graph_break, earlier))
+            head = next(leading, None)
+            if head is None:
+                self._leading.append(graph_break)
+                self._stacks.append(_functions(graph_break))
+            else:
+                self._followers[id(graph_break)] = head
+                self._stacks[self._leading.index(head)] |= _functions(graph_break)
+        self._causes = {
+            graph.name: graph.cause for graph in record.graph_list if graph.layer == "dynamo"
+        }
+        entries = (name for name, cause in self._causes.items() if cause == "entry")
+        self._entries = {_frame(name) for name in entries}
+
+    def parent_of_break(self, graph_break: Break) -> Break | None:
+        """Return the earlier break without which this code would be traced as before."""
+        return self._followers.get(id(graph_break))
+
+    def parent_of_eager(self, eager: Eager) -> Break | None:
+        """Return the break that runs through the skipped frame, or through its caller."""
+        if LIMIT.search(eager.reason):
+            return None
+        called = self.break_through(eager.caller) if eager.caller.file else None
+        return self.break_through(eager.where) or called
+
+    def parent_of_recompile(self, recompile: Recompile) -> Break | None:
+        """Return the break that runs through the function; entries have a reason of their own."""
+        is_independent = recompile.layer != "dynamo" or _frame(recompile.graph) in self._entries
+        return None if is_independent else self.break_through(recompile.where)
+
+    def parent_of_graph(self, graph: Graph) -> Break | None:
+        """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``)."""
+        rule = DESCRIPTIONS[graph.layer].cause(graph.cause).falls_with
+        if rule == "call":
+            # The function itself, whose sync computes what eager code left pending.
+            here = graph.where.key[:2]
+            breaks = (leading for leading in self._leading if leading.stack)
+            return next((leading for leading in breaks if leading.stack[0].key[:2] == here), None)
+        if rule == "sources":
+            # Since the break, the function that was waited for is a separate graph.
+            is_entry = any(
+                name not in self._causes or _frame(name) in self._entries for name in graph.sources
+            )
+            return None if is_entry or not graph.sources else self.break_through(graph.where)
+        return None
+
+    def break_through(self, where: Frame) -> Break | None:
+        """Return the first break that runs through the function of a place."""
+        pairs = zip(self._stacks, self._leading, strict=True)
+        return next((head for stack, head in pairs if where.key[:2] in stack), None)
+
+
+def _functions(graph_break: Break) -> set[tuple[str, ...]]:
+    return {frame.key[:2] for frame in (*graph_break.stack, graph_break.where)}
+
+
+def _follows(graph_break: Break, earlier: Break) -> bool:
+    """Return whether two breaks are of one disabled function, or one caused the other."""
+    same = bool(graph_break.disabled.file) and graph_break.disabled.key == earlier.disabled.key
+    return same or _traced_before(graph_break, earlier)
+
+
+def _traced_before(graph_break: Break, earlier: Break) -> bool:
+    """Return whether a break is in code that was traced without it until ``earlier`` appeared.
+
+    This is so if a caller of the earlier break breaks on a line above the call: had it been able to
+    break there by itself, it would have come first.
+    """
+    return any(
+        frame.key[:2] == graph_break.where.key[:2] and 0 < graph_break.where.line < frame.line
+        for frame in earlier.stack[:-1]
+    )
+
+
+def _frame(graph: str) -> str:
+    """Return Dynamo's number of a frame: ``2`` of ``2/1``, with a round of the test (``#2``)."""
+    number, _, compilation = graph.partition("/")
+    return f"{number}#{compilation.partition('#')[2]}"
+
+
+# The cause that each graph is counted for.
+
+Key = tuple[str, ...]
+"""The identity of a cause: kind, layer and place."""
+GraphName = tuple[str, str]
+"""Layer and name of a graph."""
+
+
+def kind_of(item: Item) -> str:
+    """Return ``break``, ``eager``, ``recompile``, or the cause of a graph."""
+    return item.cause if isinstance(item, Graph) else type(item).__name__.lower()
+
+
+def key_of(item: Item) -> Key:
+    """Return the key of the cause that an item is by itself."""
+    kind = kind_of(item)
+    # The first line of an intended graph is no identity, since it is often edited.
+    place = item.where.key[:2] if kind in EXPECTED else item.where.key
+    return (kind, item.layer, *place)
+
+
+def cause_keys(record: Record) -> dict[GraphName, Key]:
+    """Return the key of the cause of each graph of a record."""
+    happened = _Happened(record)
+    names: dict[GraphName, Key] = {}
+    # From the user's code down, since a device graph may have the cause of its FX graph.
+    for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
+        key = happened.behind(graph) or _source(graph, names) or key_of(graph)
+        names[graph.layer, graph.name] = key
+    return names
+
+
+class _Happened:
+    """The breaks and recompiles of a record, by what graphs know of them."""
+
+    def __init__(self, record: Record) -> None:
+        self._frames: dict[Key, Key] = {}
+        self._functions: dict[Key, Key] = {}
+        self._reasons: dict[str, Key] = {}
+        self._recompiles = {
+            (item.layer, item.graph): key_of(item) for item in record.recompile_list
+        }
+        for item in record.breaks:
+            key = key_of(item)
+            self._reasons.setdefault(item.reason, key)
+            for frame in (item.where, *reversed(item.stack)):
+                self._frames.setdefault(frame.key, key)
+                self._functions.setdefault(frame.key[:2], key)
+
+    def behind(self, graph: Graph) -> Key | None:
+        """Return the break or the recompile that made a graph."""
+        cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
+        key = None
+        if cause.explained_by == "break":
+            # A frame that called the one that broke continues after its call; functions that it
+            # called are compiled from their first line.
+            where = graph.where.key
+            key = self._frames.get(where) or self._functions.get(where[:2])
+            key = key or self._reasons.get(graph.reason)
+        if key is None and cause.kind == "repeat":
+            key = self._recompiles.get((graph.layer, graph.name))
+        return key
+
+
+def _source(graph: Graph, names: dict[GraphName, Key]) -> Key | None:
+    """Return the cause of the graph in a layer above from which this one was lowered."""
+    layer = DESCRIPTIONS[graph.layer]
+    cause = layer.cause(graph.cause)
+    if layer.above is None or not (cause.is_expected or cause.falls_with == "sources"):
+        return None
+    above = LAYERS[: LAYERS.index(graph.layer)]
+    for name in graph.sources:
+        keys = (names.get((upper, name)) for upper in reversed(above))
+        key = next((key for key in keys if key is not None), None)
+        if key is not None and key[0] not in EXPECTED:
+            return key
+    return None
