@@ -136,7 +136,7 @@ def _add_series(sides: Sides, items: Iterable[Recompile]) -> None:
             draft = sides.add(
                 "recompile", series.items, before, len(series.items), parent, reason=reason
             )
-            for same in series.followers:
+            for same in series.followers.values():
                 sides.add("recompile", same, before, len(same), draft, reason=same[0].reason)
 
 

@@ -59,11 +59,28 @@ class Judgement(Struct, frozen=True):
 
     @property
     def baseline(self) -> Recorded | None:
-        return baseline_of(self.case.expected)
+        """The baseline of the profile, as ``baseline`` of the report."""
+        expected = self.case.expected
+        if expected is None:
+            return None
+        versions: Plain = {name: expected.versions.get(name) for name in COMPILERS}
+        return Recorded(**structs.asdict(expected.values), profile=expected.profile, **versions)
 
     @property
     def budget(self) -> Budget | None:
-        return budget_for(self.case.record, self.case.expected, self.case.cap)
+        """The smaller of baseline and marker, by layer, as ``budget`` of the report."""
+        record, expected, cap = self.case.record, self.case.expected, self.case.cap
+        if expected is None and cap is None:
+            return None
+        judged = () if expected is None else expected.judged_layers(record.layers)
+        graphs: dict[str, int] = {}
+        for layer in record.layers:
+            limits = [] if cap is None else [cap.graphs(layer)]
+            if expected is not None and layer in judged:
+                limits.append(expected.values.graphs.get(layer, 0))
+            if stated := [limit for limit in limits if limit is not None]:
+                graphs[layer] = min(stated)
+        return Budget(graphs)
 
     def to_dict(self) -> Plain:
         """Return the judgement for other processes, in the shape of the JSON report."""
@@ -88,7 +105,7 @@ def judgement(case: Case, rules: Rules | None = None) -> Judgement:
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
     fails = (
-        _is_wrong(verdict, rules)
+        (verdict.fails or (rules.strict and verdict.name in STRICT))
         and not written
         and verdict.name not in case.excused
         and not (verdict.name == "new" and rules.new == "report")
@@ -97,21 +114,6 @@ def judgement(case: Case, rules: Rules | None = None) -> Judgement:
         and (rules.gate or case.cap is not None)
     )
     return Judgement(case, verdict, written, fails)
-
-
-def _is_wrong(verdict: Verdict, rules: Rules) -> bool:
-    strict = rules.strict and verdict.name in STRICT
-    return verdict.fails or strict
-
-
-def _writes(case: Case, rules: Rules, verdict: Verdict) -> bool:
-    """Return whether the end of the run will record what has this verdict."""
-    # Without a baseline a cap alone may say that it is ok.
-    if verdict.name in ("new", "ok") and case.expected is None and case.record.has_judged_layer:
-        return rules.update or rules.record
-    if verdict.name not in MEANINGS:
-        return False
-    return rules.prune if verdict.needs_prune else rules.update
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -135,25 +137,11 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
     return (capped, False) if capped.fails else (verdict, True)
 
 
-def baseline_of(expected: Expected | None) -> Recorded | None:
-    """Return the baseline of the profile, as ``baseline`` of the report."""
-    if expected is None:
-        return None
-    versions: Plain = {name: expected.versions.get(name) for name in COMPILERS}
-    return Recorded(**structs.asdict(expected.values), profile=expected.profile, **versions)
-
-
-def budget_for(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:
-    """Return the smaller of baseline and marker, by layer, as ``budget`` of the report."""
-    if expected is None and cap is None:
-        return None
-    graphs: dict[str, int] = {}
-    judged = () if expected is None else expected.judged_layers(record.layers)
-    for layer in record.layers:
-        limits = [cap.graphs(layer) if cap is not None else None]
-        if expected is not None and layer in judged:
-            limits.append(expected.values.graphs.get(layer, 0))
-        stated = [limit for limit in limits if limit is not None]
-        if stated:
-            graphs[layer] = min(stated)
-    return Budget(graphs)
+def _writes(case: Case, rules: Rules, verdict: Verdict) -> bool:
+    """Return whether the end of the run will record what has this verdict."""
+    # Without a baseline a cap alone may say that it is ok.
+    if verdict.name in ("new", "ok") and case.expected is None and case.record.has_judged_layer:
+        return rules.update or rules.record
+    if verdict.name not in MEANINGS:
+        return False
+    return rules.prune if verdict.needs_prune else rules.update

@@ -6,10 +6,9 @@ the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -122,7 +121,10 @@ def judge(
     if expected is None and cap is None:
         is_new = gate and record.has_judged_layer
         return Verdict("new", diff(None, record)) if is_new else Verdict("none")
-    unseen, foreign = _unseen_layers(record, expected, cap), _foreign(expected)
+    of_baseline = () if expected is None else expected.unseen_layers(record.layers)
+    of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
+    unseen = tuple(dict.fromkeys((*of_baseline, *of_cap)))
+    foreign = expected.profile if expected is not None and not expected.recorded else None
     # Most tests are as recorded, which is seen sooner than that nothing differs.
     if cap is None and expected is not None and expected.values == values(record):
         return Verdict("ok", (), unseen, foreign)
@@ -130,24 +132,11 @@ def judge(
     differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
-    name = _first(changes)
-    return Verdict(name, changes if name != "ok" else (), unseen, foreign)
-
-
-def _first(changes: Sequence[Difference]) -> str:
-    """Return the most urgent verdict that one of the changes leads to."""
     meant = {change.verdict for change in changes}
-    return next((name for name in MEANINGS if name in meant), "ok")
-
-
-def _foreign(expected: Expected | None) -> str | None:
-    return expected.profile if expected is not None and not expected.recorded else None
-
-
-def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
-    of_baseline = () if expected is None else expected.unseen_layers(record.layers)
-    of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
-    return tuple(dict.fromkeys((*of_baseline, *of_cap)))
+    for name in MEANINGS:  # the most urgent first
+        if name in meant:
+            return Verdict(name, changes, unseen, foreign)
+    return Verdict("ok", (), unseen, foreign)
 
 
 class _Rules(Struct, frozen=True, dict=True):
@@ -168,31 +157,34 @@ class _Rules(Struct, frozen=True, dict=True):
         if not change.total:
             return self._place_verdict(change)
         if change.kind == "ops":
-            return "lost" if self._lost_ops(change) else "changed"
-        if change.kind in _RUNS:
+            return "lost" if self._lost_ops(change.layer) else "changed"
+        if change.kind in ("execution", "read"):
             return self._runs_verdict(change)
         if change.growth > 0:
             return "lost" if change.kind == "eager" else "over"
         return "lost" if change.kind == "graph" and not change.after else "improved"
 
-    def _lost_ops(self, total: Difference) -> bool:
+    def _lost_ops(self, layer: str | None) -> bool:
         """Return whether code left the compiler, with operations that its graphs lack."""
-        gone = total.layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes))
-        grown = self._grew(total.layer, "graph") > 0
-        fused = total.layer is not None and not DESCRIPTIONS[total.layer].fewer
-        return total.growth < 0 and not fused and (gone or (self._fell(total) and not grown))
+        total = self._totals.get(("ops", layer))
+        if total is None or layer is None or total.growth >= 0 or not DESCRIPTIONS[layer].fewer:
+            return False
+        if layer == PLACES_LAYER and any(map(self._is_gone_entry, self.changes)):
+            return True
+        was = total.before or 0
+        fell = total.after < was - was * self.percent / 100
+        return fell and self._growth("graph", layer) <= 0
 
     def _runs_verdict(self, total: Difference) -> str | None:
         """Return the verdict on executions or reads; None where other numbers explain them."""
-        graphs, layer = self._grew(total.layer, "graph"), total.layer
+        layer = total.layer
         if total.growth > 0:
-            explains = graphs > 0 or self._grew(None, "break") > 0 or self._grew(None, "eager") > 0
-            if total.by == "baseline" and explains:
+            others = (("graph", layer), ("break", None), ("eager", None))
+            if total.by == "baseline" and any(self._growth(*other) > 0 for other in others):
                 return None
             return "over" if self.fail_runs or total.by != "baseline" else "changed"
-        if self._has_lost_ops(layer) or (graphs and not self.record.graphs.get(layer or "")):
-            return None
-        return "improved"
+        is_empty = self._growth("graph", layer) and not self.record.graphs.get(layer or "")
+        return None if is_empty or self._lost_ops(layer) else "improved"
 
     def _place_verdict(self, change: Difference) -> str | None:
         if change.before is None or change.kind not in ("break", "eager", "graph"):
@@ -200,10 +192,7 @@ class _Rules(Struct, frozen=True, dict=True):
         if change.kind != "graph":
             return "changed"
         if self._is_gone_entry(change):
-            fell = any(
-                item.kind == "ops" and item.growth < 0 for item in self._totals(change.layer)
-            )
-            return "lost" if fell else "changed"
+            return "lost" if self._growth("ops", change.layer) < 0 else "changed"
         layer = change.layer or ""
         recorded_with = None if self.expected is None else self.expected.causes_with(layer)
         same = same_minor(made_by(layer, self.versions), recorded_with)
@@ -223,27 +212,16 @@ class _Rules(Struct, frozen=True, dict=True):
         graphs = (graph for graph in self.record.graph_list if graph.layer == PLACES_LAYER)
         return frozenset(writable(name_of(graph.where)) for graph in graphs)
 
-    def _totals(self, layer: str | None) -> Iterator[Difference]:
-        """Yield the totals of a layer that are compared with a baseline."""
-        return (
-            change
-            for change in self.changes
-            if change.total and change.layer == layer and change.by == "baseline"
-        )
+    @cached_property
+    def _totals(self) -> Map[tuple[str, str | None], Difference]:
+        """The totals that are compared with a baseline, by kind and layer."""
+        totals = (item for item in self.changes if item.total and item.by == "baseline")
+        return {(total.kind, total.layer): total for total in totals}
 
-    def _grew(self, layer: str | None, kind: str) -> int:
+    def _growth(self, kind: str, layer: str | None) -> int:
         """Return by how much a total grew; negative if it fell."""
-        return sum(total.growth for total in self._totals(layer) if total.kind == kind)
-
-    def _fell(self, total: Difference) -> bool:
-        was = total.before or 0
-        return total.after < was - was * self.percent / 100
-
-    def _has_lost_ops(self, layer: str | None) -> bool:
-        return any(total.kind == "ops" and self._lost_ops(total) for total in self._totals(layer))
-
-
-_RUNS: Final = ("execution", "read")
+        total = self._totals.get((kind, layer))
+        return 0 if total is None else total.growth
 
 
 def verdict_of(test: TestReport) -> Verdict:

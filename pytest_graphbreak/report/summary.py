@@ -14,12 +14,11 @@ from pytest_graphbreak.config.typed import this_run
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import BY_VERDICT, VERDICTS
 from pytest_graphbreak.model.layer import same_minor
-from pytest_graphbreak.model.layers import JUDGED, compilers
+from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.failure import setting_words
 from pytest_graphbreak.report.root_causes import (
-    MOST_CHANGES,
     by_nodeid,
     passing_changes,
     passing_lines,
@@ -33,6 +32,7 @@ from pytest_graphbreak.report.standing import (
     tests_without_judgement,
 )
 from pytest_graphbreak.report.unjudged import unjudged_lines
+from pytest_graphbreak.text.files import display_path
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, label_line, list_lines
 
@@ -70,11 +70,8 @@ def header(outcome: Outcome) -> str:
     settings = outcome.settings
     modes = [name for name in ("update", "record", "prune") if getattr(settings, name)]
     mode = ", ".join(modes) or ("check" if settings.gate else "report only")
-    try:
-        shown = settings.directory.relative_to(settings.root)
-    except ValueError:
-        shown = settings.directory
-    where = f", baselines in {shown}" if settings.gate else ""
+    directory = display_path(settings.directory, settings.root)
+    where = f", baselines in {directory}" if settings.gate else ""
     through = ", tt through xla" if settings.tt_log == "off" and runs_tt(settings.device) else ""
     backend = f", torch.compile takes {settings.backend[0]}" if settings.backend else ""
     return f"graph-budget: {mode}, profile {outcome.profile}{where}{through}{backend}"
@@ -84,7 +81,8 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     """Yield the lines of the summary; none if there is nothing to report."""
     yield from cause_lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
-    yield from passing_lines(passing_changes(by_nodeid(outcome.final)))
+    changes = passing_changes(by_nodeid(outcome.final))
+    yield from passing_lines(changes)
     died = {test.nodeid for test in outcome.tests if test.outcome == "crashed"}
     unmeasured = (
         f"{name}   its process died in this test" if name in died else name
@@ -103,7 +101,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     if not outcome.settings.gate and tests_without_judgement(outcome.tests):
         yield from unjudged_lines(outcome.tests)
     yield from _totals(outcome)
-    yield from _next(outcome)
+    yield from _next(outcome, has_new=any(change.is_new for change in changes))
 
 
 def _table(outcome: Outcome) -> Iterator[TextLine]:
@@ -178,14 +176,6 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
         return
     yield from list_lines("recorded", map(str, outcome.changes.of_kind("added")), MOST)
     yield from list_lines("updated", map(str, outcome.changes.of_kind("changed")), MOST)
-    layers = Counter(
-        layer
-        for change in outcome.changes.of_kind("changed")
-        if change.old is not None and change.new is not None
-        for layer in change.new.layers - JUDGED - change.old.ops.keys()
-    )
-    for layer, count in layers.items():
-        yield label_line("note", f"{layer} is judged from now on, in {plural(count, 'test')}")
     pruned = [str(change) for change in outcome.changes.of_kind("pruned")]
     yield from list_lines("pruned", pruned, MOST)
     partial = {test.nodeid.partition("::")[0] for test in outcome.tests} - {*outcome.complete_files}
@@ -234,7 +224,7 @@ def _count_unjudged(outcome: Outcome) -> Counter[str]:
     return reasons
 
 
-def _next(outcome: Outcome) -> Iterator[TextLine]:
+def _next(outcome: Outcome, *, has_new: bool) -> Iterator[TextLine]:
     """Yield the one command that comes next, if there is one."""
     settings = outcome.settings
     tests = [
@@ -244,11 +234,8 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     ]
     if not settings.gate or not (tests or outcome.stale):
         return
-    changes = passing_changes(by_nodeid(outcome.final))
-    if len(changes) > MOST_CHANGES:
-        yield label_line("next", "read all changes in the JSON report before you accept them")
-    elif not in_ci():
-        yield _write_command(outcome, tests, has_new=any(change.is_new for change in changes))
+    if not in_ci():
+        yield _write_command(outcome, tests, has_new=has_new)
     elif outcome.stale or any(map(acceptable, tests)):
         yield _accept_command(outcome, only_gone=not any(map(acceptable, tests)))
 

@@ -6,7 +6,8 @@ import pytest
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.checkout import Rules
-from pytest_graphbreak.judging.judgement import Case, baseline_of, budget_for, judgement
+from pytest_graphbreak.judging.judgement import Case, Judgement, judgement
+from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record
@@ -66,17 +67,10 @@ def test_what_is_written_passes_but_the_cap_is_judged() -> None:
 
 
 def test_the_smaller_one_holds_on_each_layer() -> None:
+    cap = Cap(layers={"dynamo": 2, "xla": 9, "tt": 1})  # tt was not there
     record = Record(layers=("dynamo", "xla"))
-    cap = Cap(layers={"dynamo": 2, "xla": 9})
-    assert budget_for(record, expected(dynamo=3, xla=4), cap) == Budget({"dynamo": 2, "xla": 4})
-    assert budget_for(record, None, cap) == Budget({"dynamo": 2, "xla": 9})
-
-
-def test_a_layer_that_was_not_there_is_not_in_it() -> None:
-    record = Record(layers=("dynamo",))
-    assert budget_for(record, None, Cap(layers={"tt": 1})) == Budget()
-
-
-def test_without_baseline_and_marker_there_is_none() -> None:
-    assert budget_for(Record(layers=("dynamo",)), None, None) is None
-    assert baseline_of(None) is None
+    budget = Judgement(Case(record, expected(dynamo=3, xla=4), cap), Verdict("ok")).budget
+    assert budget == Budget({"dynamo": 2, "xla": 4})
+    assert Judgement(Case(record, cap=cap), Verdict("ok")).budget == Budget({"dynamo": 2, "xla": 9})
+    without = Judgement(Case(record), Verdict("none"))
+    assert (without.budget, without.baseline) == (None, None)

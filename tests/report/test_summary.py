@@ -139,20 +139,6 @@ def test_there_is_one_next_step_and_after_recording_it_is_of_what_is_red() -> No
     assert next_lines(a_test("t.py::x", verdict="new", outcome="xfailed")) == []
 
 
-def test_a_layer_that_was_named_by_hand_is_said_to_be_judged() -> None:
-    by_hand = Values({"dynamo": 1, "inductor": 1}, ops={"dynamo": 3})
-    measured = Values({"dynamo": 1, "inductor": 1}, ops={"dynamo": 3, "inductor": 2})
-
-    def notes(old: Values, new: Values) -> list[str]:
-        change = Change("changed", "t.py::a", Path("t.yaml"), "cpu", old, new)
-        changes = Changes((FileChange(Path("t.yaml"), None, "", (change,)),))
-        lines = shown(a_run(settings=replace(CHECK, update=True), changes=changes))
-        return [line for line in lines if line.startswith("note")]
-
-    assert notes(by_hand, measured) == ["note       inductor is judged from now on, in 1 test"]
-    assert notes(measured, measured) == []
-
-
 def test_a_prune_of_a_part_of_a_file_says_that_nothing_was_pruned() -> None:
     pruning = replace(CHECK, prune=True)
     test = a_test("t.py::a", verdict="ok")
