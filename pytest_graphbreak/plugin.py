@@ -11,7 +11,7 @@ import os
 from collections.abc import Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -23,6 +23,9 @@ from pytest_graphbreak.suite.reports import attach, colour, note_step
 if TYPE_CHECKING:
     from pytest_graphbreak.measuring.compile_model import CompileModel
     from pytest_graphbreak.measuring.watch import GraphBudget
+    from pytest_graphbreak.suite.phases import Phases
+
+PHASES: Final = pytest.StashKey["Phases"]()
 
 
 @pytest.fixture(scope="session")
@@ -119,11 +122,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         gate.read(session.config, session.items)
     if any(map(gate.counts, session.items)):
         gate.warm(session.config)
+        session.config.pluginmanager.register(_phases(session.config), "graphbreak-phases")
+
+
+def _phases(config: pytest.Config) -> Phases:
+    if PHASES not in config.stash:
         from pytest_graphbreak.suite.phases import Phases
 
-        phases = Phases(gate)
-        session.config.add_cleanup(phases.end)
-        session.config.pluginmanager.register(phases, "graphbreak-phases")
+        phases = config.stash[PHASES] = Phases(config.stash[GATE])
+        config.add_cleanup(phases.end)
+    return config.stash[PHASES]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    # Not one of the hooks of phases: a fixture may add the marker that makes a test measured.
+    gate = item.config.stash.get(GATE, None)
+    if gate is None or not gate.measures(item):
+        return (yield)
+    return (yield from _phases(item.config).call(item))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -121,9 +121,7 @@ def judge(
     if expected is None and cap is None:
         is_new = gate and record.has_judged_layer
         return Verdict("new", diff(None, record)) if is_new else Verdict("none")
-    of_baseline = () if expected is None else expected.unseen_layers(record.layers)
-    of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
-    unseen = tuple(dict.fromkeys((*of_baseline, *of_cap)))
+    unseen = _unseen_layers(record, expected, cap)
     foreign = expected.profile if expected is not None and not expected.recorded else None
     # Most tests are as recorded, which is seen sooner than that nothing differs.
     if cap is None and expected is not None and expected.values == values(record):
@@ -132,11 +130,20 @@ def judge(
     differences = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     rules = _Rules(differences, record, expected, versions, ops or 0, fail_runs=runs == "fail")
     changes = tuple(replace(change, verdict=rules.verdict(change)) for change in differences)
+    name = _first(changes)
+    return Verdict(name, changes if name != "ok" else (), unseen, foreign)
+
+
+def _first(changes: Sequence[Difference]) -> str:
+    """Return the most urgent verdict that one of the changes leads to."""
     meant = {change.verdict for change in changes}
-    for name in MEANINGS:  # the most urgent first
-        if name in meant:
-            return Verdict(name, changes, unseen, foreign)
-    return Verdict("ok", (), unseen, foreign)
+    return next((name for name in MEANINGS if name in meant), "ok")
+
+
+def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
+    of_baseline = () if expected is None else expected.unseen_layers(record.layers)
+    of_cap = () if cap is None else (layer for layer in cap.layers if layer not in record.layers)
+    return tuple(dict.fromkeys((*of_baseline, *of_cap)))
 
 
 class _Rules(Struct, frozen=True, dict=True):

@@ -172,11 +172,8 @@ class Phases:
             if leaked.notes:
                 reports.add_left(item.stash[ENTRY], leaked.settings, leaked.notes)
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+    def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
-        if not self._gate.measures(item):
-            return (yield)
         explain(self._settings.reasons, self._settings.counts_runs)
         entry = reports.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
