@@ -33,7 +33,7 @@ GROUPS: Final = {
         "fix": "write a patched copy of a script, proved",
         "prove": "prove that a patched program does the same in fewer graphs",
         "repro": "write scripts that reproduce graph breaks",
-        "dynamic": "compare static and dynamic sizes, in graphs and in time",
+        "dynamic": "compare static and dynamic sizes, in graphs",
         "export": "check whether torch.export accepts what a program compiles",
     },
 }

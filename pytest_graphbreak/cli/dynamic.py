@@ -1,15 +1,22 @@
-"""``graphbreak dynamic``: compares static and dynamic sizes, in graphs and in time."""
+"""``graphbreak dynamic``: compares static and dynamic sizes, each way in a process of its own."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
+from msgspec import Struct
+
+from pytest_graphbreak import advice as known
 from pytest_graphbreak.cli.messages import Progress, add_output, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench, put_json
-from pytest_graphbreak.repair.dynamic import Dims, Way, advice, ways
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import RESULT
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.terminal import columns, table
 
 DONE = 0
@@ -17,7 +24,7 @@ DONE = 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_program(parser)
-    add_output(parser, "--json", RESULT, "write the counts and times as JSON")
+    add_output(parser, "--json", RESULT, "write the counts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,14 +52,20 @@ def run(args: argparse.Namespace) -> int:
 def _lines(results: list[Way], dims: Dims, width: int) -> list[str]:
     device = next((way.device for way in results if way.device), "")
     title = [f"{device} graphs"] if device else []
-    rows = [("", "graphs", *title, "recompiles", "first call", "all calls", "one call")]
+    rows = [
+        (
+            "",
+            "graphs",
+            *title,
+            "recompiles",
+        )
+    ]
     rows += [
         (
             way.name,
             f"{way.graphs}{', then eager' if way.limited else ''}",
             *([str(way.device_graphs or 0)] if device else []),
             str(way.recompiles),
-            *map(_time, way.times),
         )
         for way in results
     ]
@@ -65,7 +78,117 @@ def _lines(results: list[Way], dims: Dims, width: int) -> list[str]:
     ]
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.2f} ms"
+AUTOMATIC: Final = "automatic"
+STATIC: Final = "dynamic=False"
+DYNAMIC: Final = "dynamic=True"
+MARKED: Final = "mark_dynamic"
+_WAYS: Final = {AUTOMATIC: None, STATIC: False, DYNAMIC: True, MARKED: None}
+"""The value of ``dynamic`` for ``torch.compile`` in each way."""
+Dims = Mapping[str, list[int]]
+"""The dimensions that vary from call to call, by the name of the argument."""
+
+
+class Way(Struct, frozen=True):
+    """The run of a program with one way to treat sizes."""
+
+    name: str
+    trial: Trial
+
+    @property
+    def error(self) -> str | None:
+        return self.trial.error
+
+    @property
+    def graphs(self) -> int:
+        return self.trial.record.graphs.get("dynamo", 0)
+
+    @property
+    def limited(self) -> bool:
+        """Whether torch gave up at its recompile limit, and the other calls ran uncompiled."""
+        return any(known.name(item) == "limit" for item in self.trial.record.eager)
+
+    @property
+    def device(self) -> str:
+        """The layer of the device below Dynamo that made graphs, or "" if there is none."""
+        layer = self.trial.record.headline
+        return layer if layer != "dynamo" and self.trial.record.graphs.get(layer) else ""
+
+    @property
+    def device_graphs(self) -> int | None:
+        """The graphs of that device: it may compile each size, whatever Dynamo does."""
+        return self.trial.record.graphs[self.device] if self.device else None
+
+    @property
+    def recompiles(self) -> int:
+        return self.trial.record.recompiles.get("dynamo", 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as plain data."""
+        counts = ("error", "graphs", "limited", "device_graphs", "recompiles")
+        return {"way": self.name, **{name: getattr(self, name) for name in counts}}
+
+
+def ways(
+    bench: Bench, target: Target, step: Callable[[int, int, str], None]
+) -> tuple[list[Way], Dims]:
+    """Run a target in each way, and return the results, and the dimensions that vary.
+
+    The way ``mark_dynamic`` is only used if a size varies. If the first way fails or compiles
+    nothing, no other is tried. ``step`` is called before each. Raises ``ServerError``.
+    """
+    results: list[Way] = []
+    dims: dict[str, list[int]] = {}
+    for name, dynamic in _WAYS.items():
+        if name == MARKED and not dims:
+            break
+        step(len(results), len(_WAYS), name)
+        marks = dims if name == MARKED else {}
+        trial = bench.measure(target, outputs=False, allow_breaks=False, sizes_as=(dynamic, marks))
+        results.append(Way(name, trial))
+        if name == AUTOMATIC:
+            if trial.error is not None or not trial.record.active:
+                break
+            for call in trial.varies:
+                for argument, vary in call["dims"].items():
+                    dims[argument] = sorted({*dims.get(argument, ()), *vary})
+    return results, dims
+
+
+def advice(results: list[Way], dims: Dims) -> Iterator[str]:
+    """Yield which way to take and why, and which stop at the recompile limit.
+
+    If dynamic sizes make no graph less, sizes are fixed. Else marking, which says what varies, is
+    preferred to ``dynamic=True``, which makes every size and number dynamic.
+    """
+    ran = {way.name: way for way in results if way.error is None}
+    yield f"take {_best(ran, dims)}"
+    for way in ran.values():
+        if way.limited:
+            yield (
+                f"{way.name} stops at the recompile limit: {way.graphs} graphs, and the other "
+                "calls run uncompiled"
+            )
+
+
+def _best(ran: Mapping[str, Way], dims: Dims) -> str:
+    static, way = ran.get(STATIC), ran.get(MARKED) or ran.get(DYNAMIC)
+    if way is None or (static is not None and static.graphs <= way.graphs and not static.limited):
+        why = "dynamic sizes make no graph less; pad or bucket where sizes are many"
+        return f"{STATIC}: {why if dims else 'no size varies'}"
+    marked = _calls(dims) if way.name == MARKED else way.name
+    if static is None:
+        return f"{marked}: {plural(way.graphs, 'graph')}, and {STATIC} fails"
+    if (way.device_graphs or 0) >= (static.device_graphs or 1):
+        return (
+            f"{STATIC}, and pad to one size or a few: {way.device} compiles each size, "
+            f"{static.device_graphs} graphs, and {way.device_graphs} with {way.name}"
+        )
+    return f"{marked}: {way.graphs} in place of {plural(static.graphs, 'graph')}"
+
+
+def _calls(dims: Dims) -> str:
+    """Return the calls that mark the sizes, as a line that can be typed where the inputs are."""
+    return "; ".join(
+        f"torch._dynamo.mark_dynamic({name}, {vary[0] if len(vary) == 1 else vary})"
+        for name, vary in dims.items()
+    )

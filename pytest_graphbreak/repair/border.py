@@ -17,11 +17,18 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.repair import printed
 from pytest_graphbreak.repair.calls import CallResult, Raised
-from pytest_graphbreak.repair.compare import Comparer, Flat, structure, text
+from pytest_graphbreak.repair.compare import (
+    Comparer,
+    line_difference,
+    same_text,
+    unsteady_lines,
+    without_lines,
+    without_numbers,
+)
 from pytest_graphbreak.repair.comparison import Comparison, ValueDifference
 from pytest_graphbreak.repair.inputs import OWN
+from pytest_graphbreak.repair.values import Flat, structure, text
 
 _PROGRAM: Final = "the program"
 _LINES: Final = "lines"
@@ -166,18 +173,18 @@ class _Comparing:
     def _program(self) -> ValueDifference | None:
         """Return which exception or line differs."""
         old, new = self._first.error, self._patched.error
-        if (old is None) != (new is None) or (old and new and not printed.same(old, new)):
+        if (old is None) != (new is None) or (old and new and not same_text(old, new)):
             return ValueDifference("what it raises", old or "nothing", new or "nothing", _PROGRAM)
         for stream, lines in self._first.lines.items():
-            unsteady = printed.unsteady(lines, self._originals[-1].lines.get(stream, ()))
+            unsteady = unsteady_lines(lines, self._originals[-1].lines.get(stream, ()))
             if unsteady:
                 self._left_out.append(f"lines of {stream} that differ from run to run")
             texts = [
-                printed.without(x, unsteady) for x in (lines, self._patched.lines.get(stream, ()))
+                without_lines(x, unsteady) for x in (lines, self._patched.lines.get(stream, ()))
             ]
             if not self._numbers:
-                texts = [*map(printed.without_numbers, texts)]
-            if unlike := printed.difference(*texts):
+                texts = [[*map(without_numbers, lines)] for lines in texts]
+            if unlike := line_difference(*texts):
                 place, before, after = unlike
                 return ValueDifference(f"{stream}{place}", before, after, _PROGRAM)
         return None
@@ -273,7 +280,7 @@ class _Comparing:
 
     def _effects(self, old: CallResult, new: CallResult) -> ValueDifference | None:
         """Return which line a call writes otherwise, or which object it changes."""
-        unlike = printed.difference(old.lines, new.lines) if _LINES not in self._moved else None
+        unlike = line_difference(old.lines, new.lines) if _LINES not in self._moved else None
         if unlike is not None:
             place, before, after = unlike
             return ValueDifference(f"{_LINES}{place}", before, after)
@@ -327,7 +334,7 @@ def _call_difference(
 
 
 def _is_same_error(old: Raised, new: Raised) -> bool:
-    return old.kind == new.kind and (not old.explicit or printed.same(old.words, new.words))
+    return old.kind == new.kind and (not old.explicit or same_text(old.words, new.words))
 
 
 def _other_error(old: CallResult, new: CallResult) -> ValueDifference:

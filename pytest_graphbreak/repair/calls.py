@@ -4,24 +4,138 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import inspect
 import io
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from msgspec import Struct, field
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
 
-from pytest_graphbreak.model.places import places
-from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.compare import Flat, flatten, named
-from pytest_graphbreak.repair.copies import is_lazy
-from pytest_graphbreak.repair.failure import describe
+from pytest_graphbreak.model.places import Places, places
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.objects import Put, Reached
-from pytest_graphbreak.repair.printed import Lines
 from pytest_graphbreak.repair.steady import log_lines
+from pytest_graphbreak.repair.values import Flat, Lines, flatten, is_lazy, named
+from pytest_graphbreak.text.errors import error_words
+
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+"""Shapes by argument name: ``x``, ``batch['ids']``, ``rows[2]``."""
+Dims = Mapping[str, Sequence[int]]
+"""Dimensions by argument name."""
+
+_BY_POSITION: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def shapes_of(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Shapes:
+    """Return the shapes of a call."""
+    return {name: tuple(leaf.shape) for name, leaf in tensors_of(model, args, kwargs)}
+
+
+def tensors_of(
+    model: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield all tensors among the arguments, with their names."""
+    names = parameters(model)
+    variadic = next((x.name for x in _signature(model) if x.kind is x.VAR_POSITIONAL), "args")
+    values = {**dict(zip(names, args, strict=False)), variadic: args[len(names) :], **kwargs}
+    for name, value in values.items():
+        for path, leaf in tree_flatten_with_path(value)[0]:
+            if isinstance(leaf, torch.Tensor) and not leaf.is_nested:
+                yield name + keystr(path), leaf
+
+
+def parameters(model: Any) -> list[str]:
+    """Return the names of the positional parameters."""
+    return [parameter.name for parameter in _signature(model) if parameter.kind in _BY_POSITION]
+
+
+def _signature(model: Any) -> Sequence[inspect.Parameter]:
+    called: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
+    try:
+        return list(inspect.signature(called).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def varying(calls: Sequence[Shapes]) -> dict[str, list[int]]:
+    """Return the dimensions that vary for each argument.
+
+    Arguments that are not in all calls, or whose rank varies, are left out.
+    """
+    dims: dict[str, list[int]] = {}
+    for name, first in calls[0].items() if calls else ():
+        shapes = [call.get(name) for call in calls]
+        if any(shape is None or len(shape) != len(first) for shape in shapes):
+            continue
+        columns = zip(*(shape for shape in shapes if shape), strict=True)
+        if vary := [dim for dim, column in enumerate(columns) if len({*column}) > 1]:
+            dims[name] = vary
+    return dims
+
+
+_FAKE: Final = "with fake tensors: "
+"""Dynamo's words before what it ran, as in ``get_fake_value`` of ``_dynamo/utils.py``, torch 2.13.
+
+After it comes ``: got RuntimeError('...')``, the operator's own error."""
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Return an exception as parts of an answer: ``error`` in words, and ``stack``, its frames."""
+    stack = user_frames(error, places(Path.cwd()))
+    words = _operator_error(str(error)) or error_words(error)
+    return {"error": words, "stack": [frame.to_dict() for frame in stack]}
+
+
+def _operator_error(text: str) -> str:
+    """Return the operator's own error in that of Dynamo, or "" if it has none."""
+    _, _, ran = text.partition(_FAKE)
+    name, _, text = ran.partition(": got ")[2].partition("\n")[0].partition("(")
+    return f"{name}: {text[1:-2]}" if name.isidentifier() and text[-2:] in ("')", '")') else ""
+
+
+@contextmanager
+def store_error(answer: dict[str, Any]) -> Iterator[None]:
+    """Store what the program raises in ``answer``, except for an interrupt.
+
+    A test that exceeds its budget does what is expected where its graphs are counted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            answer["error"] = f"the script ended with {stop.code}"
+    except BaseException as error:  # pytest's outcomes are not Exceptions
+        if type(error).__name__ != "GraphBudgetFailure":
+            answer.update(describe(error))
+
+
+def user_frames(error: BaseException, namer: Places) -> tuple[Frame, ...]:
+    """Return the user's frames that led to an error, the outermost first.
+
+    Dynamo's errors hold the frames that it was tracing (``real_stack`` of ``_dynamo/exc.py``).
+    """
+    called = [*_user(traceback.extract_tb(error.__traceback__), namer)]
+    traced = [*_user(getattr(error, "real_stack", None) or (), namer)]
+    return (*called, *(frame for frame in traced if frame not in called))
+
+
+def _user(lines: Iterable[traceback.FrameSummary], namer: Places) -> Iterator[Frame]:
+    return (
+        namer.frame(line.filename, line.lineno or 0, line.name, line.line)
+        for line in lines
+        if namer.is_user(line.filename)
+    )
 
 
 class Raised(Struct, frozen=True):
@@ -77,7 +191,8 @@ class CompiledCall(Struct):
 
     @property
     def name(self) -> str:
-        return sizes.name_of(self.original)
+        """The name of the callable, which is the class of a module."""
+        return str(getattr(self.original, "__qualname__", type(self.original).__qualname__))
 
 
 def result_of(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> CallResult:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -18,31 +17,30 @@ import torch
 from msgspec.structs import replace
 from torch.utils._pytree import tree_map
 
-from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.calls import (
     CallResult,
     CompiledCall,
-    mode,
+    Dims,
+    Shapes,
+    parameters,
     raised_by,
     result_of,
+    shapes_of,
     silence,
+    store_error,
+    tensors_of,
+    varying,
 )
-from pytest_graphbreak.repair.compare import TensorLeaf, settle
-from pytest_graphbreak.repair.copies import copy_of, store
-from pytest_graphbreak.repair.failure import store_error
 from pytest_graphbreak.repair.objects import Reached
-from pytest_graphbreak.repair.steady import seed, steady_random, wait
+from pytest_graphbreak.repair.steady import seed, steady_random
+from pytest_graphbreak.repair.values import TensorLeaf, copy_of, settle, store
 
 MOST_BYTES: Final = 2**30
 """The size of the results of calls that are kept."""
 MOST_REPEATED: Final = 64
-"""The number of calls that are made again, to see whether the program is steady, or to time it."""
-MOST_TIMED: Final = 8
-"""The number of inputs of other sizes that are called again, to time a call once compiled."""
-_SECONDS: Final = 0.5
-"""How long each of them is repeated, in seconds."""
-_MOST: Final = 50
-"""How often each of them is repeated, at most."""
+"""The number of calls that are made again, to see whether the program is steady."""
+MOST_SHAPES: Final = 256
+"""The number of calls of one callable whose shapes are kept."""
 MOST_ENTRIES: Final = 4
 """The number of compiled callables that are called again with other inputs."""
 
@@ -64,7 +62,7 @@ class Capture:
         codegen: bool = True,
         results: bool = False,
         perturbed: bool = False,
-        sizes_as: tuple[bool | None, sizes.Dims] | None = None,
+        sizes_as: tuple[bool | None, Dims] | None = None,
         on_first: Callable[[], None] = lambda: None,
     ) -> None:
         self.entries: list[CompiledCall] = []
@@ -82,9 +80,7 @@ class Capture:
         self._bytes = 0
         self._left_out = 0
         self._repeated: list[tuple[CompiledCall, bool, Any]] = []
-        self._shapes: dict[str, list[sizes.Shapes]] = {}
-        self.seconds: list[float] = []
-        """How long each call took, in seconds, with the work of the device."""
+        self._shapes: dict[str, list[Shapes]] = {}
         self._depth = 0
         self._inner = self._outer = torch.compile
 
@@ -156,24 +152,20 @@ class Capture:
         if not entry.called:
             self._first(entry, args, kwargs)
         self._mark(entry, args, kwargs)
-        is_asked = self._results or self._sizes_as is not None
-        if is_asked and len(self._repeated) < MOST_REPEATED:
+        if self._results and len(self._repeated) < MOST_REPEATED:
             inputs = store((args, kwargs))
             self._repeated.append((entry, torch.is_grad_enabled(), inputs))
         shapes = self._shapes.setdefault(entry.name, [])
-        if len(shapes) < sizes.MOST:
-            shapes.append(sizes.note(entry.original, args, kwargs))
+        if len(shapes) < MOST_SHAPES:
+            shapes.append(shapes_of(entry.original, args, kwargs))
         began = time.perf_counter()
         try:
             with self.inside():
                 result = inner(*args, **kwargs)
-                if self._sizes_as is not None:
-                    wait(pending=False)
         except Exception as error:
             self._keep(CallResult(entry.name, raised=raised_by(error)))
             raise
-        self.seconds.append(time.perf_counter() - began)
-        entry.slowest = max(entry.slowest, self.seconds[-1])
+        entry.slowest = max(entry.slowest, time.perf_counter() - began)
         if self._results:
             self._keep(result_of(entry, result, args, kwargs))
         return tree_map(_perturb, result) if self._perturbed else result
@@ -201,7 +193,7 @@ class Capture:
     def _mark(self, entry: CompiledCall, args: Any, kwargs: Any) -> None:
         """Mark the dimensions that are to be dynamic."""
         marks = self._sizes_as[1] if self._sizes_as is not None else {}
-        for name, leaf in sizes.tensors(entry.original, args, kwargs) if marks else ():
+        for name, leaf in tensors_of(entry.original, args, kwargs) if marks else ():
             for dim in marks.get(name, ()):
                 torch._dynamo.mark_dynamic(leaf, dim)
 
@@ -212,35 +204,9 @@ class Capture:
             with self.inside(), torch.set_grad_enabled(grad), silence():
                 entry.compiled(*args, **kwargs)
 
-    def warm(self) -> float | None:
-        """Return the mean seconds of a call over the inputs, once everything is compiled."""
-        inputs: dict[Any, tuple[CompiledCall, Any]] = {}
-        for entry, _, call in self._repeated:
-            shapes = sizes.note(entry.original, *call)
-            inputs.setdefault((id(entry), str(shapes)), (entry, call))
-        try:
-            means = [self._median_time(*call) for call in [*inputs.values()][:MOST_TIMED]]
-        except Exception:  # the call cannot be repeated, for example with donated inputs
-            return None
-        return statistics.fmean(means) if means else None
-
-    def _median_time(self, entry: CompiledCall, inputs: Any) -> float:
-        """Return the median time of a call with its own inputs; the first one is not timed."""
-        taken: list[float] = []
-        with self.inside(), mode(entry):
-            until = time.perf_counter() + _SECONDS
-            while len(taken) <= _MOST and (len(taken) < 3 or time.perf_counter() < until):
-                args, kwargs = copy_of(inputs)
-                self._mark(entry, args, kwargs)
-                began = time.perf_counter()
-                entry.compiled(*args, **kwargs)
-                wait()
-                taken.append(time.perf_counter() - began)
-        return statistics.median(taken[1:])
-
-    def dims(self, entry: CompiledCall) -> sizes.Dims:
-        """Return the dimensions of the arguments that vary (``sizes.varying``)."""
-        return sizes.varying(self._shapes.get(entry.name, []))
+    def dims(self, entry: CompiledCall) -> Dims:
+        """Return the dimensions of the arguments that vary (``varying``)."""
+        return varying(self._shapes.get(entry.name, []))
 
     @property
     def generates_code(self) -> bool:
@@ -252,11 +218,11 @@ class Capture:
 
         Of each callable the names of its parameters, and ``dims``.
         """
-        originals = {sizes.name_of(entry.original): entry.original for entry in self.entries}
+        originals = {entry.name: entry.original for entry in self.entries}
         return [
-            {"parameters": sizes.parameters(originals[name]), "dims": dims}
+            {"parameters": parameters(originals[name]), "dims": dims}
             for name, shapes in self._shapes.items()
-            if (dims := sizes.varying(shapes))
+            if (dims := varying(shapes))
         ]
 
     def calls(self) -> list[CallResult]:

@@ -1,136 +1,23 @@
-"""Compares what two runs gave: values as flat lists of their leaves, each with its path."""
+"""Compares what two runs gave: values leaf by leaf, and lines in their order."""
 
 from __future__ import annotations
 
 import math
-import types
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import torch
 from msgspec import Struct
 from msgspec.structs import replace
-from torch.utils._pytree import tree_flatten
 
-from pytest_graphbreak.repair import printed
 from pytest_graphbreak.repair.comparison import ValueDifference
-from pytest_graphbreak.repair.copies import is_lazy, snapshot
-
-Flat = list[tuple[str, Any]]
-"""Each leaf of a value by its path: ``TensorLeaf``, numbers, texts, names of types."""
+from pytest_graphbreak.repair.values import Flat, Lines, TensorLeaf, leaf_text
 
 Unlike = tuple[str, str, str]
 """Where in a value two differ, and both as texts."""
-
-_PLAIN: Final = (bool, int, float, complex, str, bytes)
-_DEPTH: Final = 8
-_OPAQUE: Final = (torch.nn.Module, type, types.FunctionType, types.MethodType, types.ModuleType)
-"""Objects that are no part of a value; what modules hold is compared as state."""
-_FEW: Final = 64
-"""More numbers of one kind in a list are one leaf."""
-_SMALL: Final = 4096
-_SHOWN: Final = 60
-NOTHING: Final = "nothing"
-
-
-class TypeName(str):
-    """The name of a type: of a container, or in the place of an object that is not looked into."""
-
-    __slots__ = ()
-
-
-class TensorLeaf(Struct, frozen=True):
-    """A tensor: a dense copy on the CPU, and what its user sees of it besides."""
-
-    value: torch.Tensor
-    requires_grad: bool = False
-    contiguous: bool = True
-    device: str = "cpu"
-
-    def settled(self) -> TensorLeaf:
-        """Return the leaf with its value on the CPU, which makes a graph on a lazy device."""
-        return self if self.value.device.type == "cpu" else replace(self, value=dense(self.value))
-
-
-def flatten(
-    value: Any, path: str = "", *, opened: bool = True, within: tuple[int, ...] = ()
-) -> Flat:
-    """Return the leaves of a value. Tensors are copied, so later changes do not matter.
-
-    With ``opened`` the attributes of objects are leaves as well.
-    """
-    if isinstance(value, torch.Tensor):
-        return [(path, _tensor_leaf(value))]
-    if value is None:
-        return [(path, None)]
-    for kind in _PLAIN:
-        if isinstance(value, kind):
-            convert: Callable[[Any], Any] = kind
-            return [(path, convert(value))]  # a class of the program cannot be loaded elsewhere
-    if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        number = getattr(value.dtype, "kind", "") in "biufc"
-        return [(path, TensorLeaf(torch.as_tensor(value).clone()) if number else str(value))]
-    kind_name = TypeName(f"<{type(value).__name__}>")
-    ended = len(within) > _DEPTH or id(value) in within
-    parts = None if ended else _parts(value, path, opened)
-    if parts is None:
-        return [(path, kind_name)]
-    if isinstance(value, list) and len(value) > _FEW and {*map(type, value)} in ({int}, {float}):
-        numbers = torch.tensor(value, dtype=torch.float64)
-        return [(f"{path}()", kind_name), (path, TensorLeaf(numbers))]
-    leaves: Flat = [(f"{path}()", kind_name)]
-    for name, part in parts:
-        leaves += flatten(part, name, opened=opened, within=(*within, id(value)))
-    return leaves
-
-
-def _parts(value: Any, path: str, opened: bool) -> list[tuple[str, Any]] | None:
-    """Return the parts of a container or an object by their paths, or None for a leaf."""
-    if isinstance(value, Mapping):
-        return [(f"{path}[{key!r}]", part) for key, part in value.items()]
-    if isinstance(value, list | tuple | deque):
-        return [(f"{path}[{number}]", part) for number, part in enumerate(value)]
-    if isinstance(value, set | frozenset):
-        return [
-            (f"{path}{{{number}}}", text) for number, text in enumerate(sorted(map(str, value)))
-        ]
-    if not opened or isinstance(value, _OPAQUE):
-        return None
-    leaves = tree_flatten(value)[0]
-    if not (len(leaves) == 1 and leaves[0] is value):  # as of a tensordict
-        return [(f"{path}<{number}>", leaf) for number, leaf in enumerate(leaves)]
-    return [(f"{path}.{name}", part) for name, part in attributes(value).items()] or None
-
-
-def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes that an object has of its own, in its dict and its slots."""
-    slots = [name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ())]
-    filled = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return {**filled, **getattr(value, "__dict__", {})}
-
-
-def _tensor_leaf(tensor: torch.Tensor) -> Any:
-    if tensor.device.type == "meta" or tensor.is_nested:
-        return TypeName(f"<{tensor.device.type} {tensor.dtype} {list(tensor.shape)}>")
-    contiguous = tensor.layout == torch.strided and tensor.is_contiguous()
-    value = snapshot(tensor) if is_lazy(tensor) else dense(tensor)
-    return TensorLeaf(value, tensor.requires_grad, contiguous, tensor.device.type)
-
-
-def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a dense copy on the CPU, without autograd history."""
-    value = tensor.detach()
-    if value.layout != torch.strided:
-        value = value.to_dense()
-    if value.is_quantized:
-        value = value.dequantize()
-    return value.cpu().clone().contiguous()
-
-
-def settle(flat: Flat) -> Flat:
-    """Return leaves whose tensors are on the CPU."""
-    return [(path, leaf.settled() if isinstance(leaf, TensorLeaf) else leaf) for path, leaf in flat]
+_NOTHING: Final = "nothing"
 
 
 class Comparer(Struct, frozen=True):
@@ -147,7 +34,7 @@ class Comparer(Struct, frozen=True):
         """Return the first leaf that differs, or None if the values agree."""
         old_paths, new_paths = ([path for path, _ in flat] for flat in (before, after))
         if old_paths != new_paths:
-            olds, news = [*old_paths, NOTHING], [*new_paths, NOTHING]
+            olds, news = [*old_paths, _NOTHING], [*new_paths, _NOTHING]
             pairs = enumerate(zip(olds, news, strict=False))
             at = next(place for place, (old, new) in pairs if old != new)
             before_it, after_it = dict(before), dict(after)
@@ -165,18 +52,18 @@ class Comparer(Struct, frozen=True):
         """Return where in a leaf the first difference is, and both values."""
         if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
             return self._tensors(old, new)
-        if isinstance(old, printed.Lines) and isinstance(new, printed.Lines):
-            return printed.difference(old, new)
+        if isinstance(old, Lines) and isinstance(new, Lines):
+            return line_difference(old, new)
         if {type(old), type(new)} == {TensorLeaf, type(None)}:
             # A gradient of a branch that was not taken is None, where both are computed zero.
             leaf = old if new is None else new
-            return None if not leaf.value.any() else ("", _text(old), _text(new))
+            return None if not leaf.value.any() else ("", leaf_text(old), leaf_text(new))
         if type(old) is not type(new):
-            return "", f"{_text(old)} ({_kind(old)})", f"{_text(new)} ({_kind(new)})"
+            return "", f"{leaf_text(old)} ({_kind(old)})", f"{leaf_text(new)} ({_kind(new)})"
         if isinstance(old, float):
             near = math.isclose(old, new, rel_tol=1e-5 * self.factor, abs_tol=1e-6 * self.factor)
             return None if near or (old != old and new != new) else ("", repr(old), repr(new))
-        return None if old == new else ("", _text(old), _text(new))
+        return None if old == new else ("", leaf_text(old), leaf_text(new))
 
     def _tensors(self, old: TensorLeaf, new: TensorLeaf) -> Unlike | None:
         if old.value.shape != new.value.shape:
@@ -245,50 +132,94 @@ def _as_tensor(leaf: Any) -> torch.Tensor | None:
     return torch.tensor(leaf) if isinstance(leaf, bool | int) and abs(leaf) < 2**63 else None
 
 
-def text(flat: Flat) -> str:
-    """Return a value in a few words."""
-    leaves = [leaf for _, leaf in flat]
-    values = [leaf for leaf in leaves if not isinstance(leaf, TypeName)]
-    return ", ".join(map(_text, values[:4] or leaves[:1])) or "empty"
-
-
 def is_equal(old: Flat, new: Flat) -> bool:
     """Return whether two values are the same, without a tolerance."""
     return Comparer(factor=0).difference(old, new) is None
 
 
-def is_small(flat: Flat) -> bool:
-    sizes = [leaf.value.numel() for _, leaf in flat if isinstance(leaf, TensorLeaf)]
-    return bool(sum(sizes) <= _SMALL)
-
-
 def _shown(values: Mapping[str, Any], path: str) -> str:
-    return f"{path} = {_text(values[path])}" if path in values else NOTHING
+    return f"{path} = {leaf_text(values[path])}" if path in values else _NOTHING
 
 
 def _kind(leaf: Any) -> str:
     return "Tensor" if isinstance(leaf, TensorLeaf) else type(leaf).__name__
 
 
-def _text(leaf: Any) -> str:
-    """Return a leaf in a few words."""
-    if isinstance(leaf, TensorLeaf):
-        small = leaf.value.numel() <= 8
-        return str(leaf.value.tolist()) if small else f"a tensor of {list(leaf.value.shape)}"
-    text = leaf if isinstance(leaf, TypeName) else repr(leaf)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+# Lines.
+
+_NUMBER: Final = re.compile(r"0x[0-9a-f]+|(?<![\w.])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?|\d+(?:\.\d*)?")
+_NODE: Final = re.compile(r"grad_fn=<\w+(?: object at 0x[0-9a-f]+)?>")
+"""The node of autograd that made a printed tensor: compiled code and a copy have another."""
+_MOST: Final = 1e-3
+"""Relative: the last digit of a number may be rounded otherwise, but hides no more than this."""
+_CLOSE: Final = 1e-5
+_LEAST: Final = 1e-6
+_NO_LINE: Final = "no such line"
 
 
-def structure(flat: Flat) -> list[tuple[str, str]]:
-    """Return what the border of a call is: each path, and whether a tensor or a number is there."""
-    return [(path, _form(leaf)) for path, leaf in flat]
+def line_difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str, str] | None:
+    """Return the first line that differs: which one, and both."""
+    pairs = zip_longest(_not_blank(before), _not_blank(after))
+    for number, (old, new) in enumerate(pairs, 1):
+        if old is None or new is None or not same_text(old, new):
+            return f", line {number}", _quoted(old), _quoted(new)
+    return None
 
 
-def _form(leaf: Any) -> str:
-    if isinstance(leaf, TensorLeaf):
-        return "tensor"
-    return "number" if isinstance(leaf, bool | int | float) else ""
+def _quoted(line: str | None) -> str:
+    return _NO_LINE if line is None else repr(line[:80])
 
 
-def named(parts: Mapping[str, Any]) -> Flat:
-    return [leaf for name, part in parts.items() for leaf in flatten(part, name)]
+def same_text(old: str, new: str) -> bool:
+    """Return whether two texts differ in the last digits of numbers at most."""
+    if without_numbers(old) != without_numbers(new):
+        return False
+    pairs = zip(*(_NUMBER.findall(_plain(line)) for line in (old, new)), strict=True)
+    return all(_close_numbers(first, second) for first, second in pairs)
+
+
+def unsteady_lines(before: Sequence[str], after: Sequence[str]) -> set[str]:
+    """Return the texts of lines that are not the same in two runs of one program."""
+    pairs = zip_longest(_not_blank(before), _not_blank(after))
+    unlike = [pair for pair in pairs if None in pair or not same_text(*pair)]
+    return {without_numbers(line) for pair in unlike for line in pair if line is not None}
+
+
+def without_lines(lines: Iterable[str], texts: set[str]) -> list[str]:
+    return [line for line in lines if without_numbers(line) not in texts]
+
+
+def _not_blank(lines: Iterable[str]) -> list[str]:
+    return [line for line in lines if line.strip()]
+
+
+def without_numbers(line: str) -> str:
+    """Return a line with ``#`` for each number."""
+    return _NUMBER.sub("#", _plain(line))
+
+
+def _plain(line: str) -> str:
+    return _NODE.sub("grad_fn=<>", line)
+
+
+def _close_numbers(old: str, new: str) -> bool:
+    if old == new:
+        return True
+    if old.startswith("0x") or new.startswith("0x"):
+        return old.startswith("0x") and new.startswith("0x")
+    if not (_is_float(old) and _is_float(new)):
+        return False
+    first, second = float(old), float(new)
+    size = max(abs(first), abs(second))
+    last = max(map(_last_place, (old, new)))
+    return abs(first - second) <= 1.01 * max(min(last, _MOST * size), _CLOSE * size, _LEAST)
+
+
+def _is_float(number: str) -> bool:
+    return "." in number or "e" in number
+
+
+def _last_place(number: str) -> float:
+    """Return what the last digit counts: 0.01 in ``1.25``."""
+    digits, _, power = number.partition("e")
+    return float(10.0 ** (int(power or 0) - len(digits.partition(".")[2])))

@@ -1,10 +1,20 @@
-"""What a comparison of a patched program with its original came to."""
+"""A program as it is, its runs, and how a patched run of it differs from all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_graphbreak.layers.children.runner import ServerError
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, Trial
+
+_INDUCTOR: Final = 10.0
+"""How much wider tolerances are for code that inductor generates: it orders additions otherwise."""
 
 
 class ValueDifference(Struct, frozen=True):
@@ -47,3 +57,78 @@ class Comparison(Struct, frozen=True):
     def words(self) -> str:
         """The difference in words, or empty."""
         return str(self.difference) if self.difference is not None else ""
+
+
+class Original:
+    """Runs a program as it is: once, and a second time if a patched run differs from that.
+
+    Inputs that are drawn are computed without the compiler in the first run, with it in the second:
+    what a patched run gives has to be what one of them gave. Lines and objects that differ between
+    the two are not compared, such as times.
+    """
+
+    def __init__(
+        self, bench: Bench, target: Target, *, codegen: bool = True, values_only: bool = False
+    ) -> None:
+        self._options: dict[str, Any] = {"codegen": codegen, "values_only": values_only}
+        self.first = bench.measure(target, eager=True, **self._options)
+        self._bench = bench
+        self._target = target
+        self._again: Trial | None = None
+        self._perturbed: Trial | None = None
+
+    def patched(self, target: Target, *, alone: bool = False, **options: Any) -> Trial:
+        """Run a patched program as the original was run."""
+        options |= self._options
+        return self._bench.measure(target, original=self.first, alone=alone, **options)
+
+    def comparison(self, trial: Trial) -> Comparison:
+        """Compare a patched run."""
+        if not trial.has_results:
+            words = f"{trial.error}{trial.at}"
+            return Comparison(
+                ValueDifference("what it raises", "nothing", words[:300], "the program")
+            )
+        compared = self._compare([self.first], trial)
+        if compared.difference is not None:
+            if self._again is None:
+                self._again = self.patched(self._target)
+            if self._again.has_results:
+                compared = self._compare([self.first, self._again], trial)
+        if compared.difference is None and compared.alone and not self._shows_results(compared):
+            words = f"others ({compared.changed}), and nothing that the program shows tells"
+            difference = ValueDifference(
+                "the results of its calls", "those of before", words, "the program"
+            )
+            return replace(compared, difference=difference)
+        return compared
+
+    def _shows_results(self, compared: Comparison) -> bool:
+        """Return whether the border of the program tells when its calls give other results."""
+        if self._perturbed is None:
+            self._perturbed = self._bench.measure(self._target, perturbed=True, **self._options)
+        trial = self._perturbed
+        if not trial.has_results:
+            return True
+        return self._compare([self.first], trial, compared.gone).difference is not None
+
+    def _compare(
+        self, originals: Sequence[Trial], patched: Trial, without: Sequence[str] = ()
+    ) -> Comparison:
+        """Return how the results of a run differ from those of the original's (``border``)."""
+        codegen = self._options["codegen"] and self.first.inductor
+        runs = (*originals, patched)
+        order: dict[str, Any] = {
+            "kind": "border",
+            "results": [str(trial.results) for trial in runs],
+            "lines": [trial.lines for trial in runs],
+            "errors": [trial.error for trial in runs],
+            "factor": _INDUCTOR if codegen else 1.0,
+            "without": list(without),
+            # A backend of the program's own may count the graphs.
+            "numbers": patched.options.get("backend", "") is not None,
+        }
+        answer, _ = self._bench.run(self._target, order, counted=False)
+        if "compared" not in answer:
+            raise ServerError(f"the results cannot be compared: {answer.get('error')}")
+        return msgspec.convert(answer["compared"], Comparison)

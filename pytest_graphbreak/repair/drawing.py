@@ -1,9 +1,13 @@
-"""Calls compiled code once more, with inputs that are drawn."""
+"""Calls compiled code once more, with inputs that are drawn, for a limited time."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+import signal
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 
 import torch
@@ -21,13 +25,12 @@ from pytest_graphbreak.repair.calls import (
     silence,
 )
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import is_equal, is_small, named, settle
+from pytest_graphbreak.repair.compare import is_equal
 from pytest_graphbreak.repair.inputs import DrawnInputs, DrawnWay
-from pytest_graphbreak.repair.limit import TooLongError, time_limit
-from pytest_graphbreak.repair.objects import Reached, next_random
-from pytest_graphbreak.repair.optimizers import restore
-from pytest_graphbreak.repair.printed import Lines
+from pytest_graphbreak.repair.objects import Reached
+from pytest_graphbreak.repair.outside import next_random
 from pytest_graphbreak.repair.steady import seed
+from pytest_graphbreak.repair.values import Lines, is_small, named, settle
 
 LIMIT: Final = 10.0
 """The time in seconds that a call with other inputs may take, or three of the program's slowest."""
@@ -137,3 +140,40 @@ def _gradients(modules: list[torch.nn.Module], result: Any, args: Any, kwargs: A
     )
     assert isinstance(total, torch.Tensor)
     return list(torch.autograd.grad(total, leaves, allow_unused=True))
+
+
+class TooLongError(BaseException):
+    """Raised in a call that takes too long. No ``except Exception`` of the user's catches it."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise ``TooLongError`` in a block that takes longer.
+
+    It comes between two instructions of Python, so not within an operator. The user's own alarm is
+    put back; outside of the main thread, where no signal arrives, there is no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLongError
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+def restore(objects: Iterable[Any]) -> None:
+    """Set ``capturable`` of all optimizers among objects to what each was made with."""
+    for optimizer in objects:
+        if isinstance(optimizer, torch.optim.Optimizer):
+            for group in optimizer.param_groups:
+                if "capturable" in group and "capturable" in optimizer.defaults:
+                    group["capturable"] = optimizer.defaults["capturable"]

@@ -17,10 +17,9 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import UNKNOWN
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
-from pytest_graphbreak.repair.calls import CompiledCall, mode
+from pytest_graphbreak.repair.calls import CompiledCall, mode, user_frames
 from pytest_graphbreak.repair.capture import Capture, uncompiled
-from pytest_graphbreak.repair.copies import copy_of
-from pytest_graphbreak.repair.failure import user_frames
+from pytest_graphbreak.repair.values import copy_of
 
 Answer = dict[str, Any]
 

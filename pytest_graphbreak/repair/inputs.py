@@ -14,8 +14,8 @@ import torch
 from msgspec import Struct
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.copies import copy_of
+from pytest_graphbreak.repair.calls import Dims, tensors_of
+from pytest_graphbreak.repair.values import copy_of
 
 OWN: Final = "the first inputs again"
 FLOATS: Final = ("negated", "random", "zero", "small", "large", "largest", "NaN", "inf", "-inf")
@@ -50,12 +50,12 @@ class DrawnWay(Struct, frozen=True):
 
 
 class DrawnInputs(Struct, frozen=True):
-    """The arguments of a call, and the dimensions of them that vary (``sizes.varying``)."""
+    """The arguments of a call, and the dimensions of them that vary (``calls.varying``)."""
 
     model: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    dims: sizes.Dims
+    dims: Dims
 
     def ways(self, *, values_only: bool, grad: bool, modules: bool) -> Iterator[DrawnWay]:
         """Yield the ways to call; without ``values_only`` also what compiles again.
@@ -119,7 +119,7 @@ class DrawnInputs(Struct, frozen=True):
         return tree_map(replacement, (self.args, self.kwargs))
 
     def _tensors(self) -> list[Named]:
-        return list(sizes.tensors(self.model, self.args, self.kwargs))
+        return list(tensors_of(self.model, self.args, self.kwargs))
 
     def _changes(self, kind: str) -> Callable[[str, torch.Tensor], torch.Tensor]:
         """Return what makes a tensor of a kind out of one with a name."""

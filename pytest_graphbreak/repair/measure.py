@@ -19,13 +19,13 @@ from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair import steady
 from pytest_graphbreak.repair.border import Results
-from pytest_graphbreak.repair.calls import ENDLESS
+from pytest_graphbreak.repair.calls import ENDLESS, store_error
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import Flat, is_equal, settle
+from pytest_graphbreak.repair.compare import is_equal
 from pytest_graphbreak.repair.drawing import Drawing
-from pytest_graphbreak.repair.failure import store_error
-from pytest_graphbreak.repair.objects import Reached, surroundings
-from pytest_graphbreak.repair.written import WrittenFiles
+from pytest_graphbreak.repair.objects import Reached
+from pytest_graphbreak.repair.outside import WrittenFiles, surroundings
+from pytest_graphbreak.repair.values import Flat, settle
 
 Answer = dict[str, Any]
 
@@ -66,7 +66,7 @@ def work(order: Answer, go: Callable[[Any], Answer | None]) -> Answer:
     with program.capture.install():
         answer.update(go(window) or {})
     answer["sites"] = _sites(answer.get("record") or {})
-    return answer | program.times()
+    return answer
 
 
 class _Program:
@@ -110,12 +110,6 @@ class _Program:
     def _note_first(self) -> None:
         if self._order["results"]:
             self._first = self._reached().values(weights=False)
-
-    def times(self) -> Answer:
-        """Return how long the calls took, where that is asked."""
-        if self._order["sizes_as"] is None:
-            return {}
-        return {"seconds": self.capture.seconds, "warm": self.capture.warm()}
 
     def results(self) -> Answer:
         """Save what the run gave, make its calls again, and call with drawn inputs."""

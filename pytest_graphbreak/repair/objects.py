@@ -8,8 +8,6 @@ since a patch may give them to other variables.
 from __future__ import annotations
 
 import functools
-import os
-import random
 import sys
 import types
 from collections import Counter, deque
@@ -21,8 +19,7 @@ from typing import Any, Final
 import torch
 
 from pytest_graphbreak.model.places import places
-from pytest_graphbreak.repair.compare import Flat, attributes, flatten
-from pytest_graphbreak.repair.copies import is_lazy
+from pytest_graphbreak.repair.values import Flat, attributes, flatten, is_lazy
 
 _DATA: Final = (bool, int, float, complex, str, bytes, torch.Tensor)
 _SEQUENCES: Final = (list, tuple, deque, set, frozenset)
@@ -30,8 +27,6 @@ _OF_MODULES: Final = {*vars(torch.nn.Module())} - {"training"}
 """The attributes that each module has, of torch's own."""
 _MOST: Final = 20_000
 """The number of objects that are looked at."""
-_OF_TOOLS: Final = ("TORCH", "TRITON", "KINETO", "PYTEST", "GRAPHBREAK", "XLA", "PJRT")
-"""How variables of the environment begin that compilers and test runners set."""
 Put = Callable[[], None]
 
 
@@ -245,36 +240,3 @@ def _used(code: types.CodeType) -> list[str]:
     """Return the names that a function uses, also in the functions that it defines."""
     inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
     return [*code.co_names, *(name for part in inner for name in _used(part))]
-
-
-def surroundings(environment: Mapping[str, str]) -> dict[str, Flat]:
-    """Return what a program shares with all others: random numbers that come next, settings.
-
-    ``environment`` is how the variables of the environment were when it began.
-    """
-    values: dict[str, Any] = {
-        "the default dtype": str(torch.get_default_dtype()),
-        "grad mode": torch.is_grad_enabled(),
-    }
-    for name, number in next_random().items():
-        values[f"the next random number of {name}"] = number
-    for name in sorted({*environment, *os.environ}):
-        old, new = environment.get(name), os.environ.get(name)
-        if old != new and not name.startswith(_OF_TOOLS):
-            values[f"${name}"] = new
-    return {name: flatten(value) for name, value in values.items()}
-
-
-def next_random() -> dict[str, float]:
-    """Return the random number that each generator would give next: more or fewer were drawn."""
-    python = random.getstate()
-    numbers = {"Python": random.random()}
-    random.setstate(python)
-    with torch.random.fork_rng(devices=[]):
-        numbers["torch"] = torch.rand((), dtype=torch.float64, device="cpu").item()
-    if "numpy" in sys.modules:
-        library = sys.modules["numpy"].random
-        state = library.get_state()
-        numbers["numpy"] = float(library.random())
-        library.set_state(state)
-    return numbers

@@ -13,9 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.repair.comparison import Comparison
+from pytest_graphbreak.repair.comparison import Comparison, Original
 from pytest_graphbreak.repair.gain import eager, no_gain, places
-from pytest_graphbreak.repair.original import Original
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text.errors import UserError

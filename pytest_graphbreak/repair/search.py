@@ -9,19 +9,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.comparison import Comparison
-from pytest_graphbreak.repair.gain import has_recompiles, no_gain, places, worse
-from pytest_graphbreak.repair.original import Original
-from pytest_graphbreak.repair.outcome import Problem, RejectedPatch, SearchResult
-from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
-from pytest_graphbreak.repair.sources import ProgramFiles
+from pytest_graphbreak.repair.comparison import Comparison, Original
+from pytest_graphbreak.repair.gain import graphs, has_recompiles, no_gain, places, worse
+from pytest_graphbreak.repair.sources import ProgramFiles, SourcePatch, UnfitError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
+
+
+class RejectedPatch(Struct, frozen=True):
+    """A patch that was tried for a problem, and why it was not kept."""
+
+    patch: SourcePatch
+    why: str
+
+
+class Problem(Struct):
+    """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
+
+    ``before`` and ``after`` are numbers of graphs.
+    """
+
+    item: Break | None
+    before: int
+    after: int = 0
+    tried: list[RejectedPatch] = []
+    patches: list[SourcePatch] = []
+    fixed: bool = False
+
+
+class SearchResult(Struct):
+    """The result of a search. ``last`` is the run of all kept patches together."""
+
+    first: Trial
+    last: Trial
+    comparison: Comparison = field(default_factory=Comparison)
+    """Of ``last`` with the original."""
+    patches: list[SourcePatch] = []
+    problems: list[Problem] = []
+
+    @property
+    def before(self) -> int:
+        return graphs(self.first.record)
+
+    @property
+    def after(self) -> int:
+        return graphs(self.last.record)
 
 
 class _Ran(Struct, frozen=True):

@@ -7,10 +7,13 @@ Every line that no patch touches stays as it is.
 from __future__ import annotations
 
 import difflib
+import io
 import re
 import sysconfig
+import tokenize
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +21,84 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
-from pytest_graphbreak.repair.source import Site, SourceError, comments, lines, read
 from pytest_graphbreak.repair.target import Target
+
+
+class Site(Struct, frozen=True):
+    """The location of a stable file name on this machine: its path and its module."""
+
+    path: Path
+    module: str
+
+
+class SourceError(ValueError):
+    """Raised for a file that is not text in the encoding that it declares."""
+
+
+class SourceFile(Struct, frozen=True):
+    """The text of a file, with newlines as line ends whatever the file uses.
+
+    ``encoding`` is the one that its first lines declare (PEP 263), UTF-8 by default.
+    """
+
+    text: str
+    encoding: str = "utf-8"
+    newline: str = "\n"
+
+    def encode(self, text: str) -> bytes:
+        """Return another text encoded like this file. Raises ``UnicodeEncodeError``."""
+        return text.replace("\n", self.newline).encode(self.encoding)
+
+
+def read(path: Path) -> SourceFile:
+    """Read a file. Raises ``OSError`` and ``SourceError``."""
+    try:
+        with tokenize.open(path) as file:
+            text, ends = file.read(), file.newlines
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise SourceError(f"{path}: its text cannot be read: {error}") from None
+    return SourceFile(text, file.encoding, ends if isinstance(ends, str) else "\n")
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines as Python numbers them, with their ends, not split at form feeds."""
+    return io.StringIO(text).readlines()
+
+
+def comments(source: str) -> list[str]:
+    """Return the comments of source, as far as it is Python."""
+    texts: list[str] = []
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            texts += [token.string] * (token.type == tokenize.COMMENT)
+    return texts
+
+
+Change = Callable[[str, Frame], str | None]
+"""Returns the source of a file with a place rewritten, or None if it does not apply there.
+
+Raises ``UnfitError`` if the form is known but cannot be rewritten. It is compared by identity: a
+function of a module, or one that is cached.
+"""
+COMPILES: Final = Frame("", "<module>", 0, "")
+"""The file that calls ``torch.compile``, for what is of the whole program."""
+
+
+class UnfitError(ValueError):
+    """Raised with the reason why a place cannot be rewritten; without text if it does not apply."""
+
+
+class SourcePatch(Struct, frozen=True):
+    """A remedy for a problem: a change at a source line.
+
+    ``note`` is what it costs, or what happens at another time with it.
+    """
+
+    title: str
+    change: Change
+    where: Frame
+    note: str = ""
+
 
 MOST_LINES: Final = 8
 """The most lines of a diff, removed and added, that one patch may have: longer is no patch."""

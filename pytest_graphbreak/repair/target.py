@@ -10,7 +10,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.repair.source import SourceError, read
 from pytest_graphbreak.text.errors import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
@@ -71,11 +70,8 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
         raise TargetError(f"{text}: a test takes no arguments")
     try:
         compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-        read(path)
     except OSError as error:
         raise TargetError(f"{name}: {error.strerror or error}") from None
-    except SourceError as error:
-        raise TargetError(str(error)) from None
     except (SyntaxError, ValueError) as error:
         raise TargetError(f"{name}: not valid Python: {error}") from None
     return Target(path, test, tuple(arguments))

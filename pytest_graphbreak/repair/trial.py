@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
-from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
+from pytest_graphbreak.layers.children.runner import Runner, runner
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.repair.comparison import Comparison
-from pytest_graphbreak.repair.source import Site, read
+from pytest_graphbreak.repair.sources import Site, read
 from pytest_graphbreak.repair.target import Target
 
 
@@ -43,9 +41,6 @@ class Trial(Struct, frozen=True):
     """What torch_xla computes on."""
     options: Mapping[str, Any] = {}
     """Those of the first ``torch.compile``."""
-    seconds: Sequence[float] = ()
-    """How long each call took, and in ``warm`` one once compiled, where that was asked."""
-    warm: float | None = None
     results: Path | None = None
     """The file of what it gave (``border.Results``)."""
 
@@ -82,7 +77,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "codegen": True,  # inductor generates code
     "perturbed": False,  # the program gets other results than its calls give
     "allow_breaks": True,  # also with fullgraph=True
-    "sizes_as": None,  # dynamic of torch.compile, and the dimensions to mark; calls are timed
+    "sizes_as": None,  # dynamic of torch.compile, and the dimensions to mark
     "replaced": {},  # files of the program, and others that are read in their place
 }
 
@@ -120,31 +115,6 @@ class Bench:
             results=results,
             **{name: answer[name] for name in _SHARED & answer.keys()},
         )
-
-    def compared(
-        self,
-        target: Target,
-        originals: Sequence[Trial],
-        patched: Trial,
-        factor: float,
-        without: Sequence[str] = (),
-    ) -> Comparison:
-        """Return how the results of a run differ from those of the original's (``border``)."""
-        runs = (*originals, patched)
-        order: dict[str, Any] = {
-            "kind": "border",
-            "results": [str(trial.results) for trial in runs],
-            "lines": [trial.lines for trial in runs],
-            "errors": [trial.error for trial in runs],
-            "factor": factor,
-            "without": list(without),
-            # A backend of the program's own may count the graphs.
-            "numbers": patched.options.get("backend", "") is not None,
-        }
-        answer, _ = self.run(target, order, counted=False)
-        if "compared" not in answer:
-            raise ServerError(f"the results cannot be compared: {answer.get('error')}")
-        return msgspec.convert(answer["compared"], Comparison)
 
     def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
         """Return the option ``replaced`` for files that have other contents."""

@@ -10,8 +10,8 @@ import torch
 from pytest_graphbreak.repair import drawing
 from pytest_graphbreak.repair.calls import ENDLESS, CallResult
 from pytest_graphbreak.repair.capture import Capture
-from pytest_graphbreak.repair.compare import TensorLeaf
 from pytest_graphbreak.repair.drawing import Drawing
+from pytest_graphbreak.repair.values import TensorLeaf
 
 pytestmark = pytest.mark.once
 

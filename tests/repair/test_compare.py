@@ -1,4 +1,4 @@
-"""What two runs gave, leaf by leaf."""
+"""What two runs gave, leaf by leaf, and what they printed, line by line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from pytest_graphbreak.repair.compare import Comparer, flatten, settle
+from pytest_graphbreak.repair.compare import (
+    Comparer,
+    line_difference,
+    unsteady_lines,
+    without_lines,
+)
+from pytest_graphbreak.repair.values import flatten, settle
 
 pytestmark = pytest.mark.once
 
@@ -83,3 +89,38 @@ def test_what_changes_later_is_not_seen() -> None:
     flat = settle(flatten([tensor]))
     tensor.zero_()
     assert Comparer().difference(flat, flatten([torch.ones(2)])) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unlike"),
+    [
+        (["a", "loss 1.4467"], ["loss 1.4467", "a"], (", line 1", "'a'", "'loss 1.4467'")),
+        (["loss 1.4467"], ["loss 1.4468"], None),  # the last digit is rounded
+        (["loss 1.4467"], ["loss 1.4567"], (", line 1", "'loss 1.4467'", "'loss 1.4567'")),
+        (["0.5"], ["0.6"], (", line 1", "'0.5'", "'0.6'")),
+        (["0.1234567"], ["0.1234568"], None),
+        (["1.0e-05"], ["1.1e-05"], None),  # nothing but rounding is as small
+        (["2.0e-05"], ["5.0e-05"], (", line 1", "'2.0e-05'", "'5.0e-05'")),
+        (["-0.0000"], ["0.0000"], None),
+        (["-1.5"], ["1.5"], (", line 1", "'-1.5'", "'1.5'")),
+        (["step 3"], ["step 4"], (", line 1", "'step 3'", "'step 4'")),
+        (["step 3"], ["step 3.0"], (", line 1", "'step 3'", "'step 3.0'")),
+        (["a", "a"], ["a"], (", line 2", "'a'", "no such line")),
+        (["a"], ["a", "b"], (", line 2", "no such line", "'b'")),
+        (["<f at 0x7f1>"], ["<f at 0x8a2>"], None),
+        (["", "a"], ["a", " "], None),
+        (["[1.], grad_fn=<MulBackward0>"], ["[1.], grad_fn=<CompiledFunctionBackward>"], None),
+    ],
+)
+def test_which_line_differs(
+    before: list[str], after: list[str], unlike: tuple[str, str, str] | None
+) -> None:
+    assert line_difference(before, after) == unlike
+
+
+def test_a_time_is_told_by_a_second_run_of_the_original() -> None:
+    first, second, other = ["0.31 s", "a 1"], ["0.45 s", "a 1"], ["0.29 s", "a 2"]
+    unsteady = unsteady_lines(first, second)
+    assert unsteady == {"# s"}
+    lines = [without_lines(run, unsteady) for run in (first, other)]
+    assert line_difference(*lines) == (", line 1", "'a 1'", "'a 2'")

@@ -16,8 +16,7 @@ import torch._dynamo
 from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.layers.children.runner import ServerError
-from pytest_graphbreak.repair.outcome import SearchResult
-from pytest_graphbreak.repair.search import Search
+from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.examples import sample

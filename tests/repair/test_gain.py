@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.gain import no_gain
-from pytest_graphbreak.repair.outcome import Problem, RejectedPatch, SearchResult
-from pytest_graphbreak.repair.patch import SourcePatch
-from pytest_graphbreak.repair.report import report
+from pytest_graphbreak.repair.search import Problem, RejectedPatch, SearchResult
+from pytest_graphbreak.repair.sources import SourcePatch
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once

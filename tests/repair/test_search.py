@@ -10,12 +10,8 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Frames, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.comparison import Comparison
-from pytest_graphbreak.repair.outcome import SearchResult
-from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
-from pytest_graphbreak.repair.search import Search
-from pytest_graphbreak.repair.source import Site
-from pytest_graphbreak.repair.sources import ProgramFiles
+from pytest_graphbreak.repair.search import Search, SearchResult
+from pytest_graphbreak.repair.sources import ProgramFiles, Site, SourcePatch, UnfitError
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Trial
 
@@ -53,8 +49,8 @@ class MadeUp:
         first = Trial(record(3, ("the reason", LINE)), sites=sites)
         return self._after if options.get("replaced") else first
 
-    def compared(self, *args: Any, **options: Any) -> Comparison:
-        return Comparison()
+    def run(self, *args: Any, **options: Any) -> tuple[dict[str, Any], str]:
+        return {"compared": {}}, ""
 
     def replacing(self, texts: Mapping[Path, bytes]) -> dict[str, str]:
         return {str(path): str(path) for path in texts}

@@ -12,17 +12,15 @@ import torch._dynamo.config
 
 from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import COMPILES
-from pytest_graphbreak.repair.remedies import enable, settings
-from pytest_graphbreak.repair.source import lines, read
-from pytest_graphbreak.repair.sources import headed
+from pytest_graphbreak.repair.remedies import compiling, enable
+from pytest_graphbreak.repair.sources import COMPILES, headed, lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError
 
 pytestmark = pytest.mark.once
 
-SETTING = settings.switch("capture_scalar_outputs", "").change
+SETTING = compiling.SCALARS.change
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 
 

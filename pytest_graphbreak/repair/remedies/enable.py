@@ -23,8 +23,7 @@ import libcst as cst
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import SourcePatch, UnfitError
-from pytest_graphbreak.repair.rewrite.tree import (
+from pytest_graphbreak.repair.remedies.tree import (
     Place,
     Tree,
     attribute_of,
@@ -35,6 +34,7 @@ from pytest_graphbreak.repair.rewrite.tree import (
     rewriting,
     with_lines,
 )
+from pytest_graphbreak.repair.sources import SourcePatch, UnfitError
 from pytest_graphbreak.repair.trial import Trial
 
 _DISABLES: Final = {"torch.compiler.disable", "torch._dynamo.disable"}

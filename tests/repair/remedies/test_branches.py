@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import UnfitError
-from pytest_graphbreak.repair.remedies import cond, where
+from pytest_graphbreak.repair.remedies.branches import TO_COND, TO_WHERE
+from pytest_graphbreak.repair.sources import UnfitError
 
 pytestmark = pytest.mark.once
 
@@ -74,18 +74,18 @@ VALUES: Final = ([1.0, 2.0], [-1.0, -2.0], [0.0, 0.0], [0.5, -3.0], [math.nan, 1
 
 
 @pytest.mark.parametrize("name", sorted(CHOICES))
-@pytest.mark.parametrize("remedy", [where, cond], ids=lambda x: x.__name__[-5:])
-def test_a_branch_gives_what_it_gave(name: str, remedy: Any) -> None:
+@pytest.mark.parametrize("change", [TO_WHERE, TO_COND], ids=["where", "cond"])
+def test_a_branch_gives_what_it_gave(name: str, change: Any) -> None:
     body, *lines = CHOICES[name]
-    line = lines[remedy is cond]
+    line = lines[change is TO_COND]
     source = "def f(x, y):\n" + "".join(f"    {text}\n" for text in body.splitlines())
     code = next(text.strip() for text in body.splitlines() if "if " in text)
     at = Frame("a.py", "f", 0, code)
     if line.startswith("!"):
         with pytest.raises(UnfitError, match=line[1:].strip()):
-            remedy.CHANGE(source, at)
+            change(source, at)
         return
-    changed = remedy.CHANGE(source, at)
+    changed = change(source, at)
     assert f"    {line}\n" in changed
     compiled = torch.compile(function(changed), backend="eager", fullgraph=True)
     for dtype in (torch.float32, torch.bfloat16):
@@ -110,7 +110,7 @@ def results(run: Callable[..., Any], values: list[float], dtype: torch.dtype) ->
     return [out, *(torch.zeros_like(z) if z.grad is None else z.grad for z in (x, y))]
 
 
-@pytest.mark.parametrize("change", [where.CHANGE, cond.CHANGE])
+@pytest.mark.parametrize("change", [TO_WHERE, TO_COND])
 def test_comments_stay(change: Any) -> None:
     source = (
         "def f(x):\n    # first\n    if x.sum() > 0:  # second\n        # third\n"

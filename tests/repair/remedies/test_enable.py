@@ -6,7 +6,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair.remedies import enable
-from pytest_graphbreak.repair.source import Site
+from pytest_graphbreak.repair.sources import Site
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once

@@ -1,32 +1,52 @@
-"""A branch that chooses one value: its test as a tensor, its two values, and what they are for."""
+"""A branch on a tensor's value becomes ``torch.where``, or ``torch.cond``.
+
+Before::
+
+    if y.sum() > 0:
+        y = y + 1
+
+After::
+
+    y = torch.where(y.sum() > 0, y + 1, y)
+    y = torch.cond(y.sum() > 0, lambda: y + 1, lambda: y.clone())
+
+When not: ``torch.where`` works out both sides, so they are only what has the shape of one tensor,
+and a gradient that is a number where the side is not chosen: a root or a sine is for
+``torch.cond``. That runs one side; both have to give a tensor of the same shape and dtype, and
+change nothing in place: torch refuses the rest while the graph is made.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 from libcst import matchers as m
 from msgspec import Struct
 
-from pytest_graphbreak.repair.patch import UnfitError
-from pytest_graphbreak.repair.rewrite.tree import (
+from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.repair.remedies.tree import (
     Place,
     attribute_of,
     body,
     code,
     only,
     operand,
+    rewriting,
     walk,
 )
+from pytest_graphbreak.repair.sources import SourcePatch, UnfitError
+from pytest_graphbreak.repair.trial import Trial
 
 _READS: Final = m.OneOf(
     m.Call(func=m.Attribute(attr=m.Name("item")), args=[]),
     m.Call(func=m.Name("float"), args=[m.Arg(m.DoesNotMatch(m.SimpleString()), keyword=None)]),
 )
 """Matches ``t.item()`` and ``float(t)``."""
-_NUMBER: Final = m.OneOf(
-    m.Integer(), m.Float(), m.UnaryOperation(m.Minus(), m.Integer() | m.Float())
-)
+_NUMBER: Final = m.Integer() | m.Float() | m.UnaryOperation(m.Minus(), m.Integer() | m.Float())
+_LINEAR: Final = m.Name("clamp") | m.Name("neg") | m.Name("relu")
+"""Functions of each element whose gradient is a number whatever the element is, also of NaN."""
 _SMALL: Final = 128
 _BOOLS: Final = ("all", "any", "isfinite", "isinf", "isnan", "logical_and", "logical_or")
 _REDUCES: Final = ("all", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var")
@@ -43,6 +63,59 @@ _IN_PLACE: Final = m.OneOf(
 )
 """Matches what may change a tensor in place."""
 _MORE: Final = m.NamedExpr() | m.Await() | m.Yield() | m.Lambda()
+
+
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    if "if " in item.where.code:
+        yield SourcePatch("the branch became torch.where", TO_WHERE, item.where)
+        yield SourcePatch("the branch became torch.cond", TO_COND, item.where)
+
+
+def _to_where(place: Place) -> str:
+    """Return the statement that chooses by ``torch.where``. Raises ``UnfitError``."""
+    choice = choice_of(place)
+    names = {name for value in choice.values for name in _elements(value)}
+    if len(names) != 1:
+        raise UnfitError(f"its sides may differ in shape: {' and '.join(map(code, choice.values))}")
+    return f"{choice.head}torch.where({choice.test}, {', '.join(map(code, choice.values))})"
+
+
+def _to_cond(place: Place) -> str:
+    """Return the statement that chooses by ``torch.cond``. Raises ``UnfitError``."""
+    choice = choice_of(place)
+    sides = []
+    for value in choice.values:
+        if isinstance(value, cst.Tuple | cst.List | cst.Dict | cst.Integer | cst.Float):
+            raise UnfitError(f"`{code(value)[:60]}` is no tensor")
+        # An operator may not give its input.
+        sides.append(f"lambda: {code(value)}{'.clone()' if isinstance(value, cst.Name) else ''}")
+    return f"{choice.head}torch.cond({choice.test}, {', '.join(sides)})"
+
+
+TO_WHERE: Final = rewriting(_to_where)
+TO_COND: Final = rewriting(_to_cond)
+
+
+def _elements(value: cst.BaseExpression) -> set[str]:
+    """Return the tensors that a value is worked out of, element by element."""
+    if isinstance(value, cst.Name):
+        return {value.value}
+    if m.matches(value, _NUMBER):
+        return set()
+    if m.matches(value, m.UnaryOperation(m.Minus())):
+        return _elements(cst.ensure_type(value, cst.UnaryOperation).expression)
+    if isinstance(value, cst.BinaryOperation):
+        is_sum = m.matches(value.operator, m.Add() | m.Subtract())
+        by_number = m.matches(value.operator, m.Multiply() | m.Divide())
+        if is_sum or (by_number and m.matches(value.right, _NUMBER)):
+            return _elements(value.left) | _elements(value.right)
+    if m.matches(value, m.Call(func=m.Attribute(attr=_LINEAR))):
+        call = cst.ensure_type(value, cst.Call)
+        owner = cst.ensure_type(call.func, cst.Attribute).value
+        parts = [argument.value for argument in call.args]
+        parts += [] if m.matches(owner, m.Name("torch")) else [owner]
+        return {name for part in parts for name in _elements(part)}
+    raise UnfitError(f"both sides would run, and `{code(value)[:60]}` may do more, or be NaN")
 
 
 class Choice(Struct, frozen=True):

@@ -1,12 +1,12 @@
-"""Which settings are tried for which breaks, and the line of each."""
+"""How a program compiles: which settings are tried, which sizes are marked, by which line."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.patch import COMPILES
-from pytest_graphbreak.repair.remedies import settings
+from pytest_graphbreak.repair.remedies import compiling
+from pytest_graphbreak.repair.sources import COMPILES
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once
@@ -25,13 +25,13 @@ BREAKS = {
 @pytest.mark.parametrize(("reason", "code"), sorted(BREAKS))
 def test_a_break_has_its_setting(reason: str, code: str) -> None:
     item = Break("dynamo", reason, Frame("a.py", "f", 1, code))
-    (patch,) = settings.propose(item, Trial(Record()))
+    (patch,) = compiling.propose(item, Trial(Record()))
     assert BREAKS[reason, code] in (patch.change("import torch\n", COMPILES) or "")
 
 
 def test_other_breaks_have_none() -> None:
     item = Break("dynamo", "Attempted to call function marked as skipped", Frame("a.py", "f", 1))
-    assert not list(settings.propose(item, Trial(Record())))
+    assert not list(compiling.propose(item, Trial(Record())))
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,50 @@ def test_other_breaks_have_none() -> None:
     ],
 )  # fmt: skip
 def test_it_is_one_line_where_the_program_compiles(before: str, after: str) -> None:
-    (patch,) = settings.propose(ITEM, Trial(Record()))
+    (patch,) = compiling.propose(ITEM, Trial(Record()))
     assert patch.change(before, COMPILES) == after.replace("LINE", LINE)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("f = torch.compile(f)", "f = torch.compile(f, dynamic=True)"),
+        ("f = torch.compile(f, dynamic=False)", "f = torch.compile(f, dynamic=True)"),
+        (
+            '@torch.compile(backend="eager")\ndef f(x): return x',
+            '@torch.compile(backend="eager", dynamic=True)\ndef f(x): return x',
+        ),
+    ],
+)
+def test_the_calls_of_a_program_are_dynamic(line: str, wanted: str) -> None:
+    head = "import torch\n\n\n"
+    assert compiling.as_dynamic(f"{head}{line}  # here\n", COMPILES) == f"{head}{wanted}  # here\n"
+
+
+@pytest.mark.parametrize("line", ["re.compile('a')", "model.compile()", "x = 3"])
+def test_other_calls_stay(line: str) -> None:
+    assert compiling.as_dynamic(f"import re\n{line}\n", COMPILES) is None
+
+
+HEAD = "import torch\n\n\n@torch.compile\ndef f(x, batch): return x\n\n\nfor x, y in data:\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "dims", "call", "marked"),
+    [
+        ("x", [0], "f(x, y)", "x, 0"),
+        ("batch['ids']", [0, 1], "print(f(x, batch=y))", "y['ids'], [0, 1]"),
+        ("x", [0], "f(x + 1, y)", None),
+        ("rest[0]", [0], "f(x, y)", None),
+    ],
+)
+def test_a_size_is_marked_by_one_line(
+    argument: str, dims: list[int], call: str, marked: str | None
+) -> None:
+    varies = [{"name": "f", "parameters": ["x", "batch"], "dims": {argument: dims}}]
+    patches = list(compiling.recompiles(Trial(Record(), varies=varies)))
+    before = f"{HEAD}    {call}\n"
+    texts = [patch.change(before, COMPILES) for patch in patches[2:]]
+    line = f"    torch._dynamo.mark_dynamic({marked})\n"
+    wanted = [f"{HEAD}{line}    {call}\n"] if marked else [None] if argument == "x" else []
+    assert texts == wanted

@@ -1,23 +1,29 @@
-"""The files that a program opens for writing: noted, compared, and put back as they were.
+"""What a program shares with others: files that it writes, the environment, random numbers.
 
-So each run of a program meets the same files. Only files at or below the working directory, and
-only what Python opens: not what native code writes (``torch.save``), nor other processes.
+The files that it opens for writing are noted, compared, and put back as they were, so each run of
+it meets the same files. Only files at or below the working directory, and only what Python opens:
+not what native code writes (``torch.save``), nor other processes.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.repair.compare import Flat
-from pytest_graphbreak.repair.printed import Lines
+import torch
+
+from pytest_graphbreak.repair.values import Flat, Lines, flatten
 
 _MOST: Final = 2**24
 """Bytes of a file that are kept."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
+_OF_TOOLS: Final = ("TORCH", "TRITON", "KINETO", "PYTEST", "GRAPHBREAK", "XLA", "PJRT")
+"""How variables of the environment begin that compilers and test runners set."""
 
 
 class WrittenFiles:
@@ -80,3 +86,36 @@ def _content(data: bytes) -> Any:
         return Lines(data.decode().splitlines())
     except UnicodeDecodeError:
         return data
+
+
+def surroundings(environment: Mapping[str, str]) -> dict[str, Flat]:
+    """Return what a program shares with all others: random numbers that come next, settings.
+
+    ``environment`` is how the variables of the environment were when it began.
+    """
+    values: dict[str, Any] = {
+        "the default dtype": str(torch.get_default_dtype()),
+        "grad mode": torch.is_grad_enabled(),
+    }
+    for name, number in next_random().items():
+        values[f"the next random number of {name}"] = number
+    for name in sorted({*environment, *os.environ}):
+        old, new = environment.get(name), os.environ.get(name)
+        if old != new and not name.startswith(_OF_TOOLS):
+            values[f"${name}"] = new
+    return {name: flatten(value) for name, value in values.items()}
+
+
+def next_random() -> dict[str, float]:
+    """Return the random number that each generator would give next: more or fewer were drawn."""
+    python = random.getstate()
+    numbers = {"Python": random.random()}
+    random.setstate(python)
+    with torch.random.fork_rng(devices=[]):
+        numbers["torch"] = torch.rand((), dtype=torch.float64, device="cpu").item()
+    if "numpy" in sys.modules:
+        library = sys.modules["numpy"].random
+        state = library.get_state()
+        numbers["numpy"] = float(library.random())
+        library.set_state(state)
+    return numbers

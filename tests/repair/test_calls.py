@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.sizes import Shapes
+from pytest_graphbreak.repair.calls import CompiledCall, Shapes, shapes_of, varying
 
 pytestmark = pytest.mark.once
 
@@ -28,16 +27,16 @@ def test_tensors_are_named_as_the_function_names_them() -> None:
     nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])  # it has no shape
     kwargs = {"batch": {"ids": torch.ones(5), "nested": nested}, "flag": True}
     shapes = {"x": (1, 2), "rest[0]": (3,), "rest[1]": (4,), "batch['ids']": (5,)}
-    assert sizes.note(Model(), args, kwargs) == shapes
-    assert sizes.name_of(Model()) == "Model"
+    assert shapes_of(Model(), args, kwargs) == shapes
+    assert CompiledCall(Model(), len).name == "Model"
 
 
 def test_only_what_differs_between_calls_varies() -> None:
-    assert sizes.varying([call(3), call(9), call(5)]) == {"x": [1], "y": [0, 1]}
-    assert sizes.varying([call(3), call(3)]) == {}
-    assert sizes.varying([]) == {}
+    assert varying([call(3), call(9), call(5)]) == {"x": [1], "y": [0, 1]}
+    assert varying([call(3), call(3)]) == {}
+    assert varying([]) == {}
 
 
 def test_what_is_not_in_all_calls_or_changes_its_rank_is_left_out() -> None:
     other: Shapes = {"x": (4, 5, 1), "z": (4,)}
-    assert sizes.varying([call(3), other]) == {}
+    assert varying([call(3), other]) == {}

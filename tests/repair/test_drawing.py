@@ -1,4 +1,4 @@
-"""A time limit for calls with inputs that a program was not made for."""
+"""Calls with drawn inputs: a time limit, and optimizers as the uncompiled program has them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import threading
 import time
 
 import pytest
+import torch
 
-from pytest_graphbreak.repair.limit import TooLongError, time_limit
+from pytest_graphbreak.repair.drawing import TooLongError, restore, time_limit
 
 pytestmark = pytest.mark.once
 
@@ -54,3 +55,13 @@ def test_another_thread_has_no_limit() -> None:
     thread.start()
     thread.join()
     assert ended == [True]
+
+
+def test_what_the_compiler_set_in_an_optimizer_is_set_back() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    opt = torch.optim.Adam([weight])
+    opt.param_groups[0]["capturable"] = True
+    restore([weight, opt])
+    assert opt.param_groups[0]["capturable"] is False
+    weight.grad = torch.ones(2)
+    opt.step()

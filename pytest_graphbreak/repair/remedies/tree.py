@@ -15,8 +15,7 @@ from libcst import metadata
 from msgspec import Struct
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import Change, UnfitError
-from pytest_graphbreak.repair.source import comments, lines
+from pytest_graphbreak.repair.sources import Change, UnfitError, comments, lines
 
 Statement = cst.SimpleStatementLine | cst.If
 Writer = Callable[["Place"], str]
