@@ -121,8 +121,7 @@ def judge(
     if expected is None and cap is None:
         is_new = gate and record.has_judged_layer
         return Verdict("new", diff(None, record)) if is_new else Verdict("none")
-    unseen = _unseen_layers(record, expected, cap)
-    foreign = expected.profile if expected is not None and not expected.recorded else None
+    unseen, foreign = _unseen_layers(record, expected, cap), _foreign(expected)
     # Most tests are as recorded, which is seen sooner than that nothing differs.
     if cap is None and expected is not None and expected.values == values(record):
         return Verdict("ok", (), unseen, foreign)
@@ -138,6 +137,10 @@ def _first(changes: Sequence[Difference]) -> str:
     """Return the most urgent verdict that one of the changes leads to."""
     meant = {change.verdict for change in changes}
     return next((name for name in MEANINGS if name in meant), "ok")
+
+
+def _foreign(expected: Expected | None) -> str | None:
+    return expected.profile if expected is not None and not expected.recorded else None
 
 
 def _unseen_layers(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
