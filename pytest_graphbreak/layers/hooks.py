@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.base import locate
-from pytest_graphbreak.layers.dynamo.apart import keep_out, never_compile
+from pytest_graphbreak.layers.dynamo.private import keep_out, never_compile
 from pytest_graphbreak.layers.faults import Tell, arrived, guard, is_ours
 from pytest_graphbreak.layers.imports import ImportWatch, is_whole, loaded
 

@@ -12,14 +12,15 @@ import os
 import runpy
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
+from concurrent.futures import thread as futures
 from contextlib import contextmanager
 from types import CodeType, ModuleType, TracebackType
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.text.files import HEADER, write
 
@@ -51,9 +52,9 @@ class UserProgram(Struct, frozen=True):
         with _as_main(self):
             try:
                 self._execute()
-                processes.wait_for_threads(before)  # what they compile belongs to the script, too
+                wait_for_threads(before)  # what they compile belongs to the script, too
             except SystemExit as stop:
-                processes.wait_for_threads(before)
+                wait_for_threads(before)
                 return _code(stop)
             except KeyboardInterrupt as error:
                 _show(error)
@@ -140,6 +141,91 @@ def _show(error: BaseException) -> None:
         print(f"graphbreak run: {error}", file=sys.stderr)
         return
     sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+# Waiting for the threads that a script leaves behind, as Python does when it ends.
+#
+# Python joins those that are no daemons. Workers of a ``ThreadPoolExecutor`` that
+# nobody shut down end only with the interpreter, so they are not joined: their
+# work is waited for.
+
+_POLL: Final = 0.01
+"""Seconds between two looks at the workers of a pool."""
+
+
+def wait_for_threads(before: Collection[threading.Thread]) -> None:
+    """Wait until all threads that are not in ``before`` have ended, or have nothing to do."""
+    drained = False
+    while running := list(_remaining_threads(before)):
+        queues = _queues()
+        if busy := [thread for thread in running if thread not in queues]:
+            for thread in busy:
+                _join(thread)
+            drained = False  # they may have given work to a pool
+        elif drained:
+            return
+        else:
+            pools: dict[int, list[threading.Thread]] = {}
+            for thread in running:
+                pools.setdefault(id(queues[thread]), []).append(thread)
+            for workers in pools.values():
+                _drain(workers)
+            drained = True
+
+
+def _join(thread: threading.Thread) -> None:
+    try:
+        thread.join()
+    except RuntimeError:  # it is listed, and only about to start
+        time.sleep(_POLL)
+
+
+def _remaining_threads(before: Collection[threading.Thread]) -> Iterator[threading.Thread]:
+    ignored = {threading.current_thread(), *before}
+    return (
+        thread for thread in threading.enumerate() if thread not in ignored and not thread.daemon
+    )
+
+
+def _queues() -> Any:
+    """Return the work queue of each worker of a pool.
+
+    Source: ``_threads_queues`` of concurrent/futures/thread.py, Python 3.10 to 3.13.
+    """
+    return getattr(futures, "_threads_queues", {})
+
+
+class _Stop:
+    """A work item at which all workers of a pool meet: all items before it are done."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._go = threading.Event()
+        self.here: set[threading.Thread] = set()
+
+    def run(self, *_: object) -> None:
+        with self._lock:
+            self.here.add(threading.current_thread())
+        self._go.wait()
+
+    def go(self) -> None:
+        self._go.set()
+
+
+def _drain(workers: list[threading.Thread]) -> None:
+    """Wait until the workers of one pool have done all their work, or have ended."""
+    stop = _Stop()
+    queue = _queues()[workers[0]]
+    for _ in workers:
+        queue.put(stop)
+    try:
+        while any(worker.is_alive() and worker not in stop.here for worker in workers):
+            workers[0].join(_POLL)
+    finally:
+        stop.go()
+
+
+# The log of a run.
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOBODY, NOTIFIER, Listener
-from pytest_graphbreak.layers.children import processes, spool
+from pytest_graphbreak.layers.children import server, spool
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Note, Patch, do_nothing, note_hook
 from pytest_graphbreak.model.forms import Data
@@ -158,7 +158,7 @@ def fork() -> tuple[int, set[signal.Signals]]:
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        processes.die_with(parent)
+        server.die_with(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid, {signal.Signals(number) for number in before}
 

@@ -6,7 +6,8 @@ import pytest
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.match import SHORT_LIMIT
-from pytest_graphbreak.layers.inductor.eager import Fallback, skip_words
+from pytest_graphbreak.layers.inductor.observer import skip_words
+from pytest_graphbreak.layers.inductor.sensors import Fallback
 from pytest_graphbreak.model.record import Eager, Frame, Graph, Recompile
 
 pytestmark = pytest.mark.once

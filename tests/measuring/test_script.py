@@ -5,6 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,3 +106,109 @@ def test_torchs_own_handlers_write_to_the_log(
         other.removeHandler(foreign)
     assert (tmp_path / "run.log").read_text() == "a break\n"
     assert type(handler).__name__ == kind.__name__
+
+
+# What a script leaves running is waited for; what was there before is not.
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def before() -> list[threading.Thread]:
+    return threading.enumerate()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def waits(before: list[threading.Thread]) -> None:
+    """Fails, and does not hang, where waiting has no end."""
+    waiting = threading.Thread(target=script.wait_for_threads, args=(before,), daemon=True)
+    waiting.start()
+    waiting.join(PATIENCE)
+    assert not waiting.is_alive()
+
+
+def test_a_thread_is_joined_with_those_that_it_starts(before: list[threading.Thread]) -> None:
+    done: list[str] = []
+
+    def second() -> None:
+        time.sleep(0.1)
+        done.append("second")
+
+    def first() -> None:
+        time.sleep(0.1)
+        threading.Thread(target=second).start()
+        done.append("first")
+
+    threading.Thread(target=first).start()
+    waits(before)
+    assert done == ["first", "second"]
+
+
+def test_what_was_there_before_and_daemons_are_left_alone() -> None:
+    stop = threading.Event()
+    threading.Thread(target=stop.wait).start()
+    before = threading.enumerate()
+    threading.Thread(target=stop.wait, daemon=True).start()
+    waits(before)
+    stop.set()
+
+
+def test_the_work_of_a_pool_is_done_and_the_pool_lives_on(
+    before: list[threading.Thread], pool: ThreadPoolExecutor
+) -> None:
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        time.sleep(0.02 * number)
+        done.append(number)
+
+    for number in range(6):
+        pool.submit(work, number)
+    waits(before)
+    assert sorted(done) == list(range(6))
+    assert pool.submit(lambda: 3).result(PATIENCE) == 3
+
+
+def test_a_pool_that_was_shut_down_is_no_obstacle(
+    before: list[threading.Thread], pool: ThreadPoolExecutor
+) -> None:
+    pool.submit(time.sleep, 0.2)
+    pool.shutdown(wait=False)
+    waits(before)
+
+
+def test_threads_that_a_pool_starts_are_joined(
+    before: list[threading.Thread], pool: ThreadPoolExecutor
+) -> None:
+    done = threading.Event()
+
+    def late() -> None:
+        time.sleep(0.2)
+        done.set()
+
+    pool.submit(lambda: threading.Thread(target=late).start())
+    waits(before)
+    assert done.is_set()
+
+
+def test_a_thread_that_is_about_to_start_is_joined_when_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``threading`` lists it before its first instruction, and it cannot be joined then."""
+    done: list[str] = []
+    slow = threading.Thread(target=lambda: done.append("slow"))
+    listed = threading.enumerate
+    monkeypatch.setattr(threading, "enumerate", lambda: [*listed(), *[slow] * (not done)])
+
+    def look(seconds: float) -> None:
+        if not slow.ident:
+            slow.start()
+
+    monkeypatch.setattr(script.time, "sleep", look)
+    script.wait_for_threads(listed())
+    assert done == ["slow"]

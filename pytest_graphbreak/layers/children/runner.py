@@ -24,8 +24,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.children import processes, spool
-from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
+from pytest_graphbreak.layers.children import spool
+from pytest_graphbreak.layers.children.server import TIMED_OUT, Order, kill_group
 from pytest_graphbreak.text.errors import UserError
 
 
@@ -157,7 +157,7 @@ class Runner:
             code = server.stdout.readline()
         except KeyboardInterrupt:
             if pid:
-                processes.kill_group(int(pid))
+                kill_group(int(pid))
                 server.stdout.readline()  # it has seen that the program ended
             else:
                 self.close()
@@ -166,7 +166,7 @@ class Runner:
             code = ""
         if not code:
             if pid:
-                processes.kill_group(int(pid))
+                kill_group(int(pid))
             self._server = None
             raise ServerError("the process that runs the program was killed; try again")
         return None if code.strip() == TIMED_OUT else int(code)

@@ -13,6 +13,7 @@ kills the run, and the command sees it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.util
@@ -27,7 +28,6 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.dynamo.private import COMPILE
 
 TIMED_OUT: Final = "late"
@@ -55,7 +55,7 @@ class Server(Struct):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a run wakes us up
         signal.set_wakeup_fd(self._wakeup[1])
-        processes.adopt_orphans()
+        adopt_orphans()
         while (order := self._next()) is not None:
             self._directory = order["directory"]
             code = self._run(order)
@@ -94,9 +94,9 @@ class Server(Struct):
         until = time.monotonic() + order["timeout"]
         while not (ended := _has_ended(pid)) and not self.over and time.monotonic() < until:
             self._look(max(0.0, min(60.0, until - time.monotonic())))
-        processes.kill_group(pid)  # before the pid is free: also what the program left running
+        kill_group(pid)  # before the pid is free: also what the program left running
         code = self._reap(pid)
-        processes.end_orphans()
+        end_orphans()
         return str(code) if ended and code is not None else TIMED_OUT
 
     def _reap(self, pid: int) -> int | None:
@@ -119,7 +119,7 @@ class Server(Struct):
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            processes.die_with(parent)
+            die_with(parent)
             for end in (*self._wakeup, self._out):
                 os.close(end)
             _replace(0, os.open(os.devnull, os.O_RDONLY))
@@ -182,6 +182,62 @@ def answer(call: str) -> int:
     with open(asked["answer"], "w", encoding="utf-8") as file:
         json.dump(result, file)
     return 0
+
+
+# Functions of Linux by which no process outlives the one that is responsible for it.
+
+# Source: include/uapi/linux/prctl.h.
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+def die_with(parent: int) -> None:
+    """In a child: be killed when ``parent`` ends, however it ends. Does nothing outside of Linux.
+
+    It holds for the program that this process becomes (``exec``), not for its children.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(128 + signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Adopt descendants whose parent ended as children of this process; only on Linux."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_orphans() -> None:
+    """Kill every child of this process, and those that it adopts when they are gone."""
+    for _ in range(1000):
+        pids = _children()
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process and the others of its group, if it exists."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    """Return the children of the main thread of this process; none where Linux lists none."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # elsewhere there is no such function
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
 if __name__ == "__main__":

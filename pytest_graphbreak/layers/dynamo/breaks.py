@@ -9,11 +9,11 @@ exception that Dynamo then handles itself (up to 2.10), one in a generator by a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from inspect import CO_GENERATOR, getattr_static, unwrap
+from inspect import getattr_static, unwrap
 from traceback import walk_stack, walk_tb
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,16 +21,13 @@ from msgspec import Struct
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
-    MAKES,
     NO_CODE,
-    UNKNOWN,
     UNTOLD,
     Attempt,
     Broke,
     Ended,
-    Event,
     Inlined,
-    Local,
+    Notes,
     Refused,
     Said,
     argument,
@@ -39,23 +36,17 @@ from pytest_graphbreak.layers.dynamo.events import (
     stack_lines,
 )
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.dynamo.reached import inlined_functions, live_frames
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.hooks import Hook, Note, caller, note_hook
 from pytest_graphbreak.model.stacks import Line, first_line
 
 
 class BreakSensors(Struct, frozen=True):
-    """The hooks that note breaks among the events.
+    """The hooks that note breaks. ``_resolved`` has what private names resolve to."""
 
-    ``_resolved`` has what private names resolve to; ``_sensor_failed`` notes that a sensor failed;
-    ``_look_up`` returns the stack above a frame, and the attempt at its nearest function.
-    """
-
-    _events: list[Event]
-    _local: Local
+    _notes: Notes
     _resolved: Mapping[Name, Any]
-    _sensor_failed: Callable[[str, BaseException], None]
-    _look_up: Callable[[FrameType | None], tuple[tuple[Line, ...], Attempt | None]]
 
     def hooks(self) -> dict[Name, Hook]:
         """Return the hook of each private name by which a version of torch reports breaks."""
@@ -73,7 +64,7 @@ class BreakSensors(Struct, frozen=True):
         }
 
     def _hook(self, what: str, note: Note, *, after: bool = False) -> Hook:
-        return note_hook(note, partial(self._sensor_failed, what), after=after)
+        return note_hook(note, partial(self._notes.sensor_failed, what), after=after)
 
     def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a method of the translator (from 2.10), which gets the exception from 2.11 on."""
@@ -81,7 +72,7 @@ class BreakSensors(Struct, frozen=True):
 
     def _log_graph_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a call of ``log_graph_break(code_options, reason, ...)``."""
-        attempt = self._local.current()
+        attempt = self._notes.local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
         raised = disabled = NO_CODE
         inlined = None
@@ -97,9 +88,9 @@ class BreakSensors(Struct, frozen=True):
             root_message, root_stack, raised, disabled, inlined = _details(root, fault)
             stack = root_stack or stack
             message = message if root is fault else root_message
-            self._note(fault)
+            self._mark(fault)
         if inlined is None:
-            inlined = _inlined(_live_frames())
+            inlined = inlined_functions(live_frames())
         self.add_break(attempt, message, stack, raised, disabled, inlined)
 
     def add_break(
@@ -121,9 +112,9 @@ class BreakSensors(Struct, frozen=True):
             if key in attempt.broke:
                 return
             attempt.broke[key] = event
-        self._events.append(event)
+        self._notes.events.append(event)
 
-    def _note(self, fault: Any) -> bool:
+    def _mark(self, fault: Any) -> bool:
         """Mark an exception as noted; False if it was already, by itself or as the cause."""
         noted = False
         while fault is not None:
@@ -151,49 +142,53 @@ class BreakSensors(Struct, frozen=True):
         NOTIFIER.listener.on_event()  # its attempt has ended before
 
     def _handle_suppressed(self, fault: Any, code: CodeType) -> None:
-        failed, self._local.failed = self._local.failed, None
+        failed, self._notes.local.failed = self._notes.local.failed, None
         if failed is None or failed[0] != id(fault):
             if in_capture(caller()):
                 return
-            parent = self._look_up(caller())[1]
-            self._events.append(Refused(first_line(code), say(fault), parent))
+            parent = self._notes.look_up(caller())[1]
+            self._notes.events.append(Refused(first_line(code), say(fault), parent))
             return
         attempt = failed[1]
         attempt.suppressed = True
         if not attempt.is_torchs:
-            self._events.append(Ended(attempt))
+            self._notes.events.append(Ended(attempt))
         # Until 2.10 a break that ends the whole function is reported only by its exception.
         traced = attempt.fault is not None and attempt.fault.traced
-        if traced and self._find_unsupported(fault) is not None and self._note(fault):
+        if traced and self._find_unsupported(fault) is not None and self._mark(fault):
             self.add_break(attempt, *_details(self._root(fault)))
 
     def _handle_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a new ``Unsupported``. If raised from another one, it is a consequence of that."""
         cause = self._find_unsupported(sys.exc_info()[1])
         root = args[0] if cause is None else self._root(cause)
-        self._local.unsupported = _details(root)
+        self._notes.local.unsupported = _details(root)
 
     def _restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a restart of tracing, to stop earlier. Without a reason, nothing was logged."""
-        attempt = self._local.current()
+        attempt = self._notes.local.current()
         if attempt is not None and args[0].reason is None:
-            attempt.pending = self._local.unsupported
+            attempt.pending = self._notes.local.unsupported
 
     def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle that the second tracing has reached the line at which it has to stop."""
-        attempt = self._local.current()
+        attempt = self._notes.local.current()
         if attempt is not None and attempt.pending:
             self.add_break(attempt, *attempt.pending)
 
     def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""
-        attempt = self._local.current()
+        attempt = self._notes.local.current()
         if attempt is None:
             return
         attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
         fault = self._find_unsupported(sys.exc_info()[1])
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
             attempt.unlogged = _details(self._root(fault))
+
+
+_MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
+"""The file whose functions raise for their callers: a break was raised above them."""
 
 
 def _details(fault: Any, latest: Any = None) -> Said:
@@ -205,10 +200,10 @@ def _details(fault: Any, latest: Any = None) -> Said:
     trace = _first_exception(fault).__traceback__
     stack = getattr(fault, "real_stack", None)
     outer = latest.__traceback__ if latest is not None and latest is not fault else None
-    frames = [frame for part in (outer, trace) for frame, _ in walk_tb(part)] or _live_frames()
+    frames = [frame for part in (outer, trace) for frame, _ in walk_tb(part)] or live_frames()
     raised = _innermost_line(trace)
     disabled = or_else(NO_CODE, _disabled_definition, trace)
-    return say(fault), stack, raised, disabled, _inlined(frames)
+    return say(fault), stack, raised, disabled, inlined_functions(frames)
 
 
 def _first_exception(fault: Any) -> Any:
@@ -224,7 +219,7 @@ def _innermost_line(trace: TracebackType | None) -> Line:
     line = NO_CODE
     for frame, number in walk_tb(trace):
         code = frame.f_code
-        if not code.co_filename.endswith(MAKES):
+        if not code.co_filename.endswith(_MAKES):
             name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
             line = Line(code.co_filename, number, name)
     return line
@@ -247,63 +242,3 @@ def _disabled_definition(trace: TracebackType | None) -> Line:
             code = getattr(unwrap(function), "__code__", None)
             return NO_CODE if code is None else first_line(code)
     return NO_CODE
-
-
-# How Dynamo came from the compiled function to the line that breaks: it traces a function that is
-# called by frames of its own, one of which (``step``) runs each instruction. They were read in
-# symbolic_convert.py of torch 2.9 to 2.13; what is not known here is ``UNKNOWN``, and never plain.
-
-_TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
-_ENTRY: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
-_OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
-_CALLS: Final = frozenset(
-    {"symbolic_convert", "functions", "lazy", "nn_module", "user_defined", "misc", "base"}
-)
-"""The modules of Dynamo that a plain call of a function or a method goes through."""
-
-
-def _live_frames() -> list[FrameType]:
-    """Return the frames of the attempt that is running, outermost first."""
-    frames = []
-    for frame, _ in walk_stack(None):
-        if frame.f_code.co_filename.endswith(_ENTRY):
-            break
-        frames.append(frame)
-    return frames[::-1]
-
-
-def _inlined(frames: Sequence[FrameType]) -> Inlined:
-    """Return the functions that Dynamo inlined, by its own frames, outermost first."""
-    inlined = []
-    between: list[CodeType] = []
-    for frame in frames:
-        code = frame.f_code
-        if code.co_name != "step" or not code.co_filename.endswith(_TRANSLATOR):
-            between.append(code)
-            continue
-        translator: Any = frame.f_locals.get("self")
-        traced = getattr(translator, "f_code", None)
-        if not isinstance(traced, CodeType):
-            inlined.append(UNKNOWN)
-        elif type(translator).__name__.startswith("Inlining"):
-            inlined.append(_way(traced, between))
-        between = []
-    return tuple(inlined)
-
-
-def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
-    """Return what called a function, by what Dynamo did for it; empty for a plain call."""
-    ours = [code for code in between if "_dynamo" in code.co_filename]
-    modules = {code.co_filename.replace("\\", "/").rpartition("/")[2][:-3] for code in ours}
-    if modules.intersection(_OPERATORS):
-        return "operator"
-    if traced.co_flags & CO_GENERATOR:
-        return "generator"
-    if traced.co_name.startswith("__"):
-        return "method"
-    is_call = any(
-        code.co_name.startswith("CALL") and code.co_filename.endswith(_TRANSLATOR) for code in ours
-    )
-    if not is_call:
-        return "method"
-    return "" if modules <= _CALLS else "callback"

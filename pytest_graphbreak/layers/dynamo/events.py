@@ -8,29 +8,20 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
 from msgspec import Struct
 
 from pytest_graphbreak.layers.dynamo.messages import Reason, reason
-from pytest_graphbreak.layers.faults import or_else
-from pytest_graphbreak.model.stacks import Line, outwards
-
-Calls = tuple[tuple[str, int], ...]
-"""The number of operators of an FX graph that come from each stack, as Dynamo writes it."""
-
-Shape = tuple[int, int, int, Calls]
-"""The operators, inputs and outputs of an FX graph, and where its operators come from."""
-
-NO_SHAPE: Shape = (0, 0, 0, ())
+from pytest_graphbreak.layers.dynamo.operations import Calls, Shape
+from pytest_graphbreak.layers.faults import guard, or_else
+from pytest_graphbreak.layers.hooks import caller
+from pytest_graphbreak.model.stacks import RUNNERS, Line, first_line, line_at, outwards
 
 NO_CODE: Final = Line("", 0, "")
-MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
-"""The file whose functions raise for their callers: a break was raised above them."""
-
 Inlined = tuple[str, ...]
 """What called each function that Dynamo traced between the compiled one and a break, outermost
 first: empty for a plain call, else ``generator``, ``method``, ``callback``, ``operator``."""
@@ -236,63 +227,57 @@ class Local(threading.local):
             self.running[-1].within += took
 
 
+_EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
+_CONVERT_FRAME: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
+
+
+class Notes:
+    """What the sensors note, and what they know of the attempts meanwhile.
+
+    ``events`` only grows, so that a window is two positions in it. ``latest`` has the latest
+    attempt at each function.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.local = Local()
+        self.latest: dict[Line, Attempt] = {}
+
+    def guard(self, what: str) -> guard:
+        """Return a context in which a fault of the sensor for ``what`` becomes an event."""
+        return guard(partial(self.sensor_failed, what))
+
+    def sensor_failed(self, what: str, fault: BaseException) -> None:
+        self.events.append(NotObserved(f"dynamo: the sensor for {what} failed: {say(fault)}"))
+
+    def above(self) -> tuple[Line, ...]:
+        """Return the stack that called a function of torch, from the test on."""
+        return self.look_up(caller())[0]
+
+    def look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
+        """Return the stack from the test to Dynamo, and the attempt at its nearest function."""
+        above: list[Line] = []
+        parent = None
+        searching = True
+        for outer in outwards(frame):
+            file = outer.f_code.co_filename
+            if file.endswith(_EVAL_FRAME):
+                # A torch.compile wrapper: what called it did not cause this attempt.
+                searching = False
+            elif file.endswith(RUNNERS):
+                break
+            elif not file.endswith(_CONVERT_FRAME):
+                above.append(line_at(outer))
+                if searching:
+                    parent = self.latest.get(first_line(outer.f_code))
+                    searching = parent is None
+        return tuple(reversed(above)), parent
+
+
 def argument(
     name: str, where: dict[str, int], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     return kwargs[name] if name in kwargs else args[where[name]]
-
-
-_CONTEXTS: Final = frozenset(
-    (
-        "_enter_autocast",
-        "_exit_autocast",
-        "_enter_inference_mode",
-        "_exit_inference_mode",
-        "_set_grad_enabled",
-        "_saved_tensors_hooks_enable",
-        "_saved_tensors_hooks_disable",
-        "_backend_from_string",
-        "_sdpa_kernel",
-    )
-)
-"""The functions that a graph calls where code enters or leaves a context (seen on torch 2.13).
-
-They compute nothing, and are gone when the context is entered outside of the compiled function.
-"""
-
-
-def shape_of(gm: Any) -> Shape:
-    """Return what is noted of an FX graph: counts, and the places of its operators.
-
-    Bodies of higher-order operators (``checkpoint``, ``cond``, ``while_loop``) are graphs of their
-    own in it; their operators count, too.
-    """
-    inputs = outputs = 0
-    calls: Counter[str] = Counter()
-    for node in gm.graph.nodes:
-        if node.op == "placeholder":
-            inputs += 1
-        elif node.op == "output":
-            outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
-    for graph in _with_bodies(gm):
-        for node in graph.nodes:
-            if (
-                node.op.startswith("call_")
-                and getattr(node.target, "__name__", "") not in _CONTEXTS
-            ):
-                calls[node.meta.get("stack_trace") or ""] += 1
-    return calls.total(), inputs, outputs, tuple(calls.items())
-
-
-def _with_bodies(gm: Any) -> Iterator[Any]:
-    """Yield a graph, and those of the modules that it hands to higher-order operators."""
-    todo = [gm]
-    while todo:
-        module = todo.pop()
-        yield module.graph
-        names = {node.target for node in module.graph.nodes if node.op == "get_attr"}
-        bodies = (getattr(module, name, None) for name in names if "." not in name)
-        todo += [body for body in bodies if hasattr(body, "graph")]
 
 
 def say(fault: BaseException) -> str:
@@ -329,7 +314,6 @@ _SYMBOLIC_SIZES: Final = re.compile(
     r"[/\\]torch[/\\](?:_subclasses|utils[/\\]_sympy)[/\\]"
     r"|[/\\]torch[/\\]fx[/\\]experimental[/\\](?:recording|sym_node|symbolic_shapes)\.py$"
 )
-_FRAME_HOOK: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]convert_frame\.py$")
 _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
 
 
@@ -340,7 +324,7 @@ def in_capture(frame: FrameType | None) -> bool:
         file = outer.f_code.co_filename
         if _CAPTURE.search(file) and outer.f_code.co_name != _RUNS_CAPTURED:
             return True
-        if nearest and _TORCH.search(file) and not _FRAME_HOOK.search(file):
+        if nearest and _TORCH.search(file) and not file.endswith(_CONVERT_FRAME):
             if _SYMBOLIC_SIZES.search(file):
                 return True
             nearest = False

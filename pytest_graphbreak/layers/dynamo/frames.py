@@ -23,7 +23,6 @@ from pytest_graphbreak.layers.dynamo.private import plain_tensors
 from pytest_graphbreak.model import stacks
 
 _MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
-EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
 """The modules that run another one on several devices, and are no model themselves."""
 

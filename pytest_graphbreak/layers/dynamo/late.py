@@ -1,34 +1,41 @@
 """Sensors of modules that torch may import only while a window is open.
 
 There are four: DDP, which cuts a graph into gradient buckets, exports that are stopped, functions
-that are compiled ahead of time or loaded, and ``torch.compiler.set_stance``.
+that are captured as a whole, ahead of time, or loaded, and ``torch.compiler.set_stance``.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from types import CodeType, FrameType
+from typing import Any, ClassVar, Final
 
+from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.ahead import begin
 from pytest_graphbreak.layers.dynamo.events import (
-    NO_SHAPE,
+    Attempt,
+    Ended,
     Event,
-    Local,
+    GivenUp,
+    Made,
+    Notes,
     Stance,
+    Started,
     Stopped,
     has,
     say,
-    shape_of,
     stack_lines,
 )
-from pytest_graphbreak.layers.faults import guard
-from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing, note_hook
+from pytest_graphbreak.layers.dynamo.executions import GraphRuns
+from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
+from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, shape_of
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller, do_nothing, note_hook
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.stacks import Line, of_traceback
+from pytest_graphbreak.model.stacks import first_line, of_traceback
 
 _EXPORTS: Final = "exports that are stopped"
 _BUCKETS: Final = "the buckets of DDP"
@@ -37,50 +44,45 @@ _AHEAD: Final = "functions compiled ahead of time"
 
 
 class LateSensors:
-    """Notes among ``events`` what the functions do; ``above`` gives the stack that called one.
+    """The sensors; ``runs`` counts runs of graphs, or is None.
 
-    ``note_loaded`` is called with each function that is compiled ahead of time, and whether it was
-    loaded.
-
-    Where a sensor itself fails, ``sensor_failed`` is called with what it is for;
-    ``cannot_install`` where it cannot be put in.
+    ``cannot_install`` is called where a sensor cannot be put in.
     """
 
     def __init__(
         self,
-        events: list[Event],
-        local: Local,
-        above: Callable[[], tuple[Line, ...]],
-        note_loaded: Callable[[Any, bool], None],
-        sensor_failed: Callable[[str, BaseException], None],
+        notes: Notes,
+        runs: GraphRuns | None,
         cannot_install: Callable[[names.Name, Exception], None],
     ) -> None:
-        self._events = events
-        self._local = local
-        self._above = above
-        self._note_loaded = note_loaded
-        self._sensor_failed = sensor_failed
-        self._cannot_install = cannot_install
+        self._notes = notes
+        self.runs = runs
         self._depth = threading.local()
-
-    def hooks(self) -> tuple[LatePatch, ...]:
-        stances, ahead = (partial(self._sensor_failed, what) for what in (_STANCES, _AHEAD))
+        self._captured = 0
+        self._unused: list[tuple[weakref.ref[Any], Made, Function]] = []
         hooks: dict[names.Name, Hook] = {
-            names.AOT_LOAD: note_hook(_begin_to_load, ahead),
+            names.AOT_LOAD: note_hook(_begin_to_load, partial(notes.sensor_failed, _AHEAD)),
             names.AOT_FUNCTION: self._ahead_of_time,
             names.EXPORT: self._export,
             names.BUCKETS: self._compile_bucket,
         }
-        return (
+        stances = note_hook(self._note_stance, partial(notes.sensor_failed, _STANCES), after=True)
+        self._hooks = [
             *(
-                LatePatch(name.module, name.chain, hook, partial(self._cannot_install, name))
+                LatePatch(name.module, name.chain, hook, partial(cannot_install, name))
                 for name, hook in hooks.items()
             ),
             # Without the function stances are named without a place.
-            LatePatch(
-                *names.SET_STANCE, note_hook(self._note_stance, stances, after=True), do_nothing
-            ),
-        )
+            LatePatch(*names.SET_STANCE, stances, do_nothing),
+        ]
+
+    def attach(self) -> None:
+        for hook in self._hooks:
+            hook.attach()
+
+    def detach(self) -> None:
+        for hook in reversed(self._hooks):
+            hook.detach()
 
     # DDP cuts one captured graph and calls the backend for each part.
     #
@@ -94,25 +96,76 @@ class LateSensors:
         """Handle ``compile_submod(self, input_mod, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE
-        with guard(partial(self._sensor_failed, _BUCKETS)):
+        with self._notes.guard(_BUCKETS):
             shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
         result = original(*args, **kwargs)
-        self._local.buckets.append(shape)
+        self._notes.local.buckets.append(shape)
         return result
 
-    # A function compiled ahead of time has its guards from the compilation; one that is loaded has
-    # none yet (torch/_dynamo/aot_compile.py, 2.9 to 2.15).
+    # A function that is captured as a whole, by an export or ahead of time, has no frame. One that
+    # is loaded (``torch.compiler.load_compiled_function``) has the one graph that was captured for
+    # it. What is stored (``CompileArtifacts`` of torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the
+    # code of the function and no FX graph: how many operations that had is not known. The guards
+    # are there from the compilation; a loaded function has none yet.
+
+    def capture(self, root: Any) -> Attempt:
+        """Return the attempt for a function that is captured. ``root`` is what Dynamo traces it by.
+
+        Loads of it that were given up are noted: an engine loads what it compiled at an earlier
+        start, finds that it is not what it can use, and compiles again (vLLM 0.32).
+        """
+        code, values = getattr(root, "f_code", None), getattr(root, "f_locals", {})
+        attempt = self._attempt(code, values, caller())
+        begin_function().name = attempt.id
+        for unused in [*self._unused]:
+            reference, graph, function = unused
+            same = graph.attempt.code == attempt.code
+            if same and reference() is None and not (self.runs and self.runs.has_run(graph)):
+                function.given_up = True
+                self._notes.events.append(GivenUp(graph))
+                self._unused.remove(unused)
+        return attempt
+
+    def _attempt(
+        self, code: CodeType | None, values: Mapping[str, Any], frame: FrameType | None
+    ) -> Attempt:
+        attempt = Attempt(f"capture/{self._captured}", outcome="compiled", is_capture=True)
+        self._captured += 1
+        attempt.above = self._notes.look_up(frame)[0]
+        if code is not None:
+            attempt.code = first_line(code)
+            attempt.written = first_line(written_forward(code, values) or code)
+            attempt.owner = owner(frame, values)
+        self._notes.events.extend([Started(attempt), Ended(attempt)])
+        return attempt
 
     def _ahead_of_time(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
         __tracebackhide__ = True
         loaded = False
-        with guard(partial(self._sensor_failed, _AHEAD)):
+        with self._notes.guard(_AHEAD):
             loaded = args[0]._artifacts.guard_manager is None
         result = original(*args, **kwargs)
-        with guard(partial(self._sensor_failed, _AHEAD)):
-            self._note_loaded(args[0], loaded)
+        with self._notes.guard(_AHEAD):
+            self._note_function(args[0], loaded)
         return result
+
+    def _note_function(self, compiled: Any, loaded: bool) -> None:
+        """Note a function compiled ahead of time, which was ``loaded`` or captured right before."""
+        artifacts = compiled._artifacts
+        graph = self._notes.local.latest_graph
+        if loaded:
+            frame = caller()  # the __init__ of a dataclass, which has no file
+            attempt = self._attempt(artifacts.original_code, {}, frame and frame.f_back)
+            attempt.graphs = attempt.calls = 1
+            graph = Made(attempt, 0, cached="loaded")
+            function = latest_function() or begin_function()
+            function.name = attempt.id
+            self._notes.events.append(graph)
+            self._unused.append((weakref.ref(compiled), graph, function))
+            NOTIFIER.listener.on_event()
+        if self.runs is not None:
+            self.runs.add_ahead_of_time(compiled.fn, artifacts.backend_id, graph)
 
     # An export cannot break, so it raises.
     #
@@ -130,7 +183,7 @@ class LateSensors:
             return original(*args, **kwargs)
         except Exception as fault:
             if depth == 0:
-                with guard(partial(self._sensor_failed, _EXPORTS)):
+                with self._notes.guard(_EXPORTS):
                     self._note_stop(fault)
             raise
         finally:
@@ -140,17 +193,19 @@ class LateSensors:
         root = _root_cause(fault)
         stack = vars(root)["real_stack"] if has(root, "real_stack") else None
         traced = stack_lines(stack) if stack else of_traceback(sys.exc_info()[2])
-        self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
+        self._notes.events.append(
+            Stopped(type(root).__name__, say(root), self._notes.above(), traced)
+        )
 
     def _note_stance(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``_set_stance(stance)``, which was called."""
         if (stance := current_stance()) != _DEFAULT:
-            self._events.append(Stance(stance, self._above()))
+            self._notes.events.append(Stance(stance, self._notes.above()))
 
 
 def _begin_to_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Handle ``AOTCompiledFunction.deserialize(data, ...)``, which is about to be called."""
-    begin()
+    begin_function()
 
 
 def _root_cause(fault: BaseException) -> BaseException:
@@ -158,6 +213,50 @@ def _root_cause(fault: BaseException) -> BaseException:
     while (cause := fault.__cause__) is not None and has(cause, "real_stack"):
         fault = cause
     return fault
+
+
+# Which function compiled ahead of time a thread compiles or loads, for the layers below Dynamo.
+#
+# ``torch.compile(...).aot_compile`` has no compile id while its backend runs, and neither has
+# ``torch.compiler.load_compiled_function``: a graph below Dynamo that comes without one belongs to
+# the function that this thread captured or began to load last, or else any thread. An engine may
+# lower parts of it, or load them, after that call and in threads of its own (vLLM).
+
+
+class Function:
+    """A function that is captured or loaded; its ``name`` is that of its graph, once it has one.
+
+    ``given_up``: it was loaded, never ran, and is compiled anew.
+    """
+
+    name = ""
+    given_up = False
+
+
+class _Latest(threading.local):
+    """What was captured or began to load last: by this thread, and by ``anyone``."""
+
+    here: Function | None = None
+    anyone: ClassVar[Function | None] = None
+
+
+_LATEST: Final = _Latest()
+
+
+def begin_function() -> Function:
+    """Note that this thread begins to capture or to load a function."""
+    _LATEST.here = _Latest.anyone = Function()
+    return _LATEST.here
+
+
+def latest_function() -> Function | None:
+    """Return the function that this thread, or else any, captured or began to load last."""
+    return _LATEST.here or _Latest.anyone
+
+
+def forget_function() -> None:
+    """Forget it: what comes next is no part of it."""
+    _LATEST.here = _Latest.anyone = None
 
 
 # Stances of the compiler: one other than the default compiles less.

@@ -134,7 +134,7 @@ class DynamoObserver(Observer):
         """Begin to watch Dynamo, which was imported while windows are open."""
         self._attach(sensors)
         if reason := why_disabled():
-            sensors.events.append(NotObserved(reason))
+            sensors.notes.events.append(NotObserved(reason))
 
     def _stop_waiting(self) -> None:
         if self._import is not None:
@@ -156,7 +156,7 @@ class DynamoWindow(EventWindow):
     ) -> None:
         """Open a window; ``isolated`` is what prevented isolating it, None if nobody tried."""
         sensors.check(TURN)  # what nobody saw before belongs to earlier windows
-        super().__init__("dynamo", sensors.events)
+        super().__init__("dynamo", sensors.notes.events)
         self._observer = observer
         self._sensors = sensors
         self._places = places

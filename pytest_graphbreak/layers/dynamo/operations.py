@@ -1,13 +1,63 @@
-"""The functions that the operations of an FX graph come from, by the stacks that Dynamo gave."""
+"""The operations of an FX graph: counted while Dynamo compiles, and named when a window is read."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
-from pytest_graphbreak.layers.dynamo.events import Calls
 from pytest_graphbreak.model.places import Places
+
+Calls = tuple[tuple[str, int], ...]
+"""The number of operators of an FX graph that come from each stack, as Dynamo writes it."""
+
+Shape = tuple[int, int, int, Calls]
+"""The operators, inputs and outputs of an FX graph, and where its operators come from."""
+
+NO_SHAPE: Shape = (0, 0, 0, ())
+
+_CONTEXTS: Final = re.compile(
+    r"_(?:enter|exit)_(?:autocast|inference_mode)|_saved_tensors_hooks_(?:enable|disable)"
+    r"|_set_grad_enabled|_backend_from_string|_sdpa_kernel"
+)
+"""The functions that a graph calls where code enters or leaves a context (seen on torch 2.13).
+
+They compute nothing, and are gone when the context is entered outside of the compiled function.
+"""
+
+
+def shape_of(gm: Any) -> Shape:
+    """Return what is noted of an FX graph: counts, and the places of its operators.
+
+    Bodies of higher-order operators (``checkpoint``, ``cond``, ``while_loop``) are graphs of their
+    own in it; their operators count, too.
+    """
+    inputs = outputs = 0
+    calls: Counter[str] = Counter()
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            inputs += 1
+        elif node.op == "output":
+            outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
+    for graph in _with_bodies(gm):
+        for node in graph.nodes:
+            is_call = node.op.startswith("call_")
+            if is_call and not _CONTEXTS.fullmatch(getattr(node.target, "__name__", "")):
+                calls[node.meta.get("stack_trace") or ""] += 1
+    return calls.total(), inputs, outputs, tuple(calls.items())
+
+
+def _with_bodies(gm: Any) -> Iterator[Any]:
+    """Yield a graph, and those of the modules that it hands to higher-order operators."""
+    todo = [gm]
+    while todo:
+        module = todo.pop()
+        yield module.graph
+        names = {node.target for node in module.graph.nodes if node.op == "get_attr"}
+        bodies = (getattr(module, name, None) for name in names if "." not in name)
+        todo += [body for body in bodies if hasattr(body, "graph")]
+
 
 MOST_FUNCTIONS: Final = 40
 """The most functions of one graph that are reported: those with the most operations."""

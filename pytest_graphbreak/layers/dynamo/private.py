@@ -12,7 +12,9 @@ import functools
 import importlib
 import re
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import CodeType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -114,7 +116,6 @@ SET_STANCE: LateName = ("torch._dynamo.decorators", "_set_stance")
 INDUCTOR_INIT: LateName = ("torch._inductor.output_code", "CompiledFxGraph.__init__")
 INDUCTOR_POST_COMPILE: LateName = ("torch._inductor.output_code", "CompiledFxGraph.post_compile")
 # These only explain: without them graphs are counted all the same.
-INDUCTOR_HASH: LateName = ("torch._inductor.codecache", "compiled_fx_graph_hash")
 INDUCTOR_KEY: LateName = ("torch._inductor.codecache", "FxGraphCache.prepare_key")
 AUTOGRAD_KEY: LateName = (
     "torch._functorch._aot_autograd.autograd_cache",
@@ -239,3 +240,34 @@ def missing_name(name: Name, why: str = "it is missing") -> str:
         f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "
         "Install a newer pytest-graphbreak, or a torch from 2.9 to 2.15."
     )
+
+
+# Dynamo is kept from compiling what observes it.
+#
+# While a compiled function runs, Dynamo is asked about each Python frame that is entered in its
+# thread, also below code that has left the compiler. For each code object torch keeps whether it
+# may be compiled, and whether what it calls may be (``set_code_exec_strategy`` of
+# torch/csrc/dynamo/eval_frame_cpp.cpp, torch 2.9 to 2.15), and looks there by itself: nothing is
+# turned off around a call of ours that an exception could leave off.
+
+_MARKED: Final[dict[int, CodeType]] = {}
+"""The code that is marked, by its id, and kept so that the id stays its own."""
+
+
+def never_compile(code: CodeType, within: bool = False) -> None:
+    """Have Dynamo run this code as it is from now on, and with ``within`` also what it calls.
+
+    Does nothing without torch. Raises ``MissingName``.
+    """
+    if id(code) not in _MARKED and STRATEGY.module in sys.modules:
+        strategy, action = value(STRATEGY_KIND), value(ACTION)
+        called = action.SKIP if within else action.DEFAULT
+        value(STRATEGY)(code, strategy(action.SKIP, called))
+        _MARKED[id(code)] = code
+
+
+def keep_out(function: Callable[..., Any]) -> None:
+    """Have Dynamo leave a function of ours alone, with all that it calls. Raises ``MissingName``"""
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        never_compile(code, within=True)

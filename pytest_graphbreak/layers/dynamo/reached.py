@@ -1,15 +1,83 @@
 """How the line of a break is reached: by plain calls, or by what calls in other ways.
 
-The sensors note what called each function that Dynamo inlined (``breaks``); a function that Dynamo
-compiled for itself was reached as the break was that ended its caller.
+What called each function that Dynamo inlined is noted; a function that Dynamo compiled for itself
+was reached as the break was that ended its caller.
 """
 
 from __future__ import annotations
 
-from pytest_graphbreak.layers.dynamo.events import UNKNOWN, Attempt, Broke
+from collections.abc import Sequence
+from inspect import CO_GENERATOR
+from traceback import walk_stack
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from pytest_graphbreak.layers.dynamo.events import UNKNOWN, Attempt, Broke, Inlined
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Places, is_resume
 from pytest_graphbreak.model.stacks import Line
+
+# How Dynamo came from the compiled function to the line that breaks: it traces a function that is
+# called by frames of its own, one of which (``step``) runs each instruction. They were read in
+# symbolic_convert.py of torch 2.9 to 2.13; what is not known here is ``UNKNOWN``, and never plain.
+
+_TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
+_ENTRY: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
+_OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
+_CALLS: Final = frozenset(
+    {"symbolic_convert", "functions", "lazy", "nn_module", "user_defined", "misc", "base"}
+)
+"""The modules of Dynamo that a plain call of a function or a method goes through."""
+
+
+def live_frames() -> list[FrameType]:
+    """Return the frames of the attempt that is running, outermost first."""
+    frames = []
+    for frame, _ in walk_stack(None):
+        if frame.f_code.co_filename.endswith(_ENTRY):
+            break
+        frames.append(frame)
+    return frames[::-1]
+
+
+def inlined_functions(frames: Sequence[FrameType]) -> Inlined:
+    """Return the functions that Dynamo inlined, by its own frames, outermost first."""
+    inlined = []
+    between: list[CodeType] = []
+    for frame in frames:
+        code = frame.f_code
+        if code.co_name != "step" or not code.co_filename.endswith(_TRANSLATOR):
+            between.append(code)
+            continue
+        translator: Any = frame.f_locals.get("self")
+        traced = getattr(translator, "f_code", None)
+        if not isinstance(traced, CodeType):
+            inlined.append(UNKNOWN)
+        elif type(translator).__name__.startswith("Inlining"):
+            inlined.append(_way(traced, between))
+        between = []
+    return tuple(inlined)
+
+
+def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
+    """Return what called a function, by what Dynamo did for it; empty for a plain call."""
+    ours = [code for code in between if "_dynamo" in code.co_filename]
+    modules = {code.co_filename.replace("\\", "/").rpartition("/")[2][:-3] for code in ours}
+    if modules.intersection(_OPERATORS):
+        return "operator"
+    if traced.co_flags & CO_GENERATOR:
+        return "generator"
+    if traced.co_name.startswith("__"):
+        return "method"
+    is_call = any(
+        code.co_name.startswith("CALL") and code.co_filename.endswith(_TRANSLATOR) for code in ours
+    )
+    if not is_call:
+        return "method"
+    return "" if modules <= _CALLS else "callback"
+
+
+# What leads to the line, as it is read.
 
 
 def through(event: Broke, places: Places) -> str:

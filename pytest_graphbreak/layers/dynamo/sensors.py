@@ -20,36 +20,30 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName, Turn
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
-from pytest_graphbreak.layers.dynamo.captures import Captures
 from pytest_graphbreak.layers.dynamo.counters import Ledger
 from pytest_graphbreak.layers.dynamo.events import (
-    NO_SHAPE,
     Attempt,
     Ended,
-    Event,
     Fault,
-    Local,
     Made,
     Missed,
+    Notes,
     NotObserved,
-    Shape,
     Started,
     argument,
     has,
     in_capture,
     say,
-    shape_of,
 )
 from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import (
-    EVAL_FRAME,
     Modules,
     compile_of,
     current_value,
@@ -60,11 +54,11 @@ from pytest_graphbreak.layers.dynamo.frames import (
     written_forward,
 )
 from pytest_graphbreak.layers.dynamo.late import LateSensors
+from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, Shape, shape_of
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.stacks import Line, first_line, line_at, outwards
+from pytest_graphbreak.model.stacks import first_line
 
 _APART: Final = (names.STRATEGY, names.STRATEGY_KIND, names.ACTION)
 """The names without which no hook can be made."""
@@ -75,35 +69,21 @@ _OF_RUNS: Final = (names.INSTALL, names.CLEANUP)
 class DynamoSensors:
     """The sensors of this process, from the first open window to the last.
 
-    ``events`` only grows, so that a window is two positions in it. Without ``runs`` runs of graphs
-    are not counted.
+    Without ``runs`` runs of graphs are not counted.
     """
 
     def __init__(self, runs: bool = True) -> None:
-        self.events: list[Event] = []
         self.attached = False
+        self.notes = Notes()
+        self.executions = GraphRuns() if runs else None
         self._patches: list[Patch] = []
-        self._local = Local()
         self._ledger = Ledger()
         self._turn = Turn()
         self._resolved: dict[Name, Any] = {}
-        self._breaks = BreakSensors(
-            self.events, self._local, self._resolved, self._sensor_failed, self._look_up
-        )
-        self.executions = GraphRuns() if runs else None
-        self._captures = Captures(self.events, self._local, self._look_up, lambda: self.executions)
-        late = LateSensors(
-            self.events,
-            self._local,
-            self._above,
-            self._captures.note,
-            self._sensor_failed,
-            self._cannot_install,
-        )
-        self._late = late.hooks()
+        self._breaks = BreakSensors(self.notes, self._resolved)
+        self._late = LateSensors(self.notes, self.executions, self._cannot_install)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
-        self._latest: dict[Line, Attempt] = {}
         self._modules: dict[str, Modules] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
@@ -117,8 +97,9 @@ class DynamoSensors:
             names.INSTALL: self._install_global,
             **self._breaks.hooks(),
         }
-        if not all(map(names.is_there, _APART)):
-            hooks, self._late, self.executions = {}, (), None
+        is_apart = all(map(names.is_there, _APART))
+        if not is_apart:
+            hooks, self.executions = {}, None
         for name in names.required_names(names.torch_version()):
             if name in _OF_RUNS and self.executions is None:
                 continue
@@ -129,16 +110,17 @@ class DynamoSensors:
                 self.executions = None  # a count of only some runs is no count
         self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
-            with self._guard("runs of graphs"):
+            with self.notes.guard("runs of graphs"):
                 self.executions.attach()
-        for sensor in self._late:
-            sensor.attach()
+        if is_apart:
+            self._late.runs = self.executions
+            self._late.attach()
 
     def _cannot_install(self, name: Name, fault: Exception) -> None:
         is_said = isinstance(fault, MissingName)
         error = str(fault) if is_said else names.missing_name(name, say(fault))
         self._blind.append(error)
-        self.events.append(NotObserved(error))
+        self.notes.events.append(NotObserved(error))
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -162,8 +144,7 @@ class DynamoSensors:
 
     def detach(self) -> None:
         """Take the sensors out."""
-        for sensor in reversed(self._late):
-            sensor.detach()
+        self._late.detach()
         if self.executions is not None:
             self.executions.detach()
         for patch in reversed(self._patches):
@@ -178,48 +159,42 @@ class DynamoSensors:
         self._turn.take(self._check, patience)
 
     def _check(self) -> None:
-        with self._guard("Dynamo's counter"):
+        with self.notes.guard("Dynamo's counter"):
             if missed := self._ledger.count_missed():
-                self.events.append(Missed(missed))
-
-    def _guard(self, what: str) -> guard:
-        return guard(partial(self._sensor_failed, what))
-
-    def _sensor_failed(self, what: str, fault: BaseException) -> None:
-        self.events.append(NotObserved(f"dynamo: the sensor for {what} failed: {say(fault)}"))
+                self.notes.events.append(Missed(missed))
 
     # Frames: one attempt for each call of _compile.
 
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         attempt = Attempt()
-        with self._guard("frames"):
+        with self.notes.guard("frames"):
             self._start(attempt, args, kwargs)
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: leave ours out, too
             kwargs["skip"] += FRAMES
         listener = NOTIFIER.listener
         try:
-            self._local.begin(attempt)
+            self.notes.local.begin(attempt)
             listener.on_begin()
             result = original(*args, **kwargs)
         except BaseException as fault:
-            with self._guard("frames"):
+            with self.notes.guard("frames"):
                 self._end(attempt, None, fault)
             raise
         else:
-            with self._guard("frames"):
+            with self.notes.guard("frames"):
                 self._end(attempt, result, None)
             return result
         finally:
-            self._local.end(attempt)
+            self.notes.local.end(attempt)
             listener.on_end()
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.check()
         attempt.is_torchs = in_capture(caller())
         if not attempt.is_torchs:
-            self.events.append(Started(attempt))
-        self._local.failed = None
+            self.notes.events.append(Started(attempt))
+        self.notes.local.failed = None
         attempt.id = str(kwargs["compile_id"])
         code: CodeType = argument("code", self._where, args, kwargs)
         values = argument("locals", self._where, args, kwargs)
@@ -227,41 +202,18 @@ class DynamoSensors:
         attempt.written = first_line(or_else(None, written_forward, code, values) or code)
         attempt.export = bool(argument("export", self._where, args, kwargs))
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
-        attempt.above, attempt.parent = self._look_up(caller())
+        attempt.above, attempt.parent = self.notes.look_up(caller())
         attempt.owner = or_else("", owner, caller(), values)
-        self._latest[attempt.code] = attempt
+        self.notes.latest[attempt.code] = attempt
         self._modules[attempt.id] = or_else({}, modules, values)
 
-    def _above(self) -> tuple[Line, ...]:
-        """Return the stack that called a function of torch, from the test on."""
-        return self._look_up(caller())[0]
-
-    def _look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
-        """Return the stack from the test to Dynamo, and the attempt at its nearest function."""
-        above: list[Line] = []
-        parent = None
-        searching = True
-        for outer in outwards(frame):
-            file = outer.f_code.co_filename
-            if file.endswith(EVAL_FRAME):
-                # A torch.compile wrapper: what called it did not cause this attempt.
-                searching = False
-            elif file.endswith(stacks.RUNNERS):
-                break
-            elif not file.endswith(_CONVERT_FRAME):
-                above.append(line_at(outer))
-                if searching:
-                    parent = self._latest.get(first_line(outer.f_code))
-                    searching = parent is None
-        return tuple(reversed(above)), parent
-
     def _end(self, attempt: Attempt, result: Any, fault: BaseException | None) -> None:
-        self._local.end(attempt)
+        self.notes.local.end(attempt)
         if fault is not None:
             attempt.outcome = "failed"
             # torch._dynamo.exc.get_exc_message marks what tracing or the backend raised.
             attempt.fault = Fault(type(fault).__name__, say(fault), has(fault, "compile_id"))
-            self._local.failed = (id(fault), attempt)
+            self.notes.local.failed = (id(fault), attempt)
         else:
             code = getattr(result, "guarded_code", result)
             attempt.outcome = "skipped" if code is None else "compiled"
@@ -269,11 +221,11 @@ class DynamoSensors:
                 self._breaks.add_break(attempt, *attempt.unlogged)
         attempt.pending = attempt.unlogged = None
         if not attempt.is_torchs:
-            self.events.append(Ended(attempt))
+            self.notes.events.append(Ended(attempt))
         # What ended it by an exception may have come between the backend and Dynamo's counter.
         since = attempt.counted if fault is None else None
         if since is not None and not self._ledger.has_counted(since, attempt.calls):
-            self.events.append(
+            self.notes.events.append(
                 NotObserved(
                     f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
                     f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
@@ -288,20 +240,20 @@ class DynamoSensors:
         """Handle ``call_user_compiler(output, gm, ...)``."""
         __tracebackhide__ = True
         shape, before = NO_SHAPE, None
-        with self._guard("graphs"):
+        with self.notes.guard("graphs"):
             # It is read now, since a backend may change the graph that it is given.
             gm = args[1] if len(args) > 1 else kwargs["gm"]
             shape = shape_of(gm)
-            if (attempt := self._local.current()) and not attempt.owner:
+            if (attempt := self.notes.local.current()) and not attempt.owner:
                 attempt.owner = or_else("", owner_of_graph, gm)
             before = counters.cache_counts(self.counters)
         began = time.perf_counter()
-        outer, self._local.buckets = self._local.buckets, []
+        outer, self.notes.local.buckets = self.notes.local.buckets, []
         try:
             result = original(*args, **kwargs)
         finally:
-            buckets, self._local.buckets = self._local.buckets, outer
-        with self._guard("graphs"):
+            buckets, self.notes.local.buckets = self.notes.local.buckets, outer
+        with self.notes.guard("graphs"):
             now = counters.cache_counts(self.counters)
             cached = None if before is None else counters.cache_state(before, now)
             took = time.perf_counter() - began
@@ -312,13 +264,13 @@ class DynamoSensors:
         self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float
     ) -> None:
         """Note a graph that came back from the backend, by one call or, in buckets, by several."""
-        attempt = self._local.current() or self._owner(output)
+        attempt = self.notes.local.current() or self._owner(output)
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
-            attempt = self._captures.capture(getattr(output, "root_tx", None))
+            attempt = self._late.capture(getattr(output, "root_tx", None))
         if attempt.is_torchs:
             attempt.is_torchs = False
-            self.events.append(Started(attempt))
+            self.notes.events.append(Started(attempt))
         number = attempt.graphs
         if number == 0 or attempt.outcome == "running":
             counted = self._ledger.count_seen()
@@ -331,8 +283,8 @@ class DynamoSensors:
             late = None if attempt.outcome == "running" else took / len(shapes)
             place = number + part
             event = Made(attempt, place, *shape, after, part, len(shapes), cached, late)
-            self.events.append(event)
-            self._local.latest_graph = event
+            self.notes.events.append(event)
+            self.notes.local.latest_graph = event
         attempt.graphs += len(shapes)
         attempt.calls += 1
 
@@ -340,10 +292,10 @@ class DynamoSensors:
         """Handle ``install_global_unsafe(output, name, value)``."""
         __tracebackhide__ = True
         result = original(*args, **kwargs)
-        with self._guard("runs of graphs"):
+        with self.notes.guard("runs of graphs"):
             if self.executions is not None:
                 name = kwargs["name"] if "name" in kwargs else args[1]
-                self.executions.add(args[0].global_scope, name, self._local.latest_graph)
+                self.executions.add(args[0].global_scope, name, self.notes.local.latest_graph)
         return result
 
     def ran(self) -> Counted:
@@ -364,8 +316,8 @@ class DynamoSensors:
     def _reasons(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         reasons = original(*args, **kwargs)
-        with self._guard("recompiles"):
-            attempt = self._local.current()
+        with self.notes.guard("recompiles"):
+            attempt = self.notes.local.current()
             if attempt is not None and not kwargs.get("skip_logging"):
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
                 attempt.guards = tuple(str(reason) for reason in reasons or ())
@@ -381,9 +333,6 @@ class DynamoSensors:
         if instance := other_instance(guard, before, self._modules.get(attempt.id, {}), values):
             return f"another {instance}: {value}" if value else f"another {instance} now"
         return value
-
-
-_CONVERT_FRAME = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 
 
 @functools.lru_cache(maxsize=4)

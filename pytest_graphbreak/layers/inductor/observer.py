@@ -1,13 +1,13 @@
 """The inductor layer: what inductor compiled or loaded, and what left the device's graph.
 
 That is an operator that inductor calls as a fallback, or a CUDA graph that it does not record.
-``sensors`` has the hooks, ``eager`` the words. A graph here comes from
-one of Dynamo, which has the place and the cause; they are put together when the record of all
-processes is whole.
+``sensors`` has the hooks. A graph here comes from one of Dynamo, which has the place and the cause;
+they are put together when the record of all processes is whole.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -15,12 +15,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
-from pytest_graphbreak.layers.inductor.eager import PREFIX, skip_line, skip_words
 from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Record
+from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.numbers import plural
 
 LAYER: Final = "inductor"
@@ -168,3 +168,58 @@ def _eager(event: InductorGraph | Skipped, places: Places) -> Iterable[Eager]:
     )
     for words, line in reasons:
         yield Eager(LAYER, words, called if line is None else places.frame(*line))
+
+
+# Why inductor records no CUDA graph where one was asked for, in a user's words
+# (torch/_inductor/cudagraph_utils.py, cudagraph_trees.py, lowering.py).
+
+PREFIX: Final = "no CUDA graph: "
+
+WORDS: Final = (
+    (r"multiple devices:\s*$", "nothing of it runs on a GPU; move model and inputs to cuda"),
+    (
+        r"cpu device|multiple devices",
+        "a tensor on the CPU takes part; move it to the GPU, or make it there (device=x.device)",
+    ),
+    (
+        r"mutated inputs|storage mutation",
+        "it writes to an input in place; return a new tensor, or make the input static "
+        "(torch._dynamo.mark_static_address)",
+    ),
+    (
+        r"re-?recording limit",
+        "it was recorded too often; keep its inputs at one address and in one shape",
+    ),
+    (
+        r"dynamic|symint|unbacked|_local_scalar_dense|\bitem\b|nonzero",
+        "a size or value is known only on the device; keep it a tensor, or pad to a fixed size",
+    ),
+    (r"non-?tensor", "an input is no tensor; pass it as a tensor"),
+    (r"complex memory|overlap", "a tensor overlaps itself; call .contiguous() on it first"),
+    (r"allocator|expandable", "the caching allocator is off (PYTORCH_NO_CUDA_MEMORY_CACHING)"),
+    (r"cpp.?wrapper", "cpp_wrapper is on; turn it or CUDA graphs off"),
+    (
+        r"determinis|incompatible|unsafe|custom op|hop|cond|while",
+        "an operation in it cannot be recorded; compile the part around it by itself",
+    ),
+    (r"no part of it", "none of its parts can be recorded; look for operations on the CPU"),
+)
+"""What torch says, as a pattern, and what we say; the first that is found counts."""
+_VALUES: Final = re.compile(r"[(\[{].{0,200}?[)\]}]|\d+")
+
+
+def skip_words(reason: str) -> str:
+    """Return why there is no CUDA graph and what to do, without values that change by run."""
+    text = reason.partition("Found from")[0]
+    for pattern, advice in WORDS:
+        if re.search(pattern, text.strip(), re.I):
+            return f"{PREFIX}{advice}"
+    first = text.strip().partition("\n")[0].removeprefix("skipping cudagraphs due to ")
+    without_values = " ".join(_VALUES.sub("", first).split())
+    return f"{PREFIX}{without_values[:200].strip(' .,') or 'torch gives no reason'}"
+
+
+def skip_line(reason: str) -> Line | None:
+    """Return the line that torch names as the one that prevents it, if it names one."""
+    lines = stacks.read(reason.partition("Found from")[2])
+    return lines[-1] if lines else None

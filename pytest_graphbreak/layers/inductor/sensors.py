@@ -15,22 +15,38 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo import ahead, private
-from pytest_graphbreak.layers.dynamo.ahead import Function
+from pytest_graphbreak.layers.dynamo import late, private
+from pytest_graphbreak.layers.dynamo.late import Function
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
-from pytest_graphbreak.layers.hooks import Hook, LatePatch
-from pytest_graphbreak.layers.inductor.eager import Fallback, Part, fallbacks, part
+from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
 from pytest_graphbreak.model.stacks import Line
 
 MOST_REASON: Final = 300
-MOST_KEYS: Final = 64
-"""The number of cache keys whose parts are remembered, to say what of a new key differs."""
+
+
+class Fallback(Struct, frozen=True):
+    """An operator (``aten.histc``), and its line, which is None where torch does not say it."""
+
+    operator: str
+    line: Line | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.operator} has no kernel of inductor here: it runs as in eager torch"
+
+
+class Part(Struct, frozen=True):
+    """The first input of a part (``f32[8, 64]``; ``f32[s72, 64], any s72``), and the line that
+    reads it first. They are empty and None where torch does not say it."""
+
+    sizes: str = ""
+    line: Line | None = None
 
 
 class InductorGraph(Struct, frozen=True):
@@ -73,12 +89,9 @@ class Skipped(Struct, frozen=True):
 
 
 class _Lookup(threading.local):
-    """The key that this thread computed last, with what of it differs from the one before."""
+    """Why inductor did not ask its cache for the graph of this thread; None where it did."""
 
-    key = ""
-    moved = ""
     passed_over: str | None = None
-    """Why inductor did not ask its cache for the graph that it compiles; None where it did."""
 
 
 class InductorSensors:
@@ -90,7 +103,6 @@ class InductorSensors:
         self._local = _Lookup()
         self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self._noted: dict[int, weakref.ref[Any]] = {}
-        self._parts: dict[str, dict[str, str]] = {}
         self._bypassed: dict[str | int, str] = {}
         """By frame, or without one by thread, why AOTAutograd bypassed its cache; empty where it
         asked it."""
@@ -99,17 +111,15 @@ class InductorSensors:
         return (
             LatePatch(*private.INDUCTOR_INIT, self._init, self._failed),
             LatePatch(*private.INDUCTOR_POST_COMPILE, self._post_compile, self._failed),
-            LatePatch(*private.INDUCTOR_HASH, self._hash, do_without),
             LatePatch(*private.INDUCTOR_KEY, self._key, do_without),
             LatePatch(*private.AUTOGRAD_KEY, self._autograd_key, do_without),
-            LatePatch(*private.INDUCTOR_SKIP, self._skip, do_without),
+            LatePatch(*private.INDUCTOR_SKIP, note_hook(self._note_skip, self._failed), do_without),
         )
 
     def forget(self) -> None:
-        """Forget the keys that earlier code computed."""
-        self._parts.clear()
+        """Forget what earlier code was told of caches."""
         self._bypassed.clear()
-        ahead.forget()
+        late.forget_function()
 
     def _init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
@@ -159,7 +169,7 @@ class InductorSensors:
         self._note(
             InductorGraph(
                 compile_id,
-                None if compile_id else ahead.latest(),
+                None if compile_id else late.latest_function(),
                 _kind(graph),
                 int(graph.metrics_deltas.generated_kernel_count),
                 calls,
@@ -189,24 +199,7 @@ class InductorSensors:
             return f"AOTAutograd bypassed its cache, so it is traced at every start: {bypassed}"
         if self._local.passed_over:
             return f"inductor bypassed its cache: {self._local.passed_over}"
-        if not key:
-            return "" if bypassed is None else "AOTAutograd's cache did not have it"
-        moved = self._local.moved if self._local.key == key else ""
-        return f"its key is not in the cache: {moved}" if moved else ""
-
-    def _hash(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """Handle ``compiled_fx_graph_hash(...)``: a key, and its parts as lines."""
-        result = original(*args, **kwargs)
-        with guard(self._failed):
-            key, lines = result
-            parts = {}
-            for line in lines:
-                digest, _, text = str(line)[:200].partition("] ")
-                parts[text.partition(":")[0]] = digest
-            self._local.key, self._local.moved = str(key), self._moved(str(key), parts)
-            if len(self._parts) < MOST_KEYS:
-                self._parts[str(key)] = parts
-        return result
+        return "AOTAutograd's cache did not have it" if not key and bypassed is not None else ""
 
     def _key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``FxGraphCache.prepare_key(...)``: a key, or why there is none."""
@@ -229,25 +222,9 @@ class InductorSensors:
         self._bypassed[frame] = ""
         return result
 
-    def _moved(self, key: str, parts: dict[str, str]) -> str:
-        """Return what of a key differs from the most similar one that was computed here before."""
-        if key in self._parts or not self._parts:
-            return ""
-        moved = min((_differing(parts, earlier) for earlier in self._parts.values()), key=len)
-        if "gm" in moved:  # another graph, and no other key of the same one
-            return ""
-        others = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
-        return f"that of an earlier graph differs in {', '.join(moved[:3])}{others}"
-
-    def _skip(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _note_skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a skip that shows only when the compiled function runs."""
-        with guard(self._failed):
-            self._note(Skipped(str(args[0] if args else kwargs.get("msg", "")), stack_here()))
-        return original(*args, **kwargs)
-
-
-def _differing(parts: dict[str, str], earlier: dict[str, str]) -> list[str]:
-    return sorted(name for name in {*parts, *earlier} if parts.get(name) != earlier.get(name))
+        self._note(Skipped(str(args[0] if args else kwargs.get("msg", "")), stack_here()))
 
 
 def _one_line(text: str) -> str:
@@ -276,3 +253,80 @@ def _why_skipped(graph: Any) -> str:
         return str(reason)
     reasons = getattr(getattr(graph, "cudagraph_info", None), "cudagraph_fail_reasons", None)
     return "; ".join(map(str, reasons)) if reasons else "no part of it can be recorded"
+
+
+# An operation that inductor generates no code for is called as eager torch does. Both texts that
+# are read for it are stored with the graph, so they are the same from a cache: its code,
+# ``source_code`` (``buf1 = torch.ops.aten.histc.default(primals_1, 4)``), and the operations before
+# that with the lines that they come from, ``inductor_post_grad_graph_str`` (codegen/wrapper.py and
+# torch/fx/graph.py of torch 2.9 and 2.13).
+
+_CALL: Final = re.compile(
+    r"(?m)^[ ]+(?:\w+ = )?(?:torch\.ops\.(?=\w+\.)|(?=aten\.))"
+    # The seeds of inductor's own random numbers; attention and the backward pass of a convolution,
+    # which lowering.py leaves to torch's libraries on all devices; other libraries; collectives.
+    r"(?!aten\.(?:randint\.low_out|convolution_backward)\b)"
+    r"(?!aten\._(?:scaled_dot_product|flash|efficient)_\w*attention)"
+    r"(?!(?:mkldnn|onednn|mkl|_c10d_functional)\.)(\w+\.\w+)"
+)
+_NODE: Final = re.compile(r"(?: = |with_effects\(\w+, )torch\.ops\.((?!higher_order)\w+\.\w+)")
+_NO_LINE: Final = "# No stacktrace found"
+
+
+def fallbacks(code: str, operations: str) -> tuple[Fallback, ...]:
+    """Return the fallbacks of a graph in the order of its code."""
+    names = [name.rstrip("_") for name in _CALL.findall(code)]
+    places: dict[str, list[Line]] = {}
+    for name, line in _nodes(operations) if names else ():
+        places.setdefault(name, []).append(line)
+    remaining = {name: iter(lines) for name, lines in places.items()}
+    return tuple(Fallback(name, next(remaining.get(name, iter(())), None)) for name in names)
+
+
+def _nodes(operations: str) -> Iterator[tuple[str, Line]]:
+    """Yield the operators of a graph, each with the line in the comment before it."""
+    line: Line | None = None
+    for text in operations.splitlines():
+        if place := _place(text):
+            line = place
+        elif _NO_LINE in text:
+            line = None
+        elif line is not None and (node := _NODE.search(text)):
+            # inductor calls scatter_add by the operator that can do more
+            yield node[1].rstrip("_").replace("aten.scatter_add", "aten.scatter_reduce"), line
+
+
+# A part of a function that was compiled ahead of time, lowered by itself: what it is compiled for,
+# and where it begins. Both are from the text that is stored with the graph.
+
+_FIRST_INPUT: Final = re.compile(r'def forward\(self, (\w+): "(\w+\[([^\]"]*)\])')
+_SYMBOL: Final = re.compile(r"\b[a-z]+\d+")
+_WORD: Final = re.compile(r"\w+")
+
+
+def part(operations: str) -> Part:
+    """Return what is known of a part from its operations."""
+    head = _FIRST_INPUT.search(operations)
+    if head is None:
+        return Part()
+    name, shape, sizes = head.groups()
+    symbols = list(dict.fromkeys(_SYMBOL.findall(sizes)))
+    line: Line | None = None
+    for text in operations[head.end() :].splitlines()[1:]:
+        if place := _place(text):
+            line = place
+        elif name in _WORD.findall(text):
+            break
+    else:
+        line = None
+    return Part(f"{shape}, any {', '.join(symbols)}" if symbols else shape, line)
+
+
+def _place(text: str) -> Line | None:
+    """Return the place that a comment of torch names: ``# File: a.py:3 in f, code: x + 1``."""
+    place, _, code = text.partition("# File: ")[2].partition(", code: ")
+    if not place:
+        return None
+    place, _, function = place.rpartition(" in ")
+    file, _, number = place.rpartition(":")
+    return Line(file, int(number), function, code)

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.layers.children import runner as running
 from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
 
@@ -55,7 +55,7 @@ ORDER: Order = {}
 def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process groups that are killed."""
     killed: list[int] = []
-    monkeypatch.setattr(processes, "kill_group", killed.append)
+    monkeypatch.setattr(running, "kill_group", killed.append)
     return killed
 
 

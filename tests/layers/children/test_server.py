@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import time
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.layers.children import server
 from pytest_graphbreak.layers.children.runner import serve
 from pytest_graphbreak.layers.children.server import TIMED_OUT
 from tests.layers.children.tools import lives, soon
@@ -133,3 +135,30 @@ def test_a_server_that_waits_takes_no_processor(line: Line) -> None:
     before = spent(line.server.pid)
     time.sleep(0.6)
     assert spent(line.server.pid) - before <= 0.03
+
+
+# Processes that end with the one that answers for them, where Linux is there to be asked.
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux is asked")
+
+
+@linux
+def test_a_child_whose_parent_is_gone_ends_at_once() -> None:
+    child = os.fork()
+    if child == 0:
+        server.die_with(os.getpid())  # which is not its parent
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGKILL
+
+
+@linux
+def test_children_are_notified_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    assert child.pid in server._children()
+    left = iter([[child.pid], [child.pid], []])  # the second time it is gone
+    monkeypatch.setattr(server, "_children", lambda: next(left))
+    server.end_orphans()
+    assert next(left, None) is None
+    child.returncode = 0  # it was waited for
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)

@@ -33,7 +33,7 @@ from pytest_graphbreak.layers.dynamo import late, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
-from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
+from pytest_graphbreak.layers.dynamo.events import Local, Notes  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import (  # noqa: E402
     DynamoObserver,
     _no_other_compiles,
@@ -544,10 +544,10 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     ("kind", "method"),
     [
         (DynamoSensors, "_start"),
-        (DynamoSensors, "_look_up"),
+        (Notes, "look_up"),
         (DynamoSensors, "_note_graph"),
         (BreakSensors, "add_break"),
-        (BreakSensors, "_note"),
+        (BreakSensors, "_mark"),
         (Local, "current"),
         (sensors, "shape_of"),
     ],

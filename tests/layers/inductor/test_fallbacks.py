@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.inductor.eager import Fallback, fallbacks
+from pytest_graphbreak.layers.inductor.sensors import Fallback, fallbacks
 from pytest_graphbreak.model.stacks import Line
 
 pytestmark = pytest.mark.pure
