@@ -45,10 +45,10 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
     sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a block for
     the steps of a loop.
     """
-    from pytest_graphbreak.measuring.watch import BlockBudget
+    from pytest_graphbreak.measuring.watch import GraphBudget
 
     note = partial(note_step, request.node)
-    return BlockBudget(request.config.rootpath, typed_command(request.config), note)
+    return GraphBudget(request.config.rootpath, typed_command(request.config), note)
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooked import (
-    Attachable,
     HookedObserver,
     do_without,
     graph_called,
@@ -80,7 +79,7 @@ class CudaGraphObserver(HookedObserver):
         self._same: dict[Replay, Replay] = {}
         """Each place once, so that a replay adds no more than a reference."""
 
-    def hooks(self) -> Sequence[Attachable]:
+    def hooks(self) -> Sequence[LatePatch]:
         return (
             LatePatch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
             LatePatch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,15 +42,6 @@ class Extent(Struct, frozen=True):
         return cls(listed, placed)
 
 
-class Viewer(Protocol):
-    """An object that returns records with labels."""
-
-    spans: Spans
-
-    def extent(self) -> Extent:
-        """Return how much there is up to now. Does not raise."""
-
-
 class _Span(Struct, eq=False):
     label: _Label
     before: Extent
@@ -62,18 +53,20 @@ class _Label(Struct, eq=False, frozen=True):
 
 
 class Spans:
-    """The stretches that one view has seen."""
+    """The stretches that one view has seen. ``look`` returns its record so far, without raising."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], Record]) -> None:
+        self._look = look
         self._spans: list[_Span] = []
 
-    def begin(self, label: _Label, there: Extent) -> None:
-        self._spans.append(_Span(label, there))
+    def begin(self, label: _Label) -> None:
+        self._spans.append(_Span(label, Extent.from_record(self._look())))
 
-    def end(self, label: _Label, there: Extent) -> None:
+    def end(self, label: _Label) -> None:
+        extent = Extent.from_record(self._look())
         for span in self._spans:
             if span.label is label:
-                span.after = there
+                span.after = extent
 
     def label(self, record: Record) -> Record:
         """Return what was seen, each part labelled with what was being done."""
@@ -127,7 +120,7 @@ def _join(labels: list[str]) -> str:
     return ", ".join(dict.fromkeys(labels))
 
 
-_views: list[Viewer] = []
+_views: list[Spans] = []
 _under_way: list[_Label] = []
 
 
@@ -141,14 +134,14 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def enter(view: Viewer) -> None:
+def enter(view: Spans) -> None:
     """Show stretches to ``view`` from now on, first those that are under way."""
     for label in _under_way:
-        view.spans.begin(label, view.extent())
+        view.begin(label)
     _views.append(view)
 
 
-def leave(view: Viewer) -> None:
+def leave(view: Spans) -> None:
     if view in _views:
         _views.remove(view)
 
@@ -169,14 +162,14 @@ def during(what: str) -> Iterator[None]:
     label = _Label(str(what)[:MOST])
     _under_way.append(label)
     for view in [*_views]:
-        view.spans.begin(label, view.extent())
+        view.begin(label)
     try:
         yield
     finally:
         if label in _under_way:  # not in a process that was forked inside
             _under_way.remove(label)
         for view in [*_views]:
-            view.spans.end(label, view.extent())
+            view.end(label)
 
 
 during.__module__ = "pytest_graphbreak"

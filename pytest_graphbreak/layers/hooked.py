@@ -11,13 +11,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.dynamo.private import torch_version
-from pytest_graphbreak.layers.hooks import caller
+from pytest_graphbreak.layers.hooks import LatePatch, caller
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
@@ -26,14 +26,6 @@ from pytest_graphbreak.model.stacks import RUNNERS, Line, line_at, outwards
 
 MOST_FRAMES: Final = 400
 _MACHINERY: Final = frozenset(("torch", "triton", __name__.partition(".")[0]))
-
-
-class Attachable(Protocol):
-    """A hook that can be put in and taken out."""
-
-    def attach(self) -> None: ...
-
-    def detach(self) -> None: ...
 
 
 def do_without(fault: Exception) -> None:
@@ -67,10 +59,10 @@ class HookedObserver(Observer):
         self.faults: list[str] = []
         self._lock = SensorLock()
         self._windows = 0
-        self._attached: tuple[Attachable, ...] = ()
+        self._attached: tuple[LatePatch, ...] = ()
 
     @abstractmethod
-    def hooks(self) -> Sequence[Attachable]:
+    def hooks(self) -> Sequence[LatePatch]:
         """Return the hooks to put in."""
 
     @abstractmethod

@@ -79,19 +79,18 @@ def _lines_that_set(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tu
     """
     todo: list[tuple[ast.AST, bool, Set[str]]] = [(tree, True, names)]
     while todo:
-        node, is_first, declared = todo.pop()
+        node, is_first, variables = todo.pop()
         if isinstance(node, _FUNCTIONS):
             is_first = getattr(node, "name", "") == "__init__"
-            declared = names & _global_names(node)
-        in_class = isinstance(node, ast.ClassDef)
+            variables = names & _global_names(node)
+        elif isinstance(node, ast.ClassDef):
+            variables = {name}  # what its body sets are its attributes
+        elif isinstance(node, ast.AnnAssign) and node.value is None:
+            continue  # a declaration sets nothing
         for child in ast.iter_child_nodes(node):
-            if (
-                _sets(child, name, declared)
-                or _changes(child, name, names)
-                or (in_class and name in _targets(child))
-            ):
+            if _sets(child, name, variables) or _changes(child, name, names):
                 yield getattr(child, "lineno", 0), is_first
-            todo.append((child, is_first, declared))
+            todo.append((child, is_first, variables))
 
 
 def _global_names(function: ast.AST) -> frozenset[str]:
@@ -124,13 +123,3 @@ def _is_named(node: ast.AST, name: str, names: Set[str]) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == name
     return isinstance(node, ast.Name) and node.id in names
-
-
-def _targets(node: ast.AST) -> frozenset[str]:
-    """Return the names that a statement in the body of a class sets."""
-    targets: Sequence[ast.expr] = ()
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        targets = [node.target]
-    return frozenset(target.id for target in targets if isinstance(target, ast.Name))

@@ -21,7 +21,6 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.faults import or_else
 from pytest_graphbreak.layers.hooked import (
-    Attachable,
     HookedObserver,
     do_without,
     graph_called,
@@ -67,7 +66,7 @@ class TritonObserver(HookedObserver):
         self._compiled_for = weakref.WeakKeyDictionary()
         self._alive: list[Any] = []
 
-    def hooks(self) -> Sequence[Attachable]:
+    def hooks(self) -> Sequence[LatePatch]:
         kernels = note_hook(self._note_kernel, self.note_fault)
         loads = note_hook(self._note_load, do_without)
         return (

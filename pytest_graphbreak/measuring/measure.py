@@ -105,28 +105,25 @@ class Measurement:
 
     def __init__(self, root: Path) -> None:
         user_places = places(root)
-        self.spans = during.Spans()
+        self._spans = during.Spans(self._record_here)
         self._children = Following(user_places)
         self._windows: dict[str, Window] = {}
         self._record: Record | None = None
         for observer in observers():
             self._windows[observer.layer] = observer.open(user_places)
-        during.enter(self)
+        during.enter(self._spans)
 
     def peek(self) -> Record:
         """Return what was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        record_here = self.spans.label(self._record_here())
+        record_here = self._spans.label(self._record_here())
         return _complete_record(record_here, self._children.peek())
 
     @property
     def unfinished(self) -> tuple[str, ...]:
         """Compilations that a process was killed in, or has not finished."""
         return self._children.unfinished
-
-    def extent(self) -> during.Extent:
-        return during.Extent.from_record(self._record_here())
 
     def _record_here(self) -> Record:
         """Return what this process did so far."""
@@ -145,9 +142,9 @@ class Measurement:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
             # Last opened, first closed: so nested patches are removed in order.
-            during.leave(self)
+            during.leave(self._spans)
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            record_here = self.spans.label(_record(seen))
+            record_here = self._spans.label(_record(seen))
             self._record = _complete_record(record_here, self._children.close())
         return self._record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -97,18 +97,6 @@ class Seen(Counts):
     def __repr__(self) -> str:
         """Return what pytest shows below a failed ``assert seen.graphs == 1``."""
         return f"Seen(graphs={self.graphs}, recompiles={self.recompiles}, breaks={self.breaks})"
-
-
-class GraphBudget(Protocol):
-    """The fixture ``graph_budget``: a budget for any block of a test."""
-
-    def __call__(
-        self, max_graphs: int | None = None, **limits: Unpack[Limits]
-    ) -> AbstractContextManager[Seen]:
-        """Watch a block, as ``observe`` does; files are named from pytest's rootdir."""
-
-    def steps(self, warm: int = 1) -> Steps:
-        """Return a block for the steps of a loop: see ``Steps``."""
 
 
 def watch(
@@ -271,10 +259,11 @@ class Steps(AbstractContextManager["Steps"]):
             raise budget_error(replace(judgement, lines=lines))
 
 
-class BlockBudget:
-    """The fixture ``graph_budget`` of one test. ``note`` gets the counts of each step."""
+class GraphBudget:
+    """The fixture ``graph_budget``: a budget for any block of a test."""
 
     def __init__(self, root: Path, typed: Typed, note: Callable[[StepCounts], None]) -> None:
+        """Make that of one test. ``note`` gets the counts of each step."""
         self._root = root
         self._typed = typed
         self._note = note
@@ -282,9 +271,11 @@ class BlockBudget:
     def __call__(
         self, max_graphs: int | None = None, **limits: Unpack[Limits]
     ) -> AbstractContextManager[Seen]:
+        """Watch a block, as ``observe`` does; files are named from pytest's rootdir."""
         return watch(max_graphs, root=self._root, typed=self._typed, **limits)
 
     def steps(self, warm: int = 1) -> Steps:
+        """Return a block for the steps of a loop: see ``Steps``."""
         return Steps(warm, self._root, self._typed, self._note)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_graphbreak import during
-from pytest_graphbreak.layers.during import Extent, Spans, enter, leave
+from pytest_graphbreak.layers.during import Spans, enter, leave
 from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
 
 
@@ -15,11 +15,8 @@ class Program:
     """A record that grows, and is looked at."""
 
     def __init__(self) -> None:
-        self.spans = Spans()
+        self.spans = Spans(lambda: self.record)
         self.record = Record()
-
-    def extent(self) -> Extent:
-        return Extent.from_record(self.record)
 
     def compile(self, layer: str = "dynamo", broke: str = "") -> None:
         was = self.record
@@ -50,9 +47,9 @@ class Program:
 @pytest.fixture
 def program() -> Iterator[Program]:
     program = Program()
-    enter(program)
+    enter(program.spans)
     yield program
-    leave(program)
+    leave(program.spans)
 
 
 def test_each_graph_has_the_stretch_it_was_made_in(program: Program) -> None:
@@ -97,9 +94,9 @@ def test_a_view_that_comes_later_is_in_the_stretch(program: Program) -> None:
     with during("request 1"):
         later = Program()
         later.record = program.record
-        enter(later)
+        enter(later.spans)
         later.compile()
-        leave(later)
+        leave(later.spans)
     assert later.said() == {"dynamo 0/0": None, "dynamo 1/0": "request 1"}
 
 

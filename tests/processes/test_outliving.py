@@ -212,8 +212,8 @@ def test_steps_of_a_worker(server, graph_budget):
                     server.ask(3)
 
 def test_what_cannot_be_told_is_no_zero(server, graph_budget, monkeypatch):
-    import pytest_graphbreak.layers.children.runs as runs
-    monkeypatch.setattr(runs, "MOST", 0)  # as if the worker had more lines than are told
+    import pytest_graphbreak.layers.children.spool as spool
+    monkeypatch.setattr(spool, "MOST", 0)  # as if the worker had more lines than are told
     with graph_budget(max_graphs=0) as seen:
         server.ask(3)
     assert seen.record.executions == {"dynamo": None}

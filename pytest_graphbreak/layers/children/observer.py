@@ -41,15 +41,11 @@ class _Family:
         self._kept: list[Places] = []
         self._followed = False
         self._pid = 0
-        self._spool = ""
+        self.spool = ""
         self._child: Child | None = None
         self._places: Places | None = None
         self._had_path = False
         self._hooked = False
-
-    @property
-    def spool(self) -> str:
-        return self._spool
 
     def enter(self, places: Places) -> None:
         """Open a window; children are followed from the first one on."""
@@ -66,7 +62,7 @@ class _Family:
             if self._open or self._child is not None:
                 return
             self._unfollow()
-            spool.sweep(self._spool)
+            spool.sweep(self.spool)
 
     @contextlib.contextmanager
     def follow_between_windows(self, places: Places) -> Iterator[None]:
@@ -119,14 +115,14 @@ class _Family:
             os.register_at_fork(after_in_child=self._on_fork)
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._spool = spool.fresh()
+            self.spool = spool.fresh()
             atexit.register(self._end, self._pid)
         if self._child is not None:
-            self._spool = self._child.about.spool
+            self.spool = self._child.about.spool
 
     def _end(self, pid: int) -> None:
         if pid == os.getpid() and self._child is None:
-            spool.remove(self._spool)
+            spool.remove(self.spool)
 
     def _on_fork(self) -> None:
         """Set up a forked process: if a window is open, it belongs to that window's test."""
@@ -144,7 +140,7 @@ class _Family:
         """Return what a child finds in its environment unless the test took it away."""
         assert self._places is not None
         places = self._places
-        return About(self._spool, str(places.root), self._pid, places.infra).dump()
+        return About(self.spool, str(places.root), self._pid, places.infra).dump()
 
     def adopt_spawned(self, about: About, places: Places) -> None:
         """Set up a process that was spawned: it belongs to the test whose spool ``about`` names."""

@@ -2,7 +2,7 @@
 
 The report is written at the end of each compilation, so that a child
 that is killed loses only what it was doing, and when the process ends in order. Runs of compiled
-graphs are told as they happen (``runs``).
+graphs are told as they happen.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from pytest_graphbreak.layers.base import (
     Turn,
     Window,
 )
-from pytest_graphbreak.layers.children.runs import Told
-from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
+from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, Told, is_alive
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Patch, do_nothing, note_hook
 from pytest_graphbreak.model.merging import merge

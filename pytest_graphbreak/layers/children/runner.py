@@ -137,7 +137,7 @@ class Runner:
             "directory": str(self.directory),
         }
         code = self.exit_code(order | options)
-        return CommandResult(code, tail(self.out), tail(Path(f"{self.out}.err")))
+        return CommandResult(code, _tail(self.out), _tail(Path(f"{self.out}.err")))
 
     def exit_code(self, order: Order) -> int | None:
         """Return the exit code of the program of an order, or None after a timeout.
@@ -171,11 +171,6 @@ class Runner:
             raise ServerError("the process that runs the program was killed; try again")
         return None if code.strip() == TIMED_OUT else int(code)
 
-    def status(self) -> str:
-        """Return the last line that the command has printed so far."""
-        line = tail(self.out, 4096).strip().rpartition("\n")[2]
-        return line.strip()
-
     def close(self) -> None:
         """End the server."""
         if self._server is not None:
@@ -183,11 +178,11 @@ class Runner:
             end(server)
 
 
-def tail(path: Path, most: int = _TAIL) -> str:
+def _tail(path: Path) -> str:
     """Return the end of a text that may still be written to; empty if there is no such file."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
-        return file.read(most).decode("utf-8", "replace")
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+        return file.read(_TAIL).decode("utf-8", "replace")
     return ""
 
 

@@ -7,32 +7,43 @@ holds:
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way: the name of the process
 ``unseen``     why the process could not be watched
-``runs``       how often compiled graphs ran, as it runs, and ``lines``: which (``runs``)
+``runs``       how often compiled graphs ran: numbers of eight bytes each; the first is not 0 where
+               there were too many lines
+``lines``      what each number counts: its position, and a ``LineRuns`` of one run, as JSON
+
+A worker that lives on compiles nothing more, and so writes no record. So each run adds one to a
+number in a file that is mapped into memory: no lock, no system call, and nothing is lost where the
+process is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
+import mmap
 import os
 import platform
 import re
 import shutil
 import stat
 import tempfile
+from array import array
 from collections.abc import Iterator
 from functools import cache
 
 # Not by the module: a test may mock ``json.dumps``, and has it mocked still while it is torn down.
 from json import dumps, loads
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_graphbreak.layers.children.runs import Told, with_runs
 from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.layers import WAITED
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.merging import merge
+from pytest_graphbreak.model.record import LineRuns, Record
 from pytest_graphbreak.text.files import put
 
 VARIABLE = "GRAPHBREAK_CHILDREN"
@@ -40,7 +51,7 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
 _NODE = re.compile(r"\d+-")
-_RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
+_RECORD, _COMPILING, _UNSEEN, _RUNS, _LINES = "record", "compiling", "unseen", "runs", "lines"
 
 
 class About(Data, frozen=True):
@@ -174,11 +185,6 @@ def _process(node: str) -> int:
     return int(os.path.basename(node).partition("-")[0])
 
 
-def read(spool: str) -> list[ProcessRecord]:
-    """Return what all processes below have reported so far; empty if there is no spool."""
-    return list(_read(spool))
-
-
 def _nodes(spool: str) -> list[str]:
     """Return the directories of the processes that one process started; none if it has no spool."""
     with contextlib.suppress(OSError):
@@ -186,26 +192,30 @@ def _nodes(spool: str) -> list[str]:
     return []
 
 
-def _read(spool: str) -> Iterator[ProcessRecord]:
+def read(spool: str) -> list[ProcessRecord]:
+    """Return what all processes below have reported so far; empty if there is no spool."""
+    records: list[ProcessRecord] = []
     for path in _nodes(spool):
+        records += read(path)
         node = Path(path)
-        yield from _read(path)
         compiling = (node / _COMPILING).exists()
         unseen = _text(node / _UNSEEN)
         report = _report(node / _RECORD)
         if not (compiling or unseen or report):
             continue
         report = report or _Report()
-        alive = is_alive(_process(path))
-        yield ProcessRecord(
-            node=path,
-            name=_text(node / _COMPILING) or report.name or "child",
-            record=report.record if report.final else with_runs(report.record, path),
-            compiling=compiling,
-            alive=alive,
-            is_incomplete=report.device and not report.final,
-            unseen=unseen,
+        records.append(
+            ProcessRecord(
+                node=path,
+                name=_text(node / _COMPILING) or report.name or "child",
+                record=report.record if report.final else with_runs(report.record, path),
+                compiling=compiling,
+                alive=is_alive(_process(path)),
+                is_incomplete=report.device and not report.final,
+                unseen=unseen,
+            )
         )
+    return records
 
 
 def _text(file: Path) -> str:
@@ -252,3 +262,81 @@ def _lives(node: str) -> bool:
 def remove(spool: str) -> None:
     """Remove the spool with all that is in it."""
     shutil.rmtree(spool, ignore_errors=True)
+
+
+# Runs of compiled graphs, told as they happen.
+
+MOST: Final = 8192
+"""The number of lines and threads of a process that are told; with more its runs are unknown."""
+
+
+class Told:
+    """The numbers of this process. ``counts`` are indexed by what ``add`` returns."""
+
+    def __init__(self, folder: str) -> None:
+        """Make the files. Raises ``OSError``."""
+        self._lines = os.path.join(folder, _LINES)
+        file = os.open(os.path.join(folder, _RUNS), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.ftruncate(file, MOST * 8)
+            self.counts = memoryview(mmap.mmap(file, MOST * 8)).cast("Q")
+        finally:
+            os.close(file)
+        self._next = itertools.count(1)
+
+    def add(self, line: LineRuns) -> int:
+        """Return the index of a new number, which counts runs of ``line``. Raises ``OSError``."""
+        number = next(self._next)
+        if number >= MOST:
+            return 0
+        text = dumps({"number": number, **line.to_dict()})
+        file = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, f"{text}\n".encode())
+        finally:
+            os.close(file)
+        return number
+
+
+def with_runs(record: Record, folder: str) -> Record:
+    """Return the record of a process that may still run, with its runs up to now.
+
+    They are None, like values that it reads, on layers that tell of them in the record alone, and
+    where it could not tell.
+    """
+    unknown = {
+        "executions": dict.fromkeys(record.executions),
+        "reads": dict.fromkeys(record.reads),
+    }
+    silent = replace(record, **unknown)
+    try:
+        runs = tuple(_runs(folder))
+    except (OSError, ValueError, LookupError):
+        return silent
+    # Of Dynamo all runs are told; other layers have counters of their own, which nobody can read.
+    told = dict.fromkeys(("dynamo", *(run.layer for run in runs)), 0)
+    for run in runs:
+        told[run.layer] += run.count
+    others = (run for run in record.execution_list if run.layer not in told)
+    executions = {**unknown["executions"], **told} if record.executions or runs else {}
+    return merge([replace(silent, executions=executions, execution_list=(*runs, *others))])
+
+
+def _runs(folder: str) -> Iterator[LineRuns]:
+    """Yield what ran. Raises ``OSError`` or ``ValueError`` if that is not known."""
+    counts = array("Q")
+    with open(os.path.join(folder, _RUNS), "rb") as stream:
+        counts.frombytes(stream.read(MOST * 8))
+    if counts[0]:
+        raise ValueError("more lines than are told")
+    try:
+        with open(os.path.join(folder, _LINES), encoding="utf-8") as stream:
+            texts = stream.readlines()
+    except FileNotFoundError:
+        return
+    for text in texts:
+        data = loads(text)
+        count = counts[data.pop("number")]
+        line = LineRuns.from_dict(data)
+        if count:
+            yield replace(line, count=line.count * count)

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.hooked import Attachable, HookedObserver
+from pytest_graphbreak.layers.hooked import HookedObserver
+from pytest_graphbreak.layers.hooks import LatePatch
 from pytest_graphbreak.layers.inductor.sensors import InductorGraph, InductorSensors, Skipped
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import merge, record_of
@@ -38,7 +39,7 @@ class InductorObserver(HookedObserver):
         super().__init__()
         self._sensors = InductorSensors(self.note, self.note_fault)
 
-    def hooks(self) -> Sequence[Attachable]:
+    def hooks(self) -> Sequence[LatePatch]:
         return self._sensors.hooks()
 
     def isolate(self, key: str) -> None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from pytest_graphbreak.layers.dynamo import late, private
 from pytest_graphbreak.layers.dynamo.late import Function
 from pytest_graphbreak.layers.faults import guard
-from pytest_graphbreak.layers.hooked import Attachable, do_without, stack_here
+from pytest_graphbreak.layers.hooked import do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
 from pytest_graphbreak.model.stacks import Line
 
@@ -107,7 +107,7 @@ class InductorSensors:
         """By frame, or without one by thread, why AOTAutograd bypassed its cache; empty where it
         asked it."""
 
-    def hooks(self) -> tuple[Attachable, ...]:
+    def hooks(self) -> tuple[LatePatch, ...]:
         return (
             LatePatch(*private.INDUCTOR_INIT, self._init, self._failed),
             LatePatch(*private.INDUCTOR_POST_COMPILE, self._post_compile, self._failed),
