@@ -1,4 +1,4 @@
-"""``graphbreak repro``: writes a script for each break, and runs each once."""
+"""``graphbreak repro``: writes a script for each break and each cut, and runs each once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.repair.lazy import XLA
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
@@ -28,23 +30,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the scripts.
 
-    Returns 0 if each shows its break, 1 if one does not, 2 if nothing runs.
+    Returns 0 if each shows its break or cut, 1 if one does not, 2 if nothing runs.
     """
     target = find(args)
     with on_bench(args.timeout) as bench, Progress() as progress:
-        scripts = _write_scripts(args, target, bench, progress)
+        record, scripts = _write_scripts(args, target, bench, progress)
     if not scripts:
-        say("No graph break came, so there is nothing to reproduce.")
+        is_lazy = XLA in record.graphs
+        words = ", and torch_xla cut no graph:" if is_lazy else ", so"
+        say(f"No graph break came{words} there is nothing to reproduce.")
         return DONE
+    cuts = sum(script.item.layer == XLA for script in scripts)
+    counts = {"break": len(scripts) - cuts, "cut": cuts}
+    words = " and ".join(plural(count, noun) for noun, count in counts.items() if count)
     verified = sum(script.verified for script in scripts)
-    say(f"{verified} of {plural(len(scripts), 'break')} reproduced in {args.out}")
+    say(f"{verified} of {words} reproduced in {args.out}")
     return DONE if verified == len(scripts) else UNVERIFIED
 
 
 def _write_scripts(
     args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
-) -> list[Script]:
-    """Return the scripts, showing each when it is done. Raises ``UserError``."""
+) -> tuple[Record, list[Script]]:
+    """Return what came, and the scripts, showing each when it is done. Raises ``UserError``."""
     progress.step(0, 1, f"{target.name} as it is")
     try:
         work = Repro(target, bench, Path(args.out), as_test=args.as_test)
@@ -52,7 +59,7 @@ def _write_scripts(
         raise UserError(f"{args.out}: cannot be written to: {reason(error)}") from None
     scripts: list[Script] = []
     try:
-        if work.first.error is not None and not work.first.record.breaks:
+        if work.first.error is not None and not (work.first.record.breaks or work.lazy):
             raise does_not_run(target, work.first.error, work.first.stack, work.first.out)
         for script in work.run(progress.step):
             scripts.append(script)
@@ -60,14 +67,15 @@ def _write_scripts(
             _show(script)
     finally:
         work.clean()
-    return scripts
+    return work.first.record, scripts
 
 
 def _show(script: Script) -> None:
     name = f"{script.item.id}  " if script.item.id else ""
     state = "verified" if script.verified else "UNVERIFIED"
     say(label_line(state, f"{script.path}   {script.what}"))
-    say(label_line("", f"{name}{script.item.reason}"))
+    times = f", {plural(script.item.count, 'graph')}" if script.item.layer == XLA else ""
+    say(label_line("", f"{name}{script.item.reason}{times}"))
     where = script.item.where
     say(label_line("", f"{where.file}:{where.line}"))
     if script.how:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.messages import UNUSABLE, add_output, say_all, write, write_report
+from pytest_graphbreak.cli.messages import UNUSABLE, add_output, say, say_all, write, write_report
 from pytest_graphbreak.config.device import Device, choose, environment, files_of, owners, runs_tt
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import this_command
@@ -30,7 +31,7 @@ from pytest_graphbreak.report.failure import block_failure
 from pytest_graphbreak.report.unjudged import as_markdown, script_lines
 from pytest_graphbreak.text.errors import UserError, failure_words
 from pytest_graphbreak.text.files import LOG, PAGE, REPORT, display_path, take_away
-from pytest_graphbreak.text.output import BLANK, TextLine
+from pytest_graphbreak.text.output import TextLine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if more graphs of any layer are compiled and not loaded from a cache",
     )
     parser.add_argument("-m", action="store_true", dest="module", help="run a module, as python -m")
-    parser.add_argument("script", help="a script; with -m the name of a module")
+    parser.add_argument("--model", action="store_true", help="run a model: transformers:bert-base")
+    parser.add_argument(
+        "script", help="a script; with -m the name of a module, with --model that of a model"
+    )
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
 
 
 def run(args: argparse.Namespace) -> int:
     """Return the script's exit code, 1 if only the gate failed, 2 if something was impossible."""
-    program = UserProgram(args.script, tuple(args.args), args.module)
+    program = _model(args.script) if args.model else _program(args)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
     if "json" in files:
@@ -84,14 +88,16 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(status.refused)
     record = watched.complete_record(status, code)
     judged = None if code else _judge(record, args.max_graphs, args.max_compiled)
-    name = (status.name if status is not None else "") or program.name
+    name = (status.name if status is not None else "") or program.title or program.name
     failed = judged is not None and judged.fails
     settle_streams()
+    # The program of --model is ours, so standard output is free for the report.
+    out = sys.stdout if args.model else sys.stderr
     with suppress(OSError):  # even if nobody reads the output, the files are written
-        _show(name, code, record, judged.lines if judged is not None else ())
+        _show(name, code, record, judged.lines if judged is not None else (), out)
     entry = _entry(name, code, record, judged)
     page = as_markdown("Graphs of a script", [script_lines(name, f"exit {code}", record)])
-    if not _write(files, page, entry, device, code):
+    if not _write(files, page, entry, device, code, out):
         return code or UNUSABLE
     return 1 if failed else code
 
@@ -140,6 +146,28 @@ def _here(
 
 
 _FILES = ("json", "markdown", "log")
+_MODELS = "pytest_graphbreak.cli.models"
+_LIBRARY = "transformers"
+
+
+def _program(args: argparse.Namespace) -> UserProgram:
+    """Return the script or module; a script is called as it was typed."""
+    if args.script.startswith(f"{_LIBRARY}:") and not os.path.exists(args.script):
+        command = this_command().graphbreak("run", "--model", args.script)
+        raise UserError(f"{args.script} is no script; a model is run by: {command}")
+    title = "" if args.module else args.script
+    return UserProgram(args.script, tuple(args.args), args.module, title)
+
+
+def _model(text: str) -> UserProgram:
+    """Return the program that runs a model; raise ``UserError`` if there can be none."""
+    library, _, name = text.partition(":")
+    if library != _LIBRARY or not name:
+        raise UserError(f"--model takes {_LIBRARY}:NAME, as {_LIBRARY}:bert-base, not {text!r}")
+    for package in ("torch", _LIBRARY):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"--model needs {package}: pip install {package}")
+    return UserProgram(_MODELS, (name,), is_module=True, title=text)
 
 
 def _count(text: str) -> int:
@@ -168,8 +196,8 @@ def _tt_log(asked: str, log: str) -> Iterator[None]:
 
 def _name(program: UserProgram, root: Path) -> str:
     """Return what reports call the program; for a module that is the path of its file."""
-    if not program.is_module:
-        return program.name
+    if program.title:
+        return program.title
     try:
         spec = importlib.util.find_spec(program.name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -183,8 +211,8 @@ def _name(program: UserProgram, root: Path) -> str:
 
 def _name_while_running(program: UserProgram, root: Path) -> str:
     """Return the same as ``_name``, without importing anything."""
-    if not program.is_module:
-        return program.name
+    if program.title:
+        return program.title
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
     return display_path(Path(origin), root) if origin else program.name
 
@@ -202,11 +230,13 @@ def _judge(record: Record, most: int | None, compiled: int | None) -> Judgement 
     return replace(judged, lines=block_failure(judged, this_command()))
 
 
-def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> None:
-    """Print the report after all output of the script, on standard error: the rest is its own."""
-    blank = [BLANK] if lines else []
-    shown = (BLANK, *script_lines(name, f"exit {code}", record), *blank, *lines)
-    say_all(shown, sys.stderr)
+def _show(name: str, code: int, record: Record, lines: Sequence[TextLine], out: TextIO) -> None:
+    """Print the report to ``out``, after all output of the script."""
+    say("", out)
+    say_all(script_lines(name, f"exit {code}", record), out)
+    if lines:
+        say("", out)
+        say_all(lines, out)
 
 
 def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> TestReport:
@@ -217,7 +247,9 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     return json.entry(name, outcome, {"record": record.to_dict(), **judgement}, failed_by, 1)
 
 
-def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, code: int) -> bool:
+def _write(
+    files: dict[str, str], page: str, entry: TestReport, device: Device, code: int, out: TextIO
+) -> bool:
     """Write the requested files; return False if one could not be written."""
     written = True
     if "json" in files:
@@ -225,7 +257,7 @@ def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, 
         packages = owners(files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         report = document(here, session, [entry_json(entry)])
-        written = write_report(files["json"], report, sys.stderr)
+        written = write_report(files["json"], report, out)
     if "markdown" in files:
-        written = write(files["markdown"], page, sys.stderr) and written
+        written = write(files["markdown"], page, out) and written
     return written

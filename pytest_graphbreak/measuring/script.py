@@ -22,6 +22,7 @@ from typing import Any, Final, TextIO
 from msgspec import Struct
 
 from pytest_graphbreak.layers.imports import ImportWatch
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import HEADER, write
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
@@ -31,11 +32,15 @@ _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._
 
 
 class UserProgram(Struct, frozen=True):
-    """The program to run: a script's path or a module's name, and its arguments."""
+    """The program to run: a script's path or a module's name, and its arguments.
+
+    ``title`` is what reports call it; a module without one is called by the path of its file.
+    """
 
     name: str
     args: tuple[str, ...] = ()
     is_module: bool = False
+    title: str = ""
 
     def check(self) -> None:
         """Raise ``OSError`` if it is a script that cannot be read."""
@@ -46,7 +51,8 @@ class UserProgram(Struct, frozen=True):
     def run(self) -> int:
         """Run to the end, including threads that it started, and return the exit code.
 
-        What the script raises is shown as Python shows it, and is the exit code.
+        What the script raises is shown as Python shows it, and is the exit code. A ``UserError`` of
+        a program of ours is raised.
         """
         before = threading.enumerate()
         with _as_main(self):
@@ -56,6 +62,8 @@ class UserProgram(Struct, frozen=True):
             except SystemExit as stop:
                 wait_for_threads(before)
                 return _code(stop)
+            except UserError:
+                raise
             except KeyboardInterrupt as error:
                 _show(error)
                 return 130

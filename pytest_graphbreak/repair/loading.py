@@ -130,18 +130,25 @@ class Writer(Struct, frozen=True):
         elif ".to(device)" in call:
             body.append("device = torch_xla.device()")
         body += self._run(function, call, cut.grad)
-        run, path = self._program()
+        run, path = self.program()
         loader = _LOAD.format(number=cut.number, path=path, run=run).strip("\n")
         what = f"{frame.function}, {cut.what}" if cut.by_path else frame.function
         return self._script(item, what, body, [loader, "", ""])
 
     def whole(self, item: Break) -> str:
         """Return a script that runs the program as it is."""
-        run, path = self._program()
-        head = ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
-        return self._script(item, WHOLE, [*head, *textwrap.dedent(run).splitlines()], [])
+        return self._script(item, WHOLE, [*self.namespace(), *self.lines()], [])
 
-    def _program(self) -> tuple[str, str]:
+    def namespace(self) -> list[str]:
+        """Return the lines that make the module of the whole program."""
+        _, path = self.program()
+        return ['program = types.ModuleType("__main__")', f"path = program.__file__ = {path}"]
+
+    def lines(self) -> list[str]:
+        """Return the lines that run the whole program in it."""
+        return textwrap.dedent(self.program()[0]).splitlines()
+
+    def program(self) -> tuple[str, str]:
         """Return the lines that run the program, and the expression of its path."""
         program, test = self.target.path, self.target.test
         if test:
@@ -166,15 +173,8 @@ class Writer(Struct, frozen=True):
             if self.as_test
             else "Run it to see the break: torch prints it."
         )
-        name, where = f"{item.id}  " if item.id else "", item.where
-        head = [
-            f"{files.HEADER}repro {self.target.name}`: {what}.",
-            f"{name}{item.reason}",
-            f"{where.file}:{where.line} in {where.function}",
-            f"    {where.code}",
-            end,
-        ]
-        head = [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in head]
+        name = f"{item.id}  " if item.id else ""
+        head = self.header(what, f"{name}{item.reason}", item.where, end)
         return "\n".join([*head, "", *lines, *main, ""])
 
     def _run(self, what: str, call: str, grad: bool) -> Iterator[str]:
@@ -213,6 +213,17 @@ class Writer(Struct, frozen=True):
         if self.device == "TT":
             lines.append("import torch_xla.runtime as xr")
         return lines
+
+    def header(self, what: str, reason: str, where: Frame, end: str) -> list[str]:
+        """Return the comment at the head of a script."""
+        lines = [
+            f"{files.HEADER}repro {self.target.name}`: {what}.",
+            reason,
+            f"{where.file}:{where.line} in {where.function}",
+            f"    {where.code}",
+            end,
+        ]
+        return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
 
 
 _STANDARD: Final = ("contextlib", "inspect", "sys", "types")

@@ -1,4 +1,4 @@
-"""Writes a script for each break, runs it, and reports what occurred.
+"""Writes a script for each break and each cut of torch_xla, runs it, and reports what occurred.
 
 The smallest function that has the break is taken out of the running program with its arguments: the
 module that it belongs to is taken out of the model by its path, or the function is called by its
@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.repair import lazy
 from pytest_graphbreak.repair.loading import WHOLE, Cuts, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -51,6 +52,7 @@ class Repro:
         out.mkdir(parents=True, exist_ok=True)
         files.probe(out / f"{'test_' * as_test}{target.stem}_repro_99999.pt")
         self.first = bench.measure(target, outputs=False)
+        self.lazy = lazy.cuts(self.first.record)
         self._target = target
         self._bench = bench
         self._out = out
@@ -64,11 +66,16 @@ class Repro:
         if breaks:
             progress(0, 1, "taking the functions out")
         cuts = self._cuts() if breaks else {}
-        for number, item in enumerate(breaks):
-            progress(number, len(breaks), f"{item.where.function}: {item.reason}")
+        todos: list[Break | lazy.LazyCut] = [*breaks, *self.lazy]
+        for number, todo in enumerate(todos):
+            item = todo if isinstance(todo, Break) else todo.item
+            progress(number, len(todos), f"{item.where.function}: {item.reason}")
             path = next(paths)
             try:
-                written = self._smallest(path, item, cuts)
+                if isinstance(todo, Break):
+                    written = self._smallest(path, todo, cuts)
+                else:
+                    written = self._lazy_script(path, todo)
             except BaseException:  # a script that was not run to its end
                 _remove(path)
                 raise
@@ -126,6 +133,12 @@ class Repro:
             reasons.append(f"the whole program: {why}")
         return Script(path, item, WHOLE, why is None, "; ".join(reasons))
 
+    def _lazy_script(self, path: Path, cut: lazy.LazyCut) -> Script:
+        """Write the script of what torch_xla cut at a line."""
+        self._write(path, lazy.script(self._writer, cut, self.first.record))
+        why = lazy.missing(cut, self._measure(path, lazy.TEST))
+        return Script(path, cut.item, WHOLE, why is None, why or "")
+
     def _write(self, path: Path, text: str, data: str = "") -> None:
         """Write the script and the file that it reads, and remove those of the previous attempt."""
         _remove(path)
@@ -133,8 +146,8 @@ class Repro:
             shutil.copyfile(data, path.with_suffix(".pt"))
         files.put(path, text.encode())
 
-    def _measure(self, path: Path) -> Trial:
-        target = Target(path, "test_no_break" if self._as_test else "")
+    def _measure(self, path: Path, test: str = "test_no_break") -> Trial:
+        target = Target(path, test if self._as_test else "")
         return self._bench.measure(target, outputs=False)
 
 

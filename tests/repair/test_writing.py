@@ -37,6 +37,7 @@ class Interrupted(Repro):
 
     def __init__(self, path: Path) -> None:
         self.first = Trial(Record(breaks=(ITEM,)))
+        self.lazy = []
         self._path = path
 
     def _paths(self) -> Iterator[Path]:
