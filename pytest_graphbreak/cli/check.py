@@ -25,10 +25,10 @@ from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
-from pytest_graphbreak.report.shards import CheckNotes
 from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
+    CheckNotes,
     acceptable,
     standing,
     standing_words,

@@ -21,8 +21,16 @@ from pytest_graphbreak.report import html, markdown
 from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.root_causes import lines as cause_lines
-from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, runs
-from pytest_graphbreak.report.standing import NAMED, standing, standing_words, weight
+from pytest_graphbreak.report.standing import (
+    NAMED,
+    NOTHING,
+    CheckNotes,
+    ProfileRun,
+    runs,
+    standing,
+    standing_words,
+    weight,
+)
 from pytest_graphbreak.report.unjudged import unjudged_lines
 from pytest_graphbreak.text.errors import reason
 from pytest_graphbreak.text.files import PAGE, without_collector

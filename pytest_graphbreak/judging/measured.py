@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -126,14 +126,6 @@ def _place(item: Break | Eager, id: str | None) -> BaselinePlace:
 
 # The causes of graphs.
 
-_PLAIN: Final = frozenset(
-    (layer, cause.name)
-    for layer, description in DESCRIPTIONS.items()
-    for cause in description.causes
-    if cause.is_plain
-)
-"""The layers, each with the name of its plain cause."""
-
 
 class MatchedGraphs(Struct, frozen=True):
     """The graphs of one layer, compared with those of the baseline.
@@ -210,15 +202,14 @@ def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> Ma
     and all are added.
     """
     names = expected.values.entries if layer == PLACES_LAYER else ()
-    recorded = _recorded_entry(entries, names)
+    recorded = next((graph for graph in entries if writable(name_of(graph.where)) in names), None)
+    if len(entries) == 1 and not names:
+        recorded = entries[0]
     added = tuple(graph for graph in entries if graph is not recorded)
     if recorded is None and names:
-        return MatchedGraphs(added, ((Cause(layer, _plain_cause(layer), names[0]), 0),))
+        plain = next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
+        return MatchedGraphs(added, ((Cause(layer, plain, names[0]), 0),))
     return MatchedGraphs(added, unsure=recorded is None and len(entries) > 1)
-
-
-def _plain_cause(layer: str) -> str:
-    return next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
 
 
 def _claim_graphs(
@@ -236,7 +227,12 @@ def _claim_graphs(
     """
     remaining = Counter({cause.key: cause.count for cause in recorded})
     unguarded = [cause for cause in recorded if not (same and cause.guard)]
-    for identity, claimable in ((_call, recorded), (_guard, recorded), (_cause, unguarded)):
+    rounds: Sequence[tuple[Callable[[Cause], tuple[str, ...]], Sequence[Cause]]] = (
+        (lambda cause: cause.key, recorded),
+        (lambda cause: cause.key[:-1], recorded),
+        (lambda cause: cause.place, unguarded),
+    )
+    for identity, claimable in rounds:
         unclaimed = []
         for graph, cause in graphs:
             matches = (match for match in claimable if identity(match) == identity(cause))
@@ -249,31 +245,10 @@ def _claim_graphs(
     return remaining, [graph for graph, _ in graphs]
 
 
-def _call(cause: Cause) -> tuple[str, ...]:
-    return cause.key
-
-
-def _guard(cause: Cause) -> tuple[str, ...]:
-    return cause.key[:-1]
-
-
-def _cause(cause: Cause) -> tuple[str, ...]:
-    return cause.place
-
-
-def _recorded_entry(entries: Sequence[Graph], names: Sequence[str]) -> Graph | None:
-    """Return the function that was already compiled when the baseline was recorded.
-
-    It is not among the causes, but among the ``names`` of entries, if these are recorded.
-    """
-    if len(entries) == 1 and not names:
-        return entries[0]
-    return next((graph for graph in entries if writable(name_of(graph.where)) in names), None)
-
-
 def is_entry(graph: Graph) -> bool:
     """Return whether a graph is a function that was compiled when it was called."""
-    return (graph.layer, graph.cause) in _PLAIN and DESCRIPTIONS[graph.layer].above is None
+    layer = DESCRIPTIONS[graph.layer]
+    return layer.above is None and layer.cause(graph.cause).is_plain
 
 
 def entries(record: Record) -> dict[str, int]:
@@ -287,8 +262,8 @@ def entries(record: Record) -> dict[str, int]:
 
 def is_lowered(graph: Graph) -> bool:
     """Return whether a graph is one of the layer above, lowered as a whole."""
-    is_plain = bool(graph.sources) and (graph.layer, graph.cause) in _PLAIN
-    return is_plain and DESCRIPTIONS[graph.layer].above is not None
+    layer = DESCRIPTIONS[graph.layer]
+    return layer.above is not None and bool(graph.sources) and layer.cause(graph.cause).is_plain
 
 
 def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
@@ -297,13 +272,10 @@ def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> C
     recompile = again.get((graph.layer, graph.name))
     if recompile is None:
         return cause
-    if recompile.layer != PLACES_LAYER:  # on another layer, the place is the call
-        return replace(cause, guard=subject(recompile.reason))
-    return replace(
-        cause,
-        guard=subject(recompile.reason),
-        called=recompile.stack[-1].code if recompile.stack else "",
-    )
+    # On another layer, the place is the call.
+    calls = recompile.stack[-1:] if recompile.layer == PLACES_LAYER else ()
+    called = "".join(frame.code for frame in calls)
+    return replace(cause, guard=subject(recompile.reason), called=called)
 
 
 def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:

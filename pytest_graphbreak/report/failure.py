@@ -150,7 +150,7 @@ def nowhere(verdict: Verdict, record: Record, test: Frame) -> Iterator[TextLine]
         others = any(record.graphs.values())
         yield _lost_line(f"nothing was compiled on {layer}" if others else "nothing was compiled")
         words = look_for_lost(verdict)
-    yield from _notes(record)
+    yield from map(detail, record.notes)  # a cache or a setting may explain it
     yield from at(test)
     yield from to_try(words)
 
@@ -168,13 +168,8 @@ def loss_lines(
     if others:
         names = ", ".join(finding.where.function for finding in others[:3])
         yield detail(f"and {plural(len(others), 'other')}: {names}{', ...' * bool(others[3:])}")
-    yield from _notes(record)
+    yield from map(detail, record.notes)  # a cache or a setting may explain it
     yield from to_try(*first.fix)
-
-
-def _notes(record: Record) -> Iterator[TextLine]:
-    """Yield notes that may explain why less was compiled: a cache, or a setting."""
-    yield from map(detail, record.notes)
 
 
 def _lost_line(text: str) -> TextLine:

@@ -19,8 +19,7 @@ from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import markdown
 from pytest_graphbreak.report.lines import detail, general_lines
 from pytest_graphbreak.report.root_causes import by_nodeid, extent, passing_changes, root_causes
-from pytest_graphbreak.report.shards import CheckNotes, ProfileRun
-from pytest_graphbreak.report.standing import REPORTED, standing
+from pytest_graphbreak.report.standing import REPORTED, CheckNotes, ProfileRun, standing
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.output import TextLine, plain_text
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
@@ -68,11 +67,6 @@ def warnings(
         yield _command(base, place, *_shared_words(finding), level="warning")
 
 
-def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
-    """Return the markdown of a step summary, below the size limit of GitHub."""
-    return markdown.render(list(runs), markdown.SUMMARY, CheckNotes(accept=accept))
-
-
 def notice(tests: Iterable[TestReport], accept: str) -> Iterator[str]:
     """Yield one workflow command for all tests that pass without a baseline."""
     names = [test.nodeid for test in tests if standing(test) == REPORTED]
@@ -107,10 +101,9 @@ def publish(
         write(line)
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        page = step_summary(
-            [ProfileRun(report.profile, (report,))],
-            accept if accept and this_run(environ) is not None else "",
-        )
+        runs = [ProfileRun(report.profile, (report,))]
+        notes = CheckNotes(accept=accept if accept and this_run(environ) is not None else "")
+        page = markdown.render(runs, markdown.SUMMARY, notes)
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")
 

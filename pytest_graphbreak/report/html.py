@@ -27,14 +27,17 @@ from pytest_graphbreak.report.checkout import CheckoutSources
 from pytest_graphbreak.report.counts import Move, moves
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.rows import Rows, Shared, clean, counts
-from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, test_name
 from pytest_graphbreak.report.standing import (
     NAMED,
+    NOTHING,
     ORDER,
+    CheckNotes,
+    ProfileRun,
     acceptable,
     count_standings,
     is_red,
     standing,
+    test_name,
     weight,
 )
 from pytest_graphbreak.text.safe import script_json
@@ -64,14 +67,7 @@ def page_data(
     Each test is JSON text already, since all of them as data would take a gigabyte.
     """
     shared, accept = Shared(sources), _accept_commands(runs, notes)
-    by_nodeid: dict[str, list[TestReport | None]] = {}
-    for number, run in enumerate(runs):
-        for test in run.tests:
-            by_nodeid.setdefault(test.nodeid, [None] * len(runs))[number] = test
-    ordered = sorted(by_nodeid.items(), key=lambda item: _weight(item[1]))
-    passing = [nodeid for nodeid, here in ordered if not any(map(_is_listed, here))]
-    unlisted = set(passing[MOST_PASSED:])
-    ordered = [item for item in ordered if item[0] not in unlisted]
+    ordered, unlisted = _ordered(runs)
     tests = [script_json(_test(nodeid, here, shared, accept)) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
@@ -79,7 +75,7 @@ def page_data(
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
         **({"before": 0} if len(runs) == 2 and runs[0].profile == runs[1].profile else {}),
-        **({"unlisted": len(unlisted)} if unlisted else {}),
+        **({"unlisted": unlisted} if unlisted else {}),
         "noVerdict": notes.no_verdict,
         "beside": {
             "problems": [clean(text) for text in notes.problems],
@@ -92,8 +88,21 @@ def page_data(
     }
 
 
-def _is_listed(test: TestReport | None) -> bool:
-    return test is not None and (standing(test) in NAMED or is_red(test))
+def _ordered(
+    runs: Sequence[ProfileRun],
+) -> tuple[list[tuple[str, list[TestReport | None]]], int]:
+    """Return the tests, the most urgent first, each in every run, and how many are left out."""
+    by_nodeid: dict[str, list[TestReport | None]] = {}
+    for number, run in enumerate(runs):
+        for test in run.tests:
+            by_nodeid.setdefault(test.nodeid, [None] * len(runs))[number] = test
+    ordered = sorted(by_nodeid.items(), key=lambda item: min(map(weight, filter(None, item[1]))))
+    listed = {
+        test.nodeid for run in runs for test in run.tests if standing(test) in NAMED or is_red(test)
+    }
+    passing = [nodeid for nodeid, _ in ordered if nodeid not in listed]
+    unlisted = set(passing[MOST_PASSED:])
+    return [item for item in ordered if item[0] not in unlisted], len(unlisted)
 
 
 def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[int, str]:
@@ -150,10 +159,6 @@ def cause_kinds() -> Plain:
         "again": [cause.name for cause in BY_NAME.values() if cause.kind == "repeat"],
         "plurals": {cause.name: cause.plural for cause in BY_NAME.values() if cause.plural},
     }
-
-
-def _weight(tests: Iterable[TestReport | None]) -> tuple[int, int, int, str]:
-    return min(weight(test) for test in tests if test is not None)
 
 
 def _run(run: ProfileRun) -> Plain:
@@ -216,7 +221,10 @@ def _result(number: int, test: TestReport, places: Rows, accept: str) -> Plain:
         "failedBy": test.failed_by,
         "attempts": test.attempts,
         "accept": clean(accept),
-        "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
+        "layers": [
+            _layer(number, move, test, places)
+            for move in moves(test) or [Move(layer, None, 0) for layer in test.record.layers[-1:]]
+        ],
         "ran": list(_runs_and_reads(test)),
         "steps": [
             [
@@ -250,10 +258,6 @@ def _runs_and_reads(test: TestReport) -> Iterator[Plain]:
             was = getattr(baseline, word).get(layer, 0) if knows else None
             if now is not None and (now or was):
                 yield {"name": f"{layer} {word}", **counts(was, now)}
-
-
-def _all_moves(test: TestReport) -> list[Move]:
-    return moves(test) or [Move(layer, None, 0) for layer in test.record.layers[-1:]]
 
 
 def _notes(test: TestReport) -> Iterator[str]:

@@ -26,17 +26,20 @@ from pytest_graphbreak.report.root_causes import (
     passing_lines,
     root_causes,
 )
-from pytest_graphbreak.report.shards import NOTHING, CheckNotes, ProfileRun, test_name
 from pytest_graphbreak.report.standing import (
     NAMED,
+    NOTHING,
     REPORTED,
     UNGATED,
     UNJUDGED,
+    CheckNotes,
+    ProfileRun,
     acceptable,
     count_standings,
     is_red,
     standing,
     standing_words,
+    test_name,
     tests_without_judgement,
     weight,
 )
@@ -77,7 +80,11 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
     )
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, notes)}\n\n")
-    failing = {test_name(test, run, runs): (run, test) for run, test in rows if _has_reasons(test)}
+    failing = {
+        test_name(test, run, runs): (run, test)
+        for run, test in rows
+        if is_red(test) or test.verdict in FAILING
+    }
     causes = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(causes, limit // 4))
     _add_list(page, _environment(runs), len(runs), "run", limit // 8)
@@ -92,16 +99,14 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
     left_out = _details(page, folded)
-    page.add(_same_causes_line(len(failing) - len(folded)))
+    if same := len(failing) - len(folded):
+        verb = "is" if same == 1 else "are"
+        page.add(f"\n{plural(same, 'more test')} {verb} red for the same causes.\n")
     page.add(_unjudged_block(runs))
-    page.reserve(_RESERVE)
+    page.limit += _RESERVE
     page.add(_left_out(len(rows) - shown, left_out))
     page.add(_next(rows, notes.accept))
     return page.text
-
-
-def _has_reasons(test: TestReport) -> bool:
-    return is_red(test) or test.verdict in FAILING
 
 
 class BoundedText:
@@ -120,9 +125,6 @@ class BoundedText:
         self.size += size
         self._parts.append(text)
         return True
-
-    def reserve(self, size: int) -> None:
-        self.limit += size
 
     @property
     def text(self) -> str:
@@ -182,14 +184,6 @@ def _passing_changes(findings: Sequence[Finding]) -> str:
     if not lines:
         return ""
     return f"\n**{title}**\n\n{safe.preformatted_block(_shorten(chr(10).join(lines)))}\n"
-
-
-def _same_causes_line(tests: int) -> str:
-    """Return a line for failed tests without reasons, which another test has shown."""
-    if tests <= 0:
-        return ""
-    verb = "is" if tests == 1 else "are"
-    return f"\n{plural(tests, 'more test')} {verb} red for the same causes.\n"
 
 
 def _unjudged_block(runs: Sequence[ProfileRun]) -> str:
@@ -288,19 +282,14 @@ def _breaks(test: TestReport) -> str:
     return str(after or "") if before == after else f"{before} → {after}"
 
 
-def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, TestReport]]) -> int:
+def _details(page: BoundedText, failing: Sequence[tuple[ProfileRun, TestReport]]) -> int:
     """Add the reasons, folded by test, as long as they fit; return how many did not."""
-    left_out = 0
-    for run, test in failing:
-        if left_out or not page.add(_fold(run, test)):
-            left_out += 1
-    return left_out
-
-
-def _fold(run: ProfileRun, test: TestReport) -> str:
-    title = f"{_code(test.nodeid)} on {_code(run.label, 60)}"
-    body = safe.preformatted_block(_shorten("\n".join(_reasons(test))))
-    return f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"
+    for number, (run, test) in enumerate(failing):
+        title = f"{_code(test.nodeid)} on {_code(run.label, 60)}"
+        body = safe.preformatted_block(_shorten("\n".join(_reasons(test))))
+        if not page.add(f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"):
+            return len(failing) - number
+    return 0
 
 
 def _reasons(test: TestReport) -> Iterator[str]:
@@ -326,11 +315,8 @@ def _shorten(text: str) -> str:
 
 
 def _left_out(rows: int, reasons: int) -> str:
-    parts = []
-    if rows:
-        parts.append(f"{plural(rows, 'more test')} moved")
-    if reasons:
-        parts.append(f"the reasons of {plural(reasons, 'test')}")
+    parts = [f"{plural(rows, 'more test')} moved"] if rows else []
+    parts += [f"the reasons of {plural(reasons, 'test')}"] if reasons else []
     if not parts:
         return ""
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"

@@ -7,6 +7,7 @@ if there is no baseline, or if baselines do not have this kind), and ``now``, th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from pytest_graphbreak.judging import guards
 from pytest_graphbreak.judging.difference import observed_changes
@@ -14,7 +15,7 @@ from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import finding_of_place, findings_of_changes
 from pytest_graphbreak.judging.folding import Key, cause_keys, key_of
 from pytest_graphbreak.judging.measured import cause_of, place_of
-from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
+from pytest_graphbreak.model.budget import Values, writable
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import JUDGED, reason_key
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile
@@ -77,13 +78,10 @@ class Rows:
             return
         for kind, places in (("break", values.breaks), ("eager", values.eager)):
             for place in places:
-                row = self._place_row(kind, place)
+                finding = finding_of_place("-", kind, place)
+                reason = reason_key(place.layer, writable(finding.reason))
+                row = self._row(finding, (kind, *place_of(finding.where), *reason))
                 row["counts"][run]["was"] = place.count
-
-    def _place_row(self, kind: str, place: BaselinePlace) -> Plain:
-        finding = finding_of_place("-", kind, place)
-        reason = reason_key(place.layer, writable(finding.reason))
-        return self._row(finding, (kind, *place_of(finding.where), *reason))
 
     def add_seen(self, run: int, test: TestReport) -> None:
         """Add what was seen in this run."""
@@ -134,7 +132,9 @@ class Rows:
         calls = [frame for frame in finding.stack if frame not in (NOWHERE, finding.where)]
         row["stack"] = list(map(self.shared.frame, calls)) or row["stack"]
         if finding.is_of(Break):
-            row["more"] = [self.shared.text(text) for text in _explanations(finding)]
+            breaks = (item for item in finding.items if isinstance(item, Break))
+            said = chain(*((item.explanation, *item.hints) for item in breaks))
+            row["more"] = [self.shared.text(text) for text in filter(None, said)]
             if finding.raising_line != NOWHERE:
                 row["raised"] = self.shared.frame(finding.raising_line)
 
@@ -159,13 +159,6 @@ def _key(finding: Finding) -> tuple[str, ...]:
         guards.kind(finding.items[0].reason),
         *place,
     )
-
-
-def _explanations(finding: Finding) -> Iterator[str]:
-    """Yield what torch says of a break."""
-    for item in finding.items:
-        if isinstance(item, Break):
-            yield from filter(None, (item.explanation, *item.hints))
 
 
 def counts(was: int | None, now: int) -> Plain:

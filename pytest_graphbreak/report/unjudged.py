@@ -89,12 +89,14 @@ def _model_title(layer: str, name: str, graphs: Sequence[Graph]) -> str:
 
 def home_lines(homes: Homes) -> Iterator[TextLine]:
     for title, places in homes.items():
-        yield from section(title, [_home(where, count) for where, count in places])
-
-
-def _home(where: Frame, count: int) -> list[TextLine]:
-    source = structs.replace(where, code=cut(where.code))
-    return [count_line(count, cut(position(where))), *code(source, _DEPTH)]
+        entries = [
+            [
+                count_line(count, cut(position(where))),
+                *code(structs.replace(where, code=cut(where.code)), _DEPTH),
+            ]
+            for where, count in places
+        ]
+        yield from section(title, entries)
 
 
 def section(title: str, entries: list[list[TextLine]], most: int = MOST) -> Iterator[TextLine]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.report import github
+from pytest_graphbreak.report import github, markdown
 from tests.report.tools import as_runs
 from tests.reports import a_break, a_report, a_test, as_tests, over, place
 
@@ -96,6 +96,6 @@ def test_summary_is_below_the_size_at_which_it_is_dropped() -> None:
         | {"breaks": [a_break(place(code=f"line {number}"))]}
         for number in range(500)
     ]
-    summary = github.step_summary(as_runs(a_report(*many)))
+    summary = markdown.render(as_runs(a_report(*many)), markdown.SUMMARY)
     assert len(summary.encode()) < 2**20
     assert "Left out for its length" in summary
