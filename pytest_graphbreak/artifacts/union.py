@@ -59,24 +59,21 @@ class Contradiction(Struct, frozen=True):
 class Union(Struct):
     """The combined contents of all reports.
 
-    ``seen`` maps (profile, node id) to a test. ``unmeasured`` are tests that no report measured
-    although one says that they ran or were to run. ``incomplete`` names reports whose run did not
-    finish. ``whole`` are, by profile, the files and the functions that some run collected
-    completely, ``collected`` all tests that any run collected, including those that it left to
+    ``seen`` maps (profile, node id) to a test, ``profiles`` are theirs. ``unmeasured`` are
+    tests that no report measured although one says that they ran or were to run. ``incomplete``
+    names reports whose run did not finish. ``whole`` are, by profile, the files and the functions
+    that some run collected completely, ``collected`` all tests that any run collected, including those that it left to
     other shards, and ``shards`` the groups, with their number, that runs took.
     """
 
     seen: dict[tuple[str, str], SeenTest] = {}
+    profiles: list[str] = []
     contradictions: list[Contradiction] = []
     unmeasured: list[tuple[str, str]] = []
     incomplete: list[str] = []
     whole: dict[str, set[str]] = {}
     collected: dict[str, set[str]] = {}
     shards: dict[str, set[tuple[int, int]]] = {}
-
-    @property
-    def profiles(self) -> list[str]:
-        return list(dict.fromkeys(profile for profile, _ in self.seen))
 
     @property
     def files(self) -> list[str]:
@@ -159,6 +156,7 @@ def union(reports: Iterable[RunReport], *, runs: bool = False) -> Union:
         shard = report.session.shard
         if shard is not None:
             merged.shards.setdefault(report.profile, set()).add((shard.group, shard.of))
+    merged.profiles = list(dict.fromkeys(profile for profile, _ in merged.seen))
     merged.unmeasured = list(dict.fromkeys(_unmeasured_tests(merged, shards)))
     return merged
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, defstruct
 
-from pytest_graphbreak.model.budget import KEYS, PLACES_LAYER
+from pytest_graphbreak.model.budget import KEYS, PLACES_LAYER, RULES
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
 
 VERSION: Final = 1
@@ -95,7 +95,8 @@ _TYPES: Final[Mapping[str, Any]] = {
 """The type of a key in a file, by its rule."""
 
 VALUES: Final = {
-    name: _with_description(_TYPES[key.rule], key.description) for name, key in KEYS.items()
+    name: _with_description(_TYPES[RULES[name]], str(meta.description))
+    for name, meta in KEYS.items()
 }
 """The keys of the values that were measured of a test."""
 

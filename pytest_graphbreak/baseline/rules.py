@@ -24,8 +24,8 @@ from msgspec import Struct, structs
 
 from pytest_graphbreak.baseline.model import PLAIN, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import (
-    KEYS,
     PLACES_LAYER,
+    RULES,
     BaselinePlace,
     Cause,
     Values,
@@ -37,14 +37,14 @@ from pytest_graphbreak.model.layers import BREAKING, LAYERS, made_by
 Layers = Collection[str]
 
 WHOLE: Final = frozenset(
-    key for key, described in KEYS.items() if described.rule in ("entries", "lines", "places")
+    key for key, rule in RULES.items() if rule in ("entries", "lines", "places")
 )
 """The keys that an override replaces as a whole."""
 
 
 def is_measured_on(key: str, layers: Layers) -> bool:
     """Return whether a key of ``WHOLE`` is measured on one of the layers."""
-    match KEYS[key].rule:
+    match RULES[key]:
         case "entries":
             return PLACES_LAYER in layers
         case "lines":
@@ -77,12 +77,12 @@ def expectation(entry: Entry, profile: str) -> Expected | None:
 
 def overlay(base: Values, override: Override) -> Values:
     """Return the values of a profile."""
-    return Values(**{key: _overlay(key, base, override) for key in KEYS})
+    return Values(**{key: _overlay(key, base, override) for key in RULES})
 
 
 def _overlay(key: str, base: Values, override: Override) -> Any:
     value, replacement = getattr(base, key), getattr(override.values, key)
-    match KEYS[key].rule:
+    match RULES[key]:
         case "graphs" | "counts":
             return {**value, **replacement}
         case "runs" | "ops":
@@ -98,12 +98,12 @@ def _overlay(key: str, base: Values, override: Override) -> Any:
 
 def differs(layer: str, expected: Expected, measured: Measured) -> bool:
     """Return whether a measurement of a layer is not what is written, in any key."""
-    return any(_differs(key, layer, expected, measured) for key in KEYS)
+    return any(_differs(key, layer, expected, measured) for key in RULES)
 
 
 def _differs(key: str, layer: str, expected: Expected, measured: Measured) -> bool:
     old, new = getattr(expected.values, key), getattr(measured.values, key)
-    match KEYS[key].rule:
+    match RULES[key]:
         case "graphs" | "counts":
             return bool(old.get(layer, 0) != new.get(layer, 0))
         case "runs":  # an entry that was recorded without runs is not written only for them
@@ -185,12 +185,12 @@ def _without(items: Iterable[Item], layers: Layers) -> list[Item]:
 
 def merge(old: Values, measured: Measured, layers: Layers) -> Values:
     """Return the old values, with those of ``layers`` as measured and without zeros."""
-    return Values(**{key: _merge(key, old, measured, layers) for key in KEYS})
+    return Values(**{key: _merge(key, old, measured, layers) for key in RULES})
 
 
 def _merge(key: str, old: Values, measured: Measured, layers: Layers) -> Any:
     before, now = getattr(old, key), getattr(measured.values, key)
-    match KEYS[key].rule:
+    match RULES[key]:
         case "graphs" | "counts" | "runs" | "ops":
             counts = {layer: (now if layer in layers else before).get(layer) for layer in LAYERS}
             return {layer: count for layer, count in counts.items() if count}
@@ -287,18 +287,18 @@ class Overriding(Struct, frozen=True):
     @property
     def result(self) -> Override:
         """The override that is to be written."""
-        values = Values(**{key: _override(key, self) for key in KEYS})
+        values = Values(**{key: _override(key, self) for key in RULES})
         return Override(values, self.override.versions, frozenset(filter(self.names, WHOLE)))
 
     @property
     def is_needed(self) -> bool:
         """Whether the plain values are not those of the profile."""
-        return not all(_is_plain(key, self) for key in KEYS)
+        return not all(_is_plain(key, self) for key in RULES)
 
 
 def _override(key: str, change: Overriding) -> Any:
     base, after = getattr(change.base, key), getattr(change.after, key)
-    match KEYS[key].rule:
+    match RULES[key]:
         case "graphs":
             return change.graphs
         case "counts":
@@ -331,7 +331,7 @@ def _override(key: str, change: Overriding) -> Any:
 
 def _is_plain(key: str, change: Overriding) -> bool:
     base, after = getattr(change.base, key), getattr(change.after, key)
-    match KEYS[key].rule:
+    match RULES[key]:
         case "graphs" | "counts" | "runs":
             return all(base.get(layer, 0) == after.get(layer, 0) for layer in LAYERS)
         case "ops":

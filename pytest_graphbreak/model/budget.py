@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal, get_type_hints
 
-from msgspec import Struct
+from msgspec import Meta
 
 from pytest_graphbreak.model.forms import (
     LOCAL,
@@ -20,7 +20,6 @@ from pytest_graphbreak.model.forms import (
     LayerName,
     Text,
     Times,
-    says,
     with_versions,
 )
 from pytest_graphbreak.model.layers import COMPILERS, DESCRIPTIONS, JUDGED, reason_key
@@ -143,15 +142,13 @@ class Cause(Data, frozen=True):
         return Cause(layer, cause, where, code, self.count, guard, called)
 
 
-class BaselineKey(Struct, frozen=True):
-    """What a field of ``Values`` is in a baseline file.
+Rule = Literal["graphs", "counts", "runs", "ops", "causes", "entries", "lines", "places"]
+"""The type of a key in a baseline file, and how it is compared, updated and overridden."""
 
-    ``rule`` names its type there, and the way in which it is compared, updated and overridden
-    (``baseline.rules``).
-    """
 
-    description: str
-    rule: Literal["graphs", "counts", "runs", "ops", "causes", "entries", "lines", "places"]
+def key(rule: Rule, description: str) -> Meta:
+    """Return metadata of a key of baselines: its rule (``baseline.rules``), and what it says."""
+    return Meta(description=description, extra={"rule": rule})
 
 
 class Values(Data, frozen=True):
@@ -165,62 +162,44 @@ class Values(Data, frozen=True):
     ``LineRuns.line``, to how often they did.
     """
 
-    graphs: Annotated[Counts, BaselineKey("How many graphs, by layer.", "graphs")] = {}
-    recompiles: Annotated[
-        Counts, OPTIONAL, BaselineKey("How many recompiles, by layer.", "counts")
-    ] = {}
+    graphs: Annotated[Counts, key("graphs", "How many graphs, by layer.")] = {}
+    recompiles: Annotated[Counts, OPTIONAL, key("counts", "How many recompiles, by layer.")] = {}
     ops: Annotated[
         Counts,
         OPTIONAL,
-        BaselineKey(
-            "How many operations the graphs of a layer hold together, recompiled ones once.", "ops"
-        ),
-        says("Captured operations that were recorded, by layer."),
+        key("ops", "How many operations the graphs of a layer hold together, repeated ones once."),
     ] = {}
     entries: Annotated[
         tuple[Text, ...],
         OPTIONAL,
-        BaselineKey("Functions that were compiled as they were called.", "entries"),
-        says("The functions that were compiled as they were called when it was recorded."),
+        key("entries", "Functions that were compiled as they were called."),
     ] = ()
     executions: Annotated[
         Counts,
         OPTIONAL,
-        BaselineKey(
-            "How often compiled graphs ran, by layer; each once if left out beside ops.",
+        key(
             "runs",
+            "How often compiled graphs ran, by layer; in a file, each once if left out beside ops.",
         ),
-        says("How often compiled graphs ran when it was recorded, by layer."),
     ] = {}
     reads: Annotated[
-        Counts,
-        OPTIONAL,
-        BaselineKey("How many values the host waited for, by layer.", "runs"),
-        says("How many values were read when it was recorded, by layer."),
+        Counts, OPTIONAL, key("runs", "How many values the host waited for, by layer.")
     ] = {}
     lines: Annotated[
         Functions,
         OPTIONAL,
-        BaselineKey(
-            "The lines that ran graphs on the device, or read values, by file, and how often.",
-            "lines",
-        ),
-        says("Which lines of a device's layer ran graphs or read, how often."),
+        key("lines", "The lines that ran graphs on the device, or read values, and how often."),
     ] = {}
     causes: Annotated[
-        tuple[Cause, ...],
-        OPTIONAL,
-        BaselineKey("Why there are the graphs that are not plain.", "causes"),
+        tuple[Cause, ...], OPTIONAL, key("causes", "Why there are the graphs that are not plain.")
     ] = ()
     breaks: Annotated[
-        tuple[BaselinePlace, ...],
-        OPTIONAL,
-        BaselineKey("The places where Dynamo breaks graphs.", "places"),
+        tuple[BaselinePlace, ...], OPTIONAL, key("places", "The places where code breaks graphs.")
     ] = ()
     eager: Annotated[
         tuple[BaselinePlace, ...],
         OPTIONAL,
-        BaselineKey("The places where code leaves the compiler.", "places"),
+        key("places", "The places where code leaves the compiler."),
     ] = ()
 
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
@@ -252,16 +231,17 @@ class Values(Data, frozen=True):
         return frozenset((*counted, *layers_of(self.breaks), *layers_of(self.eager)))
 
 
-def _key(field: str) -> BaselineKey:
-    hint = get_type_hints(Values, include_extras=True)[field]
-    for extra in getattr(hint, "__metadata__", ()):
-        if isinstance(extra, BaselineKey):
-            return extra
-    raise TypeError(f"Values.{field} is annotated with no BaselineKey")
+def _keys() -> Mapping[str, Meta]:
+    metas = {
+        name: [meta for meta in hint.__metadata__ if (meta.extra or {}).get("rule")]
+        for name, hint in get_type_hints(Values, include_extras=True).items()
+    }
+    return {name: meta for name, (meta,) in metas.items()}
 
 
-KEYS: Final[Mapping[str, BaselineKey]] = {field: _key(field) for field in Values.__struct_fields__}
+KEYS: Final = _keys()
 """The keys of what was measured of a test in a baseline file, in the order of a file."""
+RULES: Final[Mapping[str, Rule]] = {name: (meta.extra or {})["rule"] for name, meta in KEYS.items()}
 
 
 class _Profiled(Values, frozen=True):

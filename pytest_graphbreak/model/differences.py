@@ -29,8 +29,7 @@ class VerdictKind(Struct, frozen=True):
     ``strict`` make a test fail under ``graph_budget_strict``). ``by_change`` says whether a changed
     number can lead to it, ``accepted`` whether an update of the baseline can end it. Readers rank a
     test that ``loses`` compiled code by what it lost, and look at what is gone where it
-    ``shrinks``; a ``blind`` one has no counts. ``one`` and ``several`` are the words for failed
-    tests in the first line of a comment.
+    ``shrinks``; a ``blind`` one has no counts.
     """
 
     name: str
@@ -41,59 +40,15 @@ class VerdictKind(Struct, frozen=True):
     blind: bool = False
     loses: bool = False
     shrinks: bool = False
-    one: str = ""
-    several: str = ""
 
 
 ALL: Final = (
-    VerdictKind(
-        "error",
-        fails=True,
-        blind=True,
-        one="could not be measured",
-        several="could not be measured",
-    ),
-    VerdictKind(
-        "over",
-        fails=True,
-        by_change=True,
-        accepted=True,
-        one="test is over its graph budget",
-        several="tests are over their graph budget",
-    ),
-    VerdictKind(
-        "lost",
-        fails=True,
-        by_change=True,
-        accepted=True,
-        loses=True,
-        one="test lost compiled code",
-        several="tests lost compiled code",
-    ),
-    VerdictKind(
-        "new",
-        fails=True,
-        accepted=True,
-        one="test has no baseline",
-        several="tests have no baseline",
-    ),
-    VerdictKind(
-        "improved",
-        strict=True,
-        by_change=True,
-        accepted=True,
-        shrinks=True,
-        one="test makes fewer graphs than its baseline",
-        several="tests make fewer graphs than their baselines",
-    ),
-    VerdictKind(
-        "changed",
-        strict=True,
-        by_change=True,
-        accepted=True,
-        one="test differs from its baseline",
-        several="tests differ from their baselines",
-    ),
+    VerdictKind("error", fails=True, blind=True),
+    VerdictKind("over", fails=True, by_change=True, accepted=True),
+    VerdictKind("lost", fails=True, by_change=True, accepted=True, loses=True),
+    VerdictKind("new", fails=True, accepted=True),
+    VerdictKind("improved", strict=True, by_change=True, accepted=True, shrinks=True),
+    VerdictKind("changed", strict=True, by_change=True, accepted=True),
     VerdictKind("ok"),
     VerdictKind("none"),
 )

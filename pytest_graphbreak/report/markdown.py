@@ -13,7 +13,7 @@ from typing import Final
 
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
-from pytest_graphbreak.model.differences import ALL, FAILING
+from pytest_graphbreak.model.differences import FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.counts import made_of, moved_totals, moves
@@ -131,14 +131,26 @@ class BoundedText:
         return "".join(self._parts)
 
 
+_RED: Final = {
+    "error": ("could not be measured", "could not be measured"),
+    "over": ("test is over its graph budget", "tests are over their graph budget"),
+    "lost": ("test lost compiled code", "tests lost compiled code"),
+    "new": ("test has no baseline", "tests have no baseline"),
+    "improved": (
+        "test makes fewer graphs than its baseline",
+        "tests make fewer graphs than their baselines",
+    ),
+    "changed": ("test differs from its baseline", "tests differ from their baselines"),
+}
+"""The words for one failed test, and for several, by verdict; the most urgent first."""
+
+
 def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
     tests = [test for run in runs for test in run.tests]
     verdicts, red = count_standings(tests), Counter(test.verdict for test in tests if is_red(test))
     parts = [f"no verdict, {notes.no_verdict}"] if notes.no_verdict else []
     parts += [
-        f"{count} {kind.one if count == 1 else kind.several}"
-        for kind in ALL
-        if (count := red[kind.name])
+        f"{count} {words[count > 1]}" for verdict, words in _RED.items() if (count := red[verdict])
     ]
     blind = sum(len(run.unmeasured) for run in runs)
     if blind:

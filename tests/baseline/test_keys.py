@@ -21,16 +21,16 @@ PACKAGE = Path(pytest_graphbreak.__file__).parent
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "baseline-file.md"
 
 FIELDS = """
-    loads: Annotated[Counts, OPTIONAL, BaselineKey("How many graphs were loaded.", "counts")] = {}
+    loads: Annotated[Counts, OPTIONAL, key("counts", "How many graphs were loaded.")] = {}
     leaks: Annotated[
-        tuple[BaselinePlace, ...], OPTIONAL, BaselineKey("The places that leak.", "places")
+        tuple[BaselinePlace, ...], OPTIONAL, key("places", "The places that leak.")
     ] = ()
 
 """
 SCRIPT = """
 from pathlib import Path
 
-from pytest_graphbreak.baseline import BaselinePlace, Baselines, Measured, Values, form, update
+from pytest_graphbreak.baseline import BaselinePlace, Baselines, Measured, Values, schemas, update
 
 HERE = Path("baselines")
 LEAK = BaselinePlace("m.py::f", "leak()")
@@ -55,7 +55,8 @@ write("tt", loads={"dynamo": 3}, leaks=(AGAIN,))
 write("tt", loads={"dynamo": 4})
 expected("cpu")
 expected("tt")
-print(*(form.schema()["$defs"]["Override"]["properties"][key]["description"] for key in FIELDS))
+properties = schemas.baseline()["$defs"]["Override"]["properties"]
+print(*(properties[key]["description"] for key in FIELDS))
 """
 WRITTEN = """\
   test:
