@@ -37,6 +37,7 @@ from pytest_graphbreak.baseline.tree import (
     kind,
     line_of,
     parse,
+    plain_kind,
 )
 from pytest_graphbreak.model.budget import KEYS, BaselinePlace, Cause, Values
 from pytest_graphbreak.model.layer import Versions
@@ -232,7 +233,6 @@ def _items(kind: inspect.ListType) -> Read:
     """Return a check of a list in which no two items are the same, by their ``key``."""
     form_of_item = kind.item_type
     reader, most = _read_as(form_of_item), kind.max_length
-    is_struct = isinstance(form_of_item, inspect.StructType)
     noun = _NOUN[form_of_item.cls] if isinstance(form_of_item, inspect.StructType) else "text"
 
     def read(node: Node, what: str) -> tuple[Any, ...]:
@@ -240,26 +240,30 @@ def _items(kind: inspect.ListType) -> Read:
             _wrong(node, what, f"a list of {noun}s")
         if most is not None and len(node.items) > most:
             _fail(f"{what} has {len(node.items)} items", node, f"keep {most} of them")
-        items: list[Any] = []
-        parts: dict[object, Node] = {}
-        for part in node.items:
-            item = reader(part, f"an item of {what}")
-            items.append(item)
-            first = parts.setdefault(item.key if is_struct else item, part)
-            if first is not part:
-                again = f"the same {noun} twice in {what}, first on line {line_of(first)}"
-                step = "keep one, with a count for both" if is_struct else "keep one"
-                _fail(again, part, step)
-        return tuple(items)
+        what_item = f"an item of {what}"
+        items = tuple([reader(part, what_item) for part in node.items])
+        if len(items) > 1:  # most lists have one
+            _refuse_repeats(items, node.items, what, noun)
+        return items
 
     return read
+
+
+def _refuse_repeats(items: Iterable[Any], nodes: Iterable[Node], what: str, noun: str) -> None:
+    firsts: dict[object, Node] = {}
+    for item, node in zip(items, nodes, strict=True):
+        is_text = isinstance(item, str)
+        first = firsts.setdefault(item if is_text else item.key, node)
+        if first is not node:
+            again = f"the same {noun} twice in {what}, first on line {line_of(first)}"
+            _fail(again, node, "keep one" if is_text else "keep one, with a count for both")
 
 
 def _text(words: inspect.StrType, allowed: Iterable[str] | None) -> Read:
     pattern = re.compile(words.pattern) if words.pattern else None
 
     def read(node: Node, what: str) -> str:
-        if not isinstance(node, Scalar) or kind(node) != "str":
+        if type(node) is not Scalar or not (node.style or plain_kind(node.value) == "str"):
             _wrong(node, what, "text")
         text: str = node.value
         if pattern is not None and not pattern.search(text):

@@ -226,9 +226,16 @@ class Values(Data, frozen=True):
     @property
     def layers(self) -> frozenset[str]:
         """The layers with any count or place."""
-        counted = {layer for layer, count in self.graphs.items() if count}
-        counted |= {layer for layer, count in self.recompiles.items() if count}
-        return frozenset((*counted, *layers_of(self.breaks), *layers_of(self.eager)))
+        layers = [
+            *(
+                layer
+                for counts in (self.graphs, self.recompiles)
+                for layer in counts
+                if counts[layer]
+            ),
+            *(place.layer for places in (self.breaks, self.eager) for place in places),
+        ]
+        return frozenset(layers)
 
 
 def _keys() -> Mapping[str, Meta]:
