@@ -62,8 +62,9 @@ class Union(Struct):
     ``seen`` maps (profile, node id) to a test, ``profiles`` are theirs. ``unmeasured`` are
     tests that no report measured although one says that they ran or were to run. ``incomplete``
     names reports whose run did not finish. ``whole`` are, by profile, the files and the functions
-    that some run collected completely, ``collected`` all tests that any run collected, including those that it left to
-    other shards, and ``shards`` the groups, with their number, that runs took.
+    that some run collected completely, ``collected`` all tests that any run collected, including
+    those that it left to other shards, and ``shards`` the groups, with their number, that runs
+    took.
     """
 
     seen: dict[tuple[str, str], SeenTest] = {}

@@ -142,10 +142,6 @@ class Typed(Struct, frozen=True):
         """Return the command for the same tests once more."""
         return self._line(flags, self.selection)
 
-    def python(self, script: str) -> str:
-        """Return the command that runs a file, if ``start`` is ``python -m pytest``."""
-        return _with_options(_join((*self.start[:-2], script)))
-
     def graphbreak(self, *words: str) -> str:
         """Return the command line of a ``graphbreak`` command."""
         return _join((*self.tool, *words))

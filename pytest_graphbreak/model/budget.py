@@ -226,15 +226,9 @@ class Values(Data, frozen=True):
     @property
     def layers(self) -> frozenset[str]:
         """The layers with any count or place."""
-        layers = [
-            *(
-                layer
-                for counts in (self.graphs, self.recompiles)
-                for layer in counts
-                if counts[layer]
-            ),
-            *(place.layer for places in (self.breaks, self.eager) for place in places),
-        ]
+        layers = {place.layer for place in (*self.breaks, *self.eager)}
+        for counts in (self.graphs, self.recompiles):
+            layers.update(layer for layer, count in counts.items() if count)
         return frozenset(layers)
 
 
