@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Window, load_errors, observers
-from pytest_graphbreak.layers.children.observer import Following, keep
+from pytest_graphbreak.layers.children.observer import FAMILY, Following
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, do_nothing
 from pytest_graphbreak.layers.imports import is_installed
 from pytest_graphbreak.model.budget import Cap
@@ -82,7 +82,7 @@ def hold_sensors() -> Iterator[None]:
 
 def follow(root: Path) -> AbstractContextManager[None]:
     """Let windows that open inside follow processes that were started inside before them."""
-    return keep(places(root))
+    return FAMILY.follow_between_windows(places(root))
 
 
 def explain(reasons: bool, runs: bool = True) -> None:

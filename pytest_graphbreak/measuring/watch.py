@@ -223,9 +223,6 @@ class Steps(AbstractContextManager["Steps"]):
         """Return one step of the loop, judged at its end. Raises ``BudgetExceeded`` there."""
         return _LoopStep(self)
 
-    def _begin(self) -> Record:
-        return self._measurement.peek()
-
     def _end(self, before: Record) -> None:
         __tracebackhide__ = True
         record = self._measurement.peek()
@@ -284,7 +281,7 @@ class _LoopStep(AbstractContextManager[None]):
         self._steps = steps
 
     def __enter__(self) -> None:
-        self._before = self._steps._begin()
+        self._before = self._steps._measurement.peek()
 
     def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         __tracebackhide__ = True

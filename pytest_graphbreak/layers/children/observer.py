@@ -93,7 +93,7 @@ class _Family:
         os.environ[_PATH] = f"{_SITE}{os.pathsep}{path}" if path else _SITE
 
     def _unfollow(self) -> None:
-        """Put the environment back as it was, or as an enclosing ``keep`` needs it."""
+        """Put the environment back as it was, or as ``follow_between_windows`` needs it."""
         if self._kept:
             self._follow(self._kept[-1])
             return
@@ -103,9 +103,9 @@ class _Family:
         if not self._had_path and not os.environ.get(_PATH):
             os.environ.pop(_PATH, None)
 
-    def adopt(self, child: Child) -> None:
+    def adopt(self, child: Child, places: Places) -> None:
         """Make this process the child of a test; its own children belong to that test too."""
-        self._child = child
+        self._child, self._places = child, places
         self._settle()
 
     def _settle(self) -> None:
@@ -134,21 +134,13 @@ class _Family:
         with guard():
             if watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
-                self.adopt(Child(about, observers(), self._places, forked=True))
+                self.adopt(Child(about, observers(), self._places, forked=True), self._places)
 
     def _about(self) -> str:
         """Return what a child finds in its environment unless the test took it away."""
         assert self._places is not None
         places = self._places
         return About(self.spool, str(places.root), self._pid, places.infra).dump()
-
-    def adopt_spawned(self, about: About, places: Places) -> None:
-        """Set up a process that was spawned: it belongs to the test whose spool ``about`` names."""
-        if about.owner == os.getpid():  # the test's process became another program: nobody reads
-            os.environ.pop(VARIABLE, None)
-            return
-        self._places = places
-        self.adopt(Child(about, observers(), places, forked=False))
 
 
 FAMILY = _Family()
@@ -157,14 +149,12 @@ FAMILY = _Family()
 def begin(about: str) -> None:
     """Report what is compiled here to the test that started this process."""
     test = About.load(about)
+    if test.owner == os.getpid():  # the test's process became another program: nobody reads
+        os.environ.pop(VARIABLE, None)
+        return
     test_places = places(Path(test.root))
     test_places.pass_over(test.infra)
-    FAMILY.adopt_spawned(test, test_places)
-
-
-def keep(places: Places) -> contextlib.AbstractContextManager[None]:
-    """Let any window that opens later follow the processes that are started inside."""
-    return FAMILY.follow_between_windows(places)
+    FAMILY.adopt(Child(test, observers(), test_places, forked=False), test_places)
 
 
 class Following:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, Final
 
 _LEFT: dict[int, tuple[weakref.ref[Any], set[int]]] = {}
@@ -92,41 +93,30 @@ def _was_left(box: Any, value: int) -> bool:
 # What ``torch.compiler.load_cache_artifacts`` brought is found by them, too. They are read,
 # never written. A backend that counts nothing (``eager``, or caches that are off) says nothing.
 
-_CACHES: Final = (("aot_autograd", "autograd_"), ("inductor", "fxgraph_"))
+_CACHES: Final = tuple(
+    (box, f"{prefix}_cache_{what}")
+    for box, prefix in (("aot_autograd", "autograd"), ("inductor", "fxgraph"))
+    for what in ("hit", "miss", "bypass")
+)
 """AOTAutograd's cache comes before inductor's: what is found in it is not looked up there."""
 
-CacheCounts = tuple[tuple[int, int, int], ...]
-"""Hits, misses and bypasses of each cache."""
 
-
-def cache_counts(counters: dict[str, Any] | None) -> CacheCounts:
-    """Return the values of the counters of the caches."""
+def cache_counts(counters: dict[str, Any] | None) -> tuple[int, ...]:
+    """Return hits, misses and bypasses of each cache."""
     # counters is a defaultdict: indexing it would leave an entry behind.
-    boxes_by_name: dict[str, Any] = counters or {}
-    boxes = [(dict.get(boxes_by_name, name) or {}, prefix) for name, prefix in _CACHES]
-    return tuple(
-        (
-            box.get(f"{prefix}cache_hit", 0),
-            box.get(f"{prefix}cache_miss", 0),
-            box.get(f"{prefix}cache_bypass", 0),
-        )
-        for box, prefix in boxes
-    )
+    return tuple((dict.get(counters or {}, box) or {}).get(name, 0) for box, name in _CACHES)
 
 
-def cache_state(before: CacheCounts, now: CacheCounts) -> str | None:
+def cache_state(before: Sequence[int], now: Sequence[int]) -> str | None:
     """Return ``loaded`` if all was found in a cache, ``compiled`` if something was not, or None.
 
     Where AOTAutograd bypassed its cache it traces the graph again at every start, even if inductor
     then finds its own part (pytorch#192555).
     """
-    moved = [
-        tuple(after - earlier for earlier, after in zip(was, then, strict=True))
-        for was, then in zip(before, now, strict=True)
-    ]
-    if any(count < 0 for counts in moved for count in counts):
+    moved = [after - earlier for earlier, after in zip(before, now, strict=True)]
+    if min(moved) < 0:
         return None  # the test cleared the counters
-    (above_hit, above_missed, bypassed), (hit, missed, passed_over) = moved
+    above_hit, above_missed, bypassed, hit, missed, passed_over = moved
     if bypassed:
         return "compiled"
     if above_hit and not above_missed:

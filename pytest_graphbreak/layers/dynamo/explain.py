@@ -206,7 +206,7 @@ class EventReader:
         attempt = event.attempt
         if event.part:
             first = self._name(attempt, event.number - event.part)
-            return "bucket", messages.buckets(first, event.parts)
+            return "bucket", f"DDP cut graph {first} into {event.parts} gradient buckets"
         if event.number:
             return "recompile", _SPECIALIZED
         if attempt.guards is not None:

@@ -291,14 +291,7 @@ def stance_notes(events: Iterable[Event], before: str, places: Places) -> Iterat
         if isinstance(event, Stance):
             first.setdefault(event.stance, event)
     for name, event in first.items():
+        line = next((line for line in reversed(event.above) if places.is_user(line.file)), None)
+        place = "" if line is None else " at {0.file}:{0.line}".format(places.frame(*line))
         if effect := _EFFECTS.get(name):
-            yield f'torch.compiler.set_stance("{name}"){_place_words(event, places)}: {effect}'
-
-
-def _place_words(event: Stance, places: Places) -> str:
-    """Return the nearest line of the user's that set a stance."""
-    for line in reversed(event.above):
-        if places.is_user(line.file):
-            place = places.frame(*line)
-            return f" at {place.file}:{place.line}"
-    return ""
+            yield f'torch.compiler.set_stance("{name}"){place}: {effect}'

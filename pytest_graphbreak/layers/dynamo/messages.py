@@ -173,11 +173,6 @@ def attempt_name(id: str, rounds: int) -> str:
     return id if rounds == 1 else f"{id}#{rounds}"
 
 
-def buckets(graph: str, parts: int) -> str:
-    """Return why a captured graph went to the backend in parts."""
-    return f"DDP cut graph {graph} into {parts} gradient buckets"
-
-
 def without_details(text: str) -> str:
     """Return text as one line without addresses, paths of this machine and numbers of this run."""
     text = _ADDRESS.sub("", text)

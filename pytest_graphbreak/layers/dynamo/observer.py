@@ -250,10 +250,7 @@ def _no_other_compiles(patience: float) -> Iterator[None]:
     Raises ``_Busy`` where a thread goes on compiling for ``patience`` seconds.
     Source: ``compile_lock`` of torch/_dynamo/convert_frame.py, ``reset`` of torch/_dynamo.
     """
-    lock = getattr(importlib.import_module(f"{DYNAMO}.convert_frame"), "compile_lock", None)
-    if lock is None:
-        yield
-        return
+    lock = importlib.import_module(f"{DYNAMO}.convert_frame").compile_lock
     if not lock.acquire(timeout=patience):
         raise _Busy(
             f"a thread of an earlier test has been compiling for more than {PATIENCE:g} s and "

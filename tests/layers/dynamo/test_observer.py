@@ -34,10 +34,7 @@ from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local, Notes  # noqa: E402
-from pytest_graphbreak.layers.dynamo.observer import (  # noqa: E402
-    DynamoObserver,
-    _no_other_compiles,
-)
+from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
@@ -212,15 +209,6 @@ def test_what_was_exported_counts_when_it_is_compiled(strict: bool) -> None:
     assert seen[0].graphs == {"dynamo": 1}
     assert [graph.cause for graph in seen[0].graph_list] == ["entry"]
     assert seen[0].eager == ()
-
-
-def test_the_export_sensor_goes_with_the_window() -> None:
-    import torch.export._trace as trace
-
-    before = trace._export
-    with window():
-        assert trace._export is not before
-    assert trace._export is before
 
 
 def test_what_a_library_compiles_is_placed_at_the_call() -> None:
@@ -949,10 +937,3 @@ def test_sensors_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPa
     seen = DynamoObserver().open(Places(Path.cwd())).close()
     assert seen is not None
     assert "dynamo: it could not be watched: no room" in seen.errors
-
-
-def test_where_there_is_no_lock_none_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.delattr("torch._dynamo.convert_frame.compile_lock")
-        with _no_other_compiles(0):
-            pass
