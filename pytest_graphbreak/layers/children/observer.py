@@ -45,7 +45,6 @@ class _Family:
         self._child: Child | None = None
         self._places: Places | None = None
         self._had_path = False
-        self._hooked = False
 
     def enter(self, places: Places) -> None:
         """Open a window; children are followed from the first one on."""
@@ -110,9 +109,6 @@ class _Family:
 
     def _settle(self) -> None:
         """Make sure that children write to a spool of this process, not of its parent."""
-        if not self._hooked and hasattr(os, "register_at_fork"):
-            self._hooked = True
-            os.register_at_fork(after_in_child=self._on_fork)
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self.spool = spool.fresh()
@@ -124,7 +120,7 @@ class _Family:
         if pid == os.getpid() and self._child is None:
             spool.remove(self.spool)
 
-    def _on_fork(self) -> None:
+    def on_fork(self) -> None:
         """Set up a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()
         watched = self._open > 0 or bool(self._kept) or self._child is not None
@@ -144,6 +140,8 @@ class _Family:
 
 
 FAMILY = _Family()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=FAMILY.on_fork)
 
 
 def begin(about: str) -> None:
