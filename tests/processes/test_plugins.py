@@ -127,7 +127,7 @@ def test_both(subtests):
 
 @pytest.mark.parametrize(
     "args",
-    [("-p", "no:terminal"), ("-p", "no:cacheprovider"), ("-s",), ("-p", "no:logging"), ("-q",)],
+    [("-p", "no:terminal"), ("-p", "no:cacheprovider"), ("-p", "no:logging")],
     ids=lambda args: " ".join(args),
 )
 def test_without_this_and_that(suite: Suite, args: tuple[str, ...]) -> None:

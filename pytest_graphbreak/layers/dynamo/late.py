@@ -33,6 +33,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 from pytest_graphbreak.layers.dynamo.executions import GraphRuns
 from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
 from pytest_graphbreak.layers.dynamo.operations import NO_SHAPE, shape_of
+from pytest_graphbreak.layers.dynamo.private import keep_out
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, caller, do_nothing, note_hook
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.stacks import first_line, of_traceback
@@ -77,6 +78,8 @@ class LateSensors:
         ]
 
     def attach(self) -> None:
+        for ours in (Notes.guard, self._note_stop, self._note_function):
+            keep_out(ours)  # an export or a load may stand in a function that left the compiler
         for hook in self._hooks:
             hook.attach()
 
