@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -25,7 +25,6 @@ _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
 _LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
 _SIZE = re.compile(r"(?P<name>[\w.\[\]']{1,200})\.(?:size\(\)|shape)\[")
-_SHAPE = {"size": "shape", "rank": "shape"}
 _STATIC = re.compile(
     r"^(?:the static argument |(?=something static))"
     r"(?P<name>[^\s:]+|something static in the arguments): "
@@ -34,6 +33,17 @@ _ARRAY = re.compile(
     r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
 )
 _OPERATION = re.compile(r"^(?P<name>[\w:]+) makes \w+\[[^\]]*\], made ")
+_SUBJECTS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]] = (
+    (TENSOR, lambda match: "shape" if match["what"] in ("size", "rank") else match["what"]),
+    (_WENT, lambda match: "shape" if match["what"] else "value"),
+    (_LENGTH, lambda _: "length"),
+    (_VALUE, lambda _: "value"),
+    (_STATIC, lambda _: "value"),
+    (_ARRAY, lambda match: "type" if match["shape"] == match["now"] else "shape"),
+    (_OPERATION, lambda _: "shape"),
+    (_SIZE, lambda _: "shape"),
+)
+"""What of a name a reason is about; the first pattern that it has says so."""
 LEFT = re.compile(r"'?___stack(\d+)'?")
 _IMPORTED = re.compile(r"__import_(\w+)")
 _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
@@ -63,20 +73,9 @@ def subject(reason: str) -> str:
     The result is empty if the compiler did not say which guard failed.
     """
     reason = plainly(reason)
-    if match := TENSOR.match(reason):
-        return f"{_SHAPE.get(match['what'], match['what'])} of {match['name']}"
-    if match := _WENT.match(reason):
-        return f"{'shape' if match['what'] else 'value'} of {match['name']}"
-    if match := _LENGTH.match(reason):
-        return f"length of {match['name']}"
-    if match := _VALUE.match(reason) or _STATIC.match(reason):
-        return f"value of {match['name']}"
-    if match := _ARRAY.match(reason):
-        return f"{'type' if match['shape'] == match['now'] else 'shape'} of {match['name']}"
-    if match := _OPERATION.match(reason):
-        return f"shape of {match['name']}"
-    if match := _SIZE.search(reason):
-        return f"shape of {match['name']}"
+    for pattern, what in _SUBJECTS:
+        if match := pattern.search(reason):
+            return f"{what(match)} of {match['name']}"
     return "" if reason == UNNAMED else without_numbers(_CURRENT.sub("", reason))
 
 

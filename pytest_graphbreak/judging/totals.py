@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pytest_graphbreak.baseline.model import Expected
@@ -87,15 +87,19 @@ def runs_and_reads(before: Expected, after: Record, judged: Sequence[str]) -> It
 
 def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     """Yield every number that exceeds the cap, and graphs it asks for that are missing."""
+    counts: Mapping[str, int | None]
     for layer in after.layers:
         judged = layer in JUDGED or layer in cap.layers
+        executions, reads = cap.runs(layer)
         for kind, counts, limit in (
             ("graph", after.graphs, cap.graphs(layer)),
             ("recompile", after.recompiles, cap.recompiles if judged else None),
+            ("execution", after.executions, executions),
+            ("read", after.reads, reads),
         ):
-            if limit is not None and counts.get(layer, 0) > limit:
-                yield _total(kind, layer, limit, counts[layer], cap.by)
-        yield from _run_limits(cap, after, layer)
+            number = counts.get(layer, 0)
+            if limit is not None and number is not None and number > limit:
+                yield _total(kind, layer, limit, number, cap.by)
         count = len(compiled_graphs(after, layer))
         if cap.compiled is not None and count > cap.compiled:
             yield _total("compiled", layer, cap.compiled, count, cap.by)
@@ -123,17 +127,6 @@ def compiled_graphs(record: Record, layer: str) -> tuple[Graph, ...]:
     return tuple(
         graph for graph in record.graph_list if (graph.layer, graph.cached) == (layer, "compiled")
     )
-
-
-def _run_limits(cap: Cap, after: Record, layer: str) -> Iterator[Difference]:
-    executions, reads = cap.runs(layer)
-    for kind, counts, limit in (
-        ("execution", after.executions, executions),
-        ("read", after.reads, reads),
-    ):
-        number = counts.get(layer, 0)
-        if limit is not None and number is not None and number > limit:
-            yield _total(kind, layer, limit, number, cap.by)
 
 
 def unknown_runs(record: Record, cap: Cap | None, expected: Expected | None = None) -> str:

@@ -91,7 +91,8 @@ def consequences(finding: Finding) -> Iterator[TextLine]:
         words += _break_consequences(finding)
     elif finding.is_of(Recompile) or finding.sign == GONE:
         yield from _followers(finding)
-        words += _more_graphs(finding)
+        others = finding.consequences(Graph)
+        words += [_graph_more(graph) for graph in others if graph.layer != finding.layer]
     if words:
         yield detail("and because of it:")
         yield from (detail(text, 2) for text in words)
@@ -118,23 +119,14 @@ def _graph_more(graph: Finding) -> str:
     return f"{position(graph.where)} is a graph more: {graph.reason or graph.kind}"
 
 
-def _more_graphs(finding: Finding) -> Iterator[str]:
-    """Yield the graphs of another layer that a finding causes."""
-    for graph in finding.consequences(Graph):
-        if graph.layer != finding.layer:
-            yield _graph_more(graph)
-
-
 def _recompiled_functions(recompiles: Sequence[Finding]) -> Iterator[tuple[Frame, str, str]]:
     """Yield each recompiled function, how often, and the reason if there is only one."""
     functions: dict[tuple[str, ...], list[Finding]] = {}
-    for recompile in recompiles:
-        functions.setdefault(recompile.where.key[:2], []).append(recompile)
     followers = [
         follower for recompile in recompiles for follower in recompile.consequences(Recompile)
     ]
-    for follower in followers:
-        functions.setdefault(follower.where.key[:2], []).append(follower)
+    for recompile in (*recompiles, *followers):
+        functions.setdefault(recompile.where.key[:2], []).append(recompile)
     for same in functions.values():
         first = same[0]
         graphs = [name for recompile in same for name in recompile.graphs]
