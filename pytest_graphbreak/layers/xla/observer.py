@@ -11,16 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import TURN, MissingName, Observer, OneWindow
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed
-from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import CLEARED, Event
+from pytest_graphbreak.layers.xla.events import CLEARED
 from pytest_graphbreak.layers.xla.executions import Moment, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
 from pytest_graphbreak.layers.xla.repeats import explain
@@ -53,7 +52,7 @@ A ``sync`` computes all that is pending, including what an earlier test has left
 
 _sensors = XlaSensors()
 _recorder = _sensors.recorder
-_cache_keys = private.CacheKeys()
+_cache_keys = native.CacheKeys()
 
 
 class XlaObserver(Observer):
@@ -155,7 +154,7 @@ class _Isolation:
             self._cache_key = None
 
     def _push(self) -> None:
-        if private.can_isolate_caches():
+        if native.can_isolate_caches():
             self._cache_key = _cache_keys.push(self._test)
 
     def _settle(self, flush: bool = True) -> bool:
@@ -190,6 +189,15 @@ class _Isolation:
         )
 
 
+class _Mark(NamedTuple):
+    """How many graphs, events and loaded graphs there were at one moment, and what had run."""
+
+    graphs: int
+    events: int
+    loaded: int
+    ran: Moment
+
+
 class XlaWindow(OneWindow):
     """One stretch of time on the xla layer."""
 
@@ -200,14 +208,12 @@ class XlaWindow(OneWindow):
         self._places = places
         self._reasons = reasons
         self._isolation = isolation
-        self._excluded: list[tuple[int, int, int]] = []
         _sensors.acquire(reasons, places if runs else None)
-        self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
+        self._gaps = _recorder.meter.gaps
         self._late: list[str] = []
         self._settle()
-        self._marks: list[Moment] = [self._mark()]
+        self._marks: list[_Mark] = [self._mark()]
         """Where it opened, and where each stretch began and ended that is left out."""
-        self._loaded = _recorder.loaded
 
     def close(self) -> Record | None:
         try:
@@ -233,8 +239,6 @@ class XlaWindow(OneWindow):
     @contextmanager
     def exclude(self) -> Iterator[None]:
         self._settle()
-        graphs, events = self._drain()
-        loaded = _recorder.loaded
         self._marks.append(self._mark())
         try:
             if self._isolation is not None:
@@ -244,55 +248,41 @@ class XlaWindow(OneWindow):
                 yield
         finally:
             self._settle()
-            now, until = self._drain()
-            self._excluded.append((now - graphs, events, until))
-            self._loaded += _recorder.loaded - loaded
             self._marks.append(self._mark())
 
-    def _mark(self) -> Moment:
-        """Return how much ran and was read up to now."""
-        counts_runs = self._runs and native.is_loaded()
-        mark = _recorder.guard(_recorder.executions.mark) if counts_runs else None
-        return mark or Moment()
+    def _mark(self) -> _Mark:
+        """Return how much there was up to now."""
+        moment = None
+        if native.is_loaded():
+            _recorder.drain(patience=TURN)
+            moment = _recorder.guard(_recorder.executions.mark) if self._runs else None
+        return _Mark(_recorder.graphs, len(_recorder.events), _recorder.loaded, moment or Moment())
 
-    def _ran(self) -> Totals:
-        """Return what ran and was read in this window, without what is left out."""
+    def _spans(self) -> list[tuple[_Mark, _Mark]]:
+        """Return where the stretches of this window begin and end, without what is left out."""
         marks = [*self._marks]
         if len(marks) % 2:  # not while a fixture of wider scope is left out
             marks.append(self._mark())
-        return _recorder.executions.totals(zip(marks[::2], marks[1::2], strict=True))
-
-    def _drain(self) -> tuple[int, int]:
-        """Return how many graphs and events there were up to now."""
-        if native.is_loaded():
-            _recorder.drain(patience=TURN)
-        return _recorder.graphs, len(_recorder.events)
+        return [*zip(marks[::2], marks[1::2], strict=True)]
 
     def _leave(self) -> None:
         _sensors.release(self._reasons)
         if self._isolation is not None:
             self._isolation.end()
 
-    def _events_in_window(self) -> tuple[int, list[Event]]:
-        """Return the number of graphs and the events of this window, without what is excluded."""
-        graphs, first, _ = self._start
-        events: list[Event] = []
-        count = _recorder.graphs - graphs
-        for others, begin, end in self._excluded:
-            events += _recorder.events[first:begin]
-            first = end
-            count -= others
-        return count, [*events, *_recorder.events[first:]]
-
     def _observe(self) -> Record:
-        _recorder.drain(patience=TURN)
-        graphs, events = self._events_in_window()
+        spans = self._spans()
+        graphs = sum(end.graphs - begin.graphs for begin, end in spans)
+        events = [
+            event for begin, end in spans for event in _recorder.events[begin.events : end.events]
+        ]
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
         explained, repeated = seen or ([], set())
-        ran = self._ran()
+        ran = _recorder.executions.totals((begin.ran, end.ran) for begin, end in spans)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolation_notes(graphs, explained)
-        errors = [*errors, *self._uncounted(errors)]
+        loaded = sum(end.loaded - begin.loaded for begin, end in spans)
+        errors = [*errors, *self._uncounted(errors, loaded)]
         recompiles = [
             number
             for number, event in enumerate(events)
@@ -317,14 +307,14 @@ class XlaWindow(OneWindow):
             read_list=read_by,
         )
 
-    def _uncounted(self, errors: Sequence[str]) -> Iterator[str]:
-        """Yield what could not be counted, besides these ``errors``."""
+    def _uncounted(self, errors: Sequence[str], loaded: int) -> Iterator[str]:
+        """Yield what could not be counted, besides these ``errors``; ``loaded`` from a cache."""
         yield from _recorder.errors
         if not errors and not _recorder.errors and not _recorder.meter.is_attached:
             yield UNFOLLOWED
-        if _recorder.meter.gaps != self._start[2]:
+        if _recorder.meter.gaps != self._gaps:
             yield CLEARED
-        if loaded := _recorder.loaded - self._loaded:
+        if loaded:
             yield LOADED.format(plural(loaded, "graph"))
 
     def _lines(self, ran: Totals) -> tuple[tuple[LineRuns, ...], tuple[LineRuns, ...]]:
