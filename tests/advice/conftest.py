@@ -1,4 +1,4 @@
-"""Torch's own settings for the examples, whatever was imported before them."""
+"""Torch's own settings for the examples, and JAX's devices, whatever was imported before."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
+from tests.jax_models import conftest as _conftest  # noqa: F401  # four devices of JAX
 
 pytest.register_assert_rewrite("tests.advice.situations")
 

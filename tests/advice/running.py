@@ -26,6 +26,7 @@ from pytest_graphbreak import Record, advice, observe
 from pytest_graphbreak.advice import explanation
 from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.match import Item
+from tests.examples import ALL
 
 _COMPILES = re.compile(r"torch\.(compile(?!r)|export\.export)")
 """Code that compiles or exports its ``f`` itself."""
@@ -74,6 +75,10 @@ def cases(needs: str) -> list[Case]:
     ]
 
 
+ON_XLA = cases("xla") if os.environ.get(ALL) else cases("xla")[::2]
+"""Every second example that needs a device, and all of them at night."""
+
+
 def run(code: str, inputs: str, folder: Path) -> Outcome:
     """Compile ``f`` of an example with a counting backend and call it with each input."""
     counter = CompileCounter()
@@ -94,7 +99,7 @@ def uncompiled(code: str, inputs: str, folder: Path) -> list[Any]:
 
 
 def on_xla(python: str) -> dict[str, dict[str, Any]]:
-    """All examples that need a device, run in a process of their own, by ``str(case)``.
+    """The examples of ``ON_XLA``, run in a process of their own, by ``str(case)``.
 
     There was no backward pass in it: autograd cannot use a device that torch_xla
     registers after the first of a process. Each has, for ``before`` and ``after``: the
@@ -158,7 +163,7 @@ def _run_on_xla(code: str, inputs: str, folder: Path, cache_key: str) -> dict[st
 
 def _main() -> None:
     found = {}
-    for case in cases("xla"):
+    for case in ON_XLA:
         with tempfile.TemporaryDirectory() as folder:
             found[str(case)] = {
                 when: _run_on_xla(code, case.example.inputs, Path(folder), f"{case}-{when}")

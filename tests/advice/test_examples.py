@@ -86,7 +86,7 @@ def on_xla(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     return running.on_xla(request.getfixturevalue("server_of_xla_forks").python)
 
 
-@pytest.mark.parametrize("case", running.cases("xla"), ids=str)
+@pytest.mark.parametrize("case", running.ON_XLA, ids=str)
 def test_it_makes_fewer_device_graphs(case: Case, on_xla: dict[str, dict[str, Any]]) -> None:
     before, after = on_xla[str(case)]["before"], on_xla[str(case)]["after"]
     assert after["graphs"] < before["graphs"]

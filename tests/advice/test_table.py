@@ -30,7 +30,7 @@ HELD = {line.short: line.holds for family in families().breaks for line in famil
 SITUATIONS = {line for row in breaks.SITUATIONS for line in row.said}
 HEAD = "import torch, torch._dynamo, logging\nlog = logging.getLogger('table')\nlast = []\n"
 NUMBERS = count()
-OF_EACH_PUSH = [cause for cause in CAUSES if cause.name in ("print", "item", "branch")]
+OF_EACH_PUSH = [cause for cause in CAUSES if cause.name == "item"]
 
 
 def test_each_line_is_in_the_table_in_each_form_that_it_is_held_for() -> None:

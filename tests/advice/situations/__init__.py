@@ -27,8 +27,8 @@ class Situation:
 
     ``said`` are the lines after ``fix:``, ``shown`` other texts of the failure. ``recorded`` are
     edits that make the program for which a baseline is recorded first; without them the marker of
-    the program is its budget. ``devices`` is how many JAX needs. ``compiles`` is whether the mended
-    program still makes a graph that is counted.
+    the program is its budget. ``compiles`` is whether the mended program still makes a graph that
+    is counted.
     """
 
     name: str
@@ -37,7 +37,6 @@ class Situation:
     ways: tuple[Edits, ...] = ()
     shown: tuple[str, ...] = ()
     recorded: Edits = ()
-    devices: int = 1
     compiles: bool = True
 
     def __str__(self) -> str:

@@ -89,6 +89,5 @@ def compiled(spec):
 """,
         (),
         (((" compiled(P())\n", ' compiled(P("x"))\n'),),),
-        devices=2,
     ),
 )

@@ -500,7 +500,13 @@ needs_forked = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("how", [pytest.param("--forked", marks=needs_forked), "-n2"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("--forked", marks=needs_forked),
+        pytest.param("-n2", marks=pytest.mark.nightly),  # of xdist tests/processes tell on a push
+    ],
+)
 def test_processes_change_no_count(suite: Suite, how: str) -> None:
     """In a process of its own: a fork of one that runs JAX's threads may lock up."""
     suite.write(TESTS)
