@@ -11,13 +11,11 @@ from msgspec import Struct
 
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import dynamo_records, origin
-from pytest_graphbreak.logs import xla as xlalog
 from pytest_graphbreak.logs.dynamo import Dynamo
 from pytest_graphbreak.logs.dynamo_records import Torch, TorchLines
-from pytest_graphbreak.logs.origin import Origins
+from pytest_graphbreak.logs.origin import Locations, Origins, XlaLines
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.tt import Guess, TTLog
-from pytest_graphbreak.logs.xla import Locations, XlaLines
 from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
@@ -147,7 +145,7 @@ class _Reader:
         if dynamo_records.HINT in line or self._torch.is_waiting:
             self._torch.line(line)
         self._tt.line(line)
-        if xlalog.HINT in line:
+        if origin.HINT in line:
             self._xla.line(line)
 
     def finish(self, fault: str | None) -> Reading:
