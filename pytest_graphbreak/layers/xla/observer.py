@@ -283,16 +283,12 @@ class XlaWindow(OneWindow):
         errors, notes = self._isolation_notes(graphs, explained)
         loaded = sum(end.loaded - begin.loaded for begin, end in spans)
         errors = [*errors, *self._uncounted(errors, loaded)]
-        recompiles = [
-            number
-            for number, event in enumerate(events)
-            if is_recompile(event) or str(number) in repeated
-        ]
+        again = [n for n, event in enumerate(events) if is_recompile(event) or str(n) in repeated]
         record = record_of(
             LAYER,
             graphs=graphs,
-            recompiles=len(recompiles),
-            recompile_list=(_recompile(explained[number]) for number in recompiles if explained),
+            recompiles=len(again),
+            recompile_list=(_recompile(explained[number]) for number in again if explained),
             graph_list=explained,
             errors=errors,
             notes=(*notes, *self._late),
