@@ -6,6 +6,7 @@ import difflib
 import re
 from functools import cache
 from importlib import resources
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,13 +15,9 @@ from pytest_graphbreak.advice.match import Family, families, first, guard
 from pytest_graphbreak.advice.registry import Words
 
 _SECTION = re.compile(r"^## +(\S.*)$", re.MULTILINE)
+_ITEM = re.compile(r"^- ", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n((?:(?!```).*\n)*)```[ \t]*$", re.MULTILINE)
 _KEY = re.compile(r"^(inputs|needs|raises|since|until):[ \t]*(.+)$", re.MULTILINE)
-SECTIONS = ("Why", "Instead", "Switch", "Example")
-
-
-class PageError(ValueError):
-    """A page of this package that does not have the format of this module."""
 
 
 class Example(Struct, frozen=True):
@@ -59,68 +56,45 @@ def page_names() -> tuple[str, ...]:
 
 
 def load_page(name: str) -> Page:
-    """Return the page of a family. Raises ``KeyError`` without a page, ``PageError`` if invalid."""
+    """Return the page of a family."""
     file = resources.files(__package__) / "pages" / f"{name}.md"
-    if not file.is_file():
-        raise KeyError(name)
-    return parse_page(file.read_text(encoding="utf-8"), name)
+    return parse_page(file.read_text(encoding="utf-8"))
 
 
-def parse_page(text: str, name: str = "page") -> Page:
-    """Parse the text of a page. Raises ``PageError`` with the page's name."""
-    parts = _SECTION.split(text)
-    page: dict[str, str] = {}
-    examples: list[Example] = []
-    for heading, body in zip(parts[1::2], parts[2::2], strict=True):
-        title = heading.rstrip()
-        if title == "Example":
-            examples.append(_example(body, name))
-        elif title in SECTIONS and title not in page:
-            page[title] = body
-        else:
-            raise PageError(f"{name}: section {title!r} is unknown or there twice")
-    meaning = _paragraphs(parts[0])
-    if not meaning:
-        raise PageError(f"{name}: there is no text before the first section")
+def parse_page(text: str) -> Page:
+    """Parse the text of a page: what it means, then sections, of which only examples repeat."""
+    meaning, *parts = _SECTION.split(text)
+    sections = [*zip(map(str.strip, parts[::2]), parts[1::2], strict=True)]
+    page = dict(sections)
     return Page(
-        meaning=meaning,
+        meaning=_paragraphs(meaning),
         why=_paragraphs(page.get("Why", "")),
-        instead=_list_items(page.get("Instead", ""), name),
-        switches=_list_items(page.get("Switch", ""), name),
-        examples=tuple(examples),
+        instead=_list_items(page.get("Instead", "")),
+        switches=_list_items(page.get("Switch", "")),
+        examples=tuple(_example(body) for heading, body in sections if heading == "Example"),
     )
 
 
 def _paragraphs(text: str) -> str:
     """Return paragraphs joined to single lines, with an empty line between them."""
     blocks = (" ".join(block.split()) for block in re.split(r"\n[ \t]*\n", text.strip()))
-    return "\n\n".join(block for block in blocks if block)
+    return "\n\n".join(filter(None, blocks))
 
 
-def _list_items(text: str, name: str) -> tuple[str, ...]:
+def _list_items(text: str) -> tuple[str, ...]:
     """Return the items of a Markdown list, each on one line."""
-    if not text.strip():
-        return ()
-    items = re.split(r"^- ", "\n" + text.strip(), flags=re.MULTILINE)
-    if items[0].strip():
-        raise PageError(
-            f"{name}: a list is expected, but this text is before it: {items[0].strip()!r}"
-        )
-    return tuple(" ".join(item.split()) for item in items[1:])
+    return tuple(" ".join(item.split()) for item in _ITEM.split(text)[1:])
 
 
-def _example(body: str, name: str) -> Example:
-    blocks = _BLOCK.findall(body)
-    if len(blocks) != 2:
-        raise PageError(f"{name}: an example has two python blocks, this one {len(blocks)}")
+def _example(body: str) -> Example:
+    before, after = _BLOCK.findall(body)
     head = body.split("```", 1)[0]
     keys = {key: value.strip() for key, value in _KEY.findall(head)}
-    if "inputs" not in keys:
-        raise PageError(f"{name}: an example needs an inputs: line")
-    note = _paragraphs(_KEY.sub("", head))
-    return Example(note=note, before=blocks[0], after=blocks[1], **keys)
+    return Example(note=_paragraphs(_KEY.sub("", head)), before=before, after=after, **keys)
 
 
+MOST: Final = 5
+"""The most names that are suggested."""
 _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
 """Text that begins like an id."""
 
@@ -212,18 +186,18 @@ def _find_family(text: str) -> Family | None:
     )
 
 
-def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
+def suggest(id_or_text: str) -> tuple[str, ...]:
     """Return names, ids and reasons near a text unknown to ``explain``, the nearest first."""
     ids = registry.all_ids()
     if _NUMBERED.match(id_or_text.strip()):
         # Ids with near digits mean something else; a digit too many or too few is a typing error.
         typed = id_or_text.strip().lower()
-        return tuple(id for id in ids if id.lower() in typed or typed in id.lower())[:limit]
+        return tuple(id for id in ids if id.lower() in typed or typed in id.lower())[:MOST]
     targets = {name: name for name in by_name()}
     targets |= {id.lower(): id for id in ids}
     targets |= {words[0].reason.lower(): id for id, words in ids.items()}
     text = " ".join(id_or_text.lower().split())
-    near = [targets[key] for key in difflib.get_close_matches(text, targets, n=limit, cutoff=0.6)]
+    near = [targets[key] for key in difflib.get_close_matches(text, targets, n=MOST, cutoff=0.6)]
     words = [word for word in re.findall(r"\w+", text) if len(word) > 3]
     near += [
         name
@@ -231,7 +205,7 @@ def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
         if any(word in f"{family.title} {family.short}".lower() for word in words)
     ]
     near += [targets[key] for key in targets if words and all(word in key for word in words)]
-    return tuple(dict.fromkeys(near))[:limit]
+    return tuple(dict.fromkeys(near))[:MOST]
 
 
 def _name(text: str) -> str:

@@ -44,10 +44,6 @@ class Sign(Struct, frozen=True):
     detail: str = ""
     code: str = ""
 
-    def __post_init__(self) -> None:
-        if not (self.reason or self.detail or self.code):
-            raise ValueError("a sign with no part would be found in everything")
-
     def matches(self, reason: str, detail: str = "", code: str = "") -> bool:
         """Return whether all parts of the sign are in the three texts."""
         pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))

@@ -7,22 +7,23 @@ imported, which would take seconds.
 Where there is no torch, and for ids that it does not have, ``ids.json`` has the reason of each id
 of the newest torch that was at hand. In an environment with a newer one, it is written again by
 
-    python -m pytest_graphbreak.advice.registry
+    python -m tests.advice.ids
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 """Torch's pages on the ids (``torch/_dynamo/exc.py`` builds the same links)."""
@@ -122,63 +123,39 @@ def read(file: Path) -> dict[str, tuple[Words, ...]]:
     """Return the ids of a registry file, empty if it is missing or has an unknown format."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        ids = {id: _wordings(id, entries) for id, entries in sorted(data.items())}
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}
-    if not isinstance(data, dict):
-        return {}
-    ids = {str(id): _wordings(str(id), entries) for id, entries in data.items()}
-    return {id: ids[id] for id in sorted(ids) if ids[id]}
+    return {id: words for id, words in ids.items() if words}
 
 
-def _wordings(id: str, entries: Any) -> tuple[Words, ...]:
+def _wordings(id: str, entries: Iterable[Mapping[str, Any]]) -> tuple[Words, ...]:
     """Return one wording for each reason: of several, the newest that has an explanation."""
-    if not isinstance(entries, list):
-        return ()
     wordings: dict[str, Words] = {}
     for entry in entries:
-        reason = str(entry.get("Gb_type") or "").strip() if isinstance(entry, dict) else ""
+        reason = (entry.get("Gb_type") or "").strip()
         if not reason or reason == "_gb_type":  # once the name of a variable
             continue
-        hints = (str(hint).strip() for hint in entry.get("Hints") or ())
-        words = Words(
-            id, reason, _fill_in(entry.get("Explanation")), tuple(hint for hint in hints if hint)
-        )
+        hints = tuple(filter(None, map(str.strip, entry.get("Hints") or ())))
+        words = Words(id, reason, _fill_in(entry.get("Explanation") or ""), hints)
         before = wordings.setdefault(reason, words)
         if not before.explanation and words.explanation:
-            wordings[reason] = Words(id, reason, words.explanation, before.hints or words.hints)
+            wordings[reason] = replace(words, hints=before.hints or hints)
     return tuple(wordings.values())
 
 
-def _fill_in(text: Any) -> str:
+def _fill_in(text: str) -> str:
     """Return the text: only the literals of an expression, nothing of a mere variable's name."""
-    line = str(text or "").strip()
+    line = text.strip()
     if line.startswith(('"', 'f"')):
         return "".join(_LITERAL.findall(line)).strip()
     return "" if _UNFILLED.fullmatch(line) else line
 
 
 def _version(folder: Path) -> str | None:
-    """Return the version of the torch in this folder, which may not be a distribution."""
-    try:
+    """Return the version of the torch in this folder, None if its file does not say it."""
+    with suppress(OSError):
         text = (folder / "version.py").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    match = re.search(r"^__version__ = ['\"]([^'\"]+)", text, re.MULTILINE)
-    if match:
-        return match[1]
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def main() -> None:
-    registry = installed_registry()
-    version = (registry.version or "").partition("+")[0]
-    table = {"torch": version, "ids": {id: words[0].reason for id, words in registry.ids.items()}}
-    text = json.dumps(table, indent=1, ensure_ascii=True)
-    Path(__file__).with_name(TABLE).write_text(f"{text}\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        if match := re.search(r"^__version__ = ['\"]([^'\"]+)", text, re.MULTILINE):
+            return match[1]
+    return None
