@@ -123,7 +123,6 @@ def test_hashes_are_those_of_the_test_whatever_ran_before(order: str) -> None:
     assert hashes(("forked",)) == hashes(("order", order))
 
 
-@pytest.mark.usefixtures("xla_forks")
 def test_what_compiled_before_we_looked_leaves_only_the_lazy_causes_unknown() -> None:
     out = python(
         PRELUDE
