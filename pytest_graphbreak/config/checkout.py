@@ -94,7 +94,7 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     """
     root, keys = _find_config(start.absolute())
     baselines = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
-    if baselines == root:
+    if baselines == root:  # nothing is named, or "."
         baselines = root / "baselines"
     refuse_link_out(root, baselines)
     try:

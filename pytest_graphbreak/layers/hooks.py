@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.base import locate
@@ -48,21 +48,21 @@ class Patch:
         self.owner = owner
         self.attribute = attribute
         self.original: Any = vars(owner).get(attribute) if isinstance(owner, type) else None
-        kind = (
-            type(self.original) if isinstance(self.original, (classmethod, staticmethod)) else None
-        )
-        if kind is None:
+        kind: Any = None
+        if isinstance(self.original, (classmethod, staticmethod)):
+            kind, original = type(self.original), self.original.__func__
+        else:
             self.original = getattr(owner, attribute)
-        # A hook of another tool's that nobody has set is None.
-        original: Hook = do_nothing if self.original is None else self.original
-        original = original if kind is None else self.original.__func__
+            # A hook of another tool's that nobody has set is None.
+            original = do_nothing if self.original is None else self.original
         self._inherited = isinstance(owner, type) and attribute not in vars(owner)
         self._live = True
         wrapper = functools.wraps(original)(self._wrapper(original, hook))
-        # All wrappers of a kind share one code: that of a patch that was made before torch was
-        # there is marked with the first patch of torch itself.
+        # Marked at each patch, and not once: without torch ``never_compile`` does nothing, and all
+        # wrappers of a kind share one code.
         for ours in (wrapper, hook):
-            never_compile(getattr(ours, "__code__", COUNTING))
+            if (code := getattr(ours, "__code__", None)) is not None:
+                never_compile(code)
         for ours in (_tell, guard.__init__, guard.__enter__, guard.__exit__):
             keep_out(ours)
         self.patched: Any = wrapper if kind is None else kind(wrapper)
@@ -182,11 +182,7 @@ def count_calls(original: Hook, called: Callable[[Any], None], token: Any) -> Ho
     return counting
 
 
-COUNTING: Final = next(
-    code
-    for code in count_calls.__code__.co_consts
-    if isinstance(code, CodeType) and code.co_name == "counting"
-)
+COUNTING: Final = count_calls(do_nothing, do_nothing, None).__code__
 """The code of the function that ``count_calls`` returns. Code that Dynamo made calls it."""
 
 

@@ -88,6 +88,7 @@ def _lines_that_set(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tu
         elif isinstance(node, ast.AnnAssign) and node.value is None:
             continue  # a declaration sets nothing
         for child in ast.iter_child_nodes(node):
+            # To change an object in place, a function needs no ``global``.
             if _sets(child, name, variables) or _changes(child, name, names):
                 yield getattr(child, "lineno", 0), is_first
             todo.append((child, is_first, variables))

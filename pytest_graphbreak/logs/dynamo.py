@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
-from pytest_graphbreak.logs.dynamo_records import (
+from pytest_graphbreak.logs.dynamo_attempts import (
     Guards,
     LoggedAttempt,
     Process,
-    Torch,
+    ends_in_torch,
     is_recompile,
     parent,
-    torch_calls,
 )
+from pytest_graphbreak.logs.dynamo_records import Torch
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
@@ -162,14 +162,15 @@ class Dynamo:
         if verb == "tracing" and begun is not None and (record.attempt or not begun.traced):
             begun.traced = True
             return
-        if begun is not None:
+        if begun is not None:  # begins once more, and is not retried: Dynamo was reset
             process.begin()
         elif len(process.attempts) >= KEPT:
             process.forget()
         above = stacks.read(record.text[match.end() :])
         code = Line(file, int(line), name)
         if not process.attempts:
-            process.full_stacks = torch_calls(above)
+            # No compiled code calls the first frame: if its stack ends in torch, all stacks do.
+            process.full_stacks = ends_in_torch(above)
         if not self.script:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
@@ -209,16 +210,18 @@ class Dynamo:
         attempt = process.attempts.get(record.id)
         message, traced, place = messages.read_break(record.text)
         why = messages.cut_reason(messages.reason(message))
+        # Torch logs a second break at a line without its stack: it has that of the first.
         earlier = self._places.get(place) if place else None
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
-            is_whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            event = Broke(attempt, "", tuple(stack), is_whole, why)
+            full = not traced or attempt is None or _begins_alike(attempt.above, stack)
+            event = Broke(attempt, "", tuple(stack), full_stack=full, read=why)
             item = self._explain.graph_break(event)
         else:
             item = replace(earlier, reason=why.text, id=why.id)
         self._add_break(item, place)
         if attempt:
+            # Only the reason of its last break is asked for, and a log has no key of a break.
             attempt.broke[()] = Broke(attempt, "", (), read=why)
             process.broken = attempt
         if _LEFT in record.text or record.text.startswith("Graph break: skip"):
@@ -247,7 +250,7 @@ class Dynamo:
         """
         name, file, line = match.groups()
         code = Line(file, int(line), name)
-        attempt = process.attempts.get(record.id) or process.at_code(code)
+        attempt = process.attempts.get(record.id) or process.begun_at(code)
         if attempt is None:
             attempt = LoggedAttempt.at_code(process.name(record.id), code)
         self._leave(attempt, attempt.why_broke or messages.last_exception(record.text))
@@ -274,14 +277,18 @@ class Dynamo:
     def _note_recompile(
         self, process: Process, id: str, attempt: LoggedAttempt, guards: Guards
     ) -> None:
-        """Note that a frame is compiled again; the second time more may be known."""
+        """Note that a frame is compiled again.
+
+        It is called when the record announces it, often before the frame begins and its stack is
+        known, and when the frame begins: counted the first time, described the last.
+        """
         attempt.guards = guards.texts
         key = process.label, attempt.id
         if id not in process.guards:
             process.guards[id] = guards
             self.recompiles += 1
         elif key not in self._recompiles:
-            return
+            return  # over ``KEPT``: counted, and not kept
         if key in self._recompiles or len(self._recompiles) < KEPT:
             self._recompiles[key] = self._explain.recompile(attempt)
 

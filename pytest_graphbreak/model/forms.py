@@ -32,7 +32,7 @@ _SHOWN: Final = 200
 """Maximum number of characters of an error message, which may quote a long text of the input."""
 
 OPTIONAL: Final = Meta(extra_json_schema={"optional": True})
-"""Marks a key that may be missing from a report."""
+"""Marks a key that the schema does not require. Reading takes its default, as of any key."""
 LOCAL: Final = Meta(extra_json_schema={"local": True})
 """Marks a field that is not part of a report."""
 
@@ -43,7 +43,7 @@ def says(description: str) -> Meta:
 
 
 def definition(name: str) -> Meta:
-    """Return metadata that makes the schema define a type once, under this name."""
+    """Return metadata by which ``baseline.schemas`` defines a type once, under this name."""
     return Meta(extra_json_schema={"is": name})
 
 
@@ -63,14 +63,10 @@ else:
     LayerName = Annotated[Literal[LAYERS], definition("layer")]
     Breaking = Annotated[Literal[BREAKING], definition("breaking")]
 
-Counts = Annotated[
-    Mapping[LayerName, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}})
-]
+_BY_LAYER: Final = Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}})
+Counts = Annotated[Mapping[LayerName, Count], _BY_LAYER]
 """Numbers by layer."""
-Runs = Annotated[
-    Mapping[LayerName, Count | None],
-    Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}}),
-]
+Runs = Annotated[Mapping[LayerName, Count | None], _BY_LAYER]
 """Numbers by layer; None where one is not known."""
 Functions = Mapping[Text, Count]
 """Numbers of operations by ``file::qualified.name``."""

@@ -26,7 +26,6 @@ from pytest_graphbreak.model.forms import (
 from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
 from pytest_graphbreak.model.record import Record
 
-VERSION: Final = 1
 MOST_SHARDS: Final = 10_000
 """The maximum number of groups into which a run may be split."""
 MOST_PACKAGES: Final = 1000

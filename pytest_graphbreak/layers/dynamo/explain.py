@@ -1,8 +1,8 @@
 """Turns what the sensors noted into a ``Record``: names, causes, places, words.
 
-A log's reader makes the same attempts and events (``log``), so that a cause, a source and a place
-are worked out in one place, by ``EventReader``. Nothing here runs while Dynamo compiles. A window
-is a slice of the events; it is read when it closes, or when somebody looks.
+A log's reader (``logs.dynamo``) makes the same attempts and events, so that a cause, a source and a
+place are worked out in one place, by ``EventReader``. Nothing here runs while Dynamo compiles. A
+window is a slice of the events; it is read when it closes, or when somebody looks.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class EventReader:
 
     def graph(self, event: Made) -> Graph:
         cause, why = self._cause(event)
+        where = self.place(event.attempt)
         return Graph(
             LAYER,
             self.graph_name(event),
@@ -88,7 +89,7 @@ class EventReader:
             inputs=event.inputs,
             outputs=event.outputs,
             sources=self._sources(event, cause),
-            where=(where := self.place(event.attempt)),
+            where=where,
             reason=why,
             stack=self._asked(event.attempt, where),
             functions=functions(event.calls, self._places),
@@ -129,6 +130,7 @@ class EventReader:
         Dynamo writes a global as ``G['name']``, and a local variable as ``L['name']``.
         """
         subject = messages.subject(guard)
+        # Dynamo lists the guard that failed first.
         is_global = any(f"G['{subject}']" in text for text in (attempt.guards or ())[:1])
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
         place = origins.setter(subject, is_global, attempt.written, callers, self._places.lines)
@@ -207,7 +209,7 @@ class EventReader:
         if event.part:
             first = self._name(attempt, event.number - event.part)
             return "bucket", f"DDP cut graph {first} into {event.parts} gradient buckets"
-        if event.number:
+        if event.number:  # the same attempt called its backend once more, and DDP cut nothing
             return "recompile", _SPECIALIZED
         if attempt.guards is not None:
             return "recompile", messages.guard(attempt.guards)
@@ -221,6 +223,7 @@ class EventReader:
         parent = event.attempt.parent
         if parent is None or self._cause(event)[0] not in ("break", "callee"):
             return None
+        # An attempt that restarts meets its breaks again: the last one is where it ended.
         return next(reversed(parent.broke.values()), None)
 
     def _sources(self, event: Made, cause: str) -> tuple[str, ...]:
@@ -251,6 +254,7 @@ class _Window(EventReader):
     """One pass over the events of a window."""
 
     def __init__(self, events: Sequence[Event], places: Places) -> None:
+        # A load that was given up is no graph: its function is captured again, and that one counts.
         given_up = {id(event.graph.attempt) for event in events if isinstance(event, GivenUp)}
         self._events = [
             event

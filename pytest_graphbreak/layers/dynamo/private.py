@@ -1,8 +1,9 @@
-"""All private names of torch that are used, in one table: of Dynamo, inductor and CUDA graphs.
+"""The private names of torch without which something is not seen: Dynamo, inductor, CUDA graphs.
 
 torch promises none of them. Each row says in which versions the name has to be there and what
 cannot be seen without it; a name that is missing becomes an error of the observation, so that a
-gate never takes blindness for zero. The names were read in the sources of torch 2.9 to 2.15
+gate never takes blindness for zero. What is only cleared, or read where it is there, stands where
+it is used (``isolation``, ``captures``). The names were read in the sources of torch 2.9 to 2.15
 (2.10, 2.12 and 2.14 were only read, the others are also run by the tests).
 """
 
@@ -87,7 +88,8 @@ ACTION = Name("torch._C._dynamo.eval_frame", "_FrameAction", _NOT_APART)
 CLEANUP = Name("torch._dynamo.utils", "CleanupManager", _NO_RUNS)
 
 NAMES = tuple(name for name in [*vars().values()] if isinstance(name, Name))
-"""All names above: if one that a version of torch should have is missing, nothing is observed."""
+"""The names above this line, and none below: if one is missing in a version that should have it,
+nothing is observed."""
 
 # Functions that are followed from the moment on at which torch imports their modules.
 
@@ -111,7 +113,7 @@ LATE = (BUCKETS, EXPORT, AOT_FUNCTION, AOT_LOAD)
 
 SET_STANCE: LateName = ("torch._dynamo.decorators", "_set_stance")
 
-# Of inductor and its CUDA graphs, read in torch 2.6 to 2.13, and run on 2.9 and 2.13.
+# Of inductor and its CUDA graphs, run on torch 2.9 and 2.13.
 
 INDUCTOR_INIT: LateName = ("torch._inductor.output_code", "CompiledFxGraph.__init__")
 INDUCTOR_POST_COMPILE: LateName = ("torch._inductor.output_code", "CompiledFxGraph.post_compile")

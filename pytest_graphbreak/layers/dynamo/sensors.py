@@ -27,6 +27,7 @@ from pytest_graphbreak.layers.base import NOTIFIER, MissingName, Turn
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
+from pytest_graphbreak.layers.dynamo.captures import Captures
 from pytest_graphbreak.layers.dynamo.counters import Ledger
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
@@ -81,7 +82,8 @@ class DynamoSensors:
         self._turn = Turn()
         self._resolved: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.notes, self._resolved)
-        self._late = LateSensors(self.notes, self.executions, self._cannot_install)
+        self._captures = Captures(self.notes)
+        self._late = LateSensors(self.notes, self._captures, self._cannot_install)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._modules: dict[str, Modules] = {}
@@ -113,7 +115,7 @@ class DynamoSensors:
             with self.notes.guard("runs of graphs"):
                 self.executions.attach()
         if is_apart:
-            self._late.runs = self.executions
+            self._captures.attach(self.executions)
             self._late.attach()
 
     def _cannot_install(self, name: Name, fault: Exception) -> None:
@@ -267,7 +269,7 @@ class DynamoSensors:
         attempt = self.notes.local.current() or self._owner(output)
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
-            attempt = self._late.capture(getattr(output, "root_tx", None))
+            attempt = self._captures.capture(getattr(output, "root_tx", None))
         if attempt.is_torchs:
             attempt.is_torchs = False
             self.notes.events.append(Started(attempt))

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pytest_graphbreak.layers.dynamo import late, private
-from pytest_graphbreak.layers.dynamo.late import Function
+from pytest_graphbreak.layers.dynamo import captures, private
+from pytest_graphbreak.layers.dynamo.captures import Function
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooked import do_without, stack_here
 from pytest_graphbreak.layers.hooks import Hook, LatePatch, note_hook
@@ -119,7 +119,7 @@ class InductorSensors:
     def forget(self) -> None:
         """Forget what earlier code was told of caches."""
         self._bypassed.clear()
-        late.forget_function()
+        captures.forget_function()
 
     def _init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
@@ -169,7 +169,7 @@ class InductorSensors:
         self._note(
             InductorGraph(
                 compile_id,
-                None if compile_id else late.latest_function(),
+                None if compile_id else captures.latest_function(),
                 _kind(graph),
                 int(graph.metrics_deltas.generated_kernel_count),
                 calls,

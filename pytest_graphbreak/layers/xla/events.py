@@ -45,7 +45,7 @@ CLEARED = (
 class Meter:
     """The count of this process. There is one for all windows, since there is one metric."""
 
-    def __init__(self, before_clear: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, before_clear: Callable[[], None]) -> None:
         """Begin to count; ``before_clear`` is called before the user's code clears the metrics."""
         self._before_clear = before_clear
         self._kept = 0
@@ -85,7 +85,7 @@ class Meter:
     def attach(self) -> None:
         """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
         if not self.is_attached and native.is_loaded():
-            native.function("_clear_xla_metrics")
+            native.function("_clear_xla_metrics")  # raises MissingName
             self._patch = RuntimePatch(
                 native.binding(), "_clear_xla_metrics", self._keep, None, do_nothing
             )
@@ -97,7 +97,7 @@ class Meter:
 
     def _keep(self, args: tuple[Any, ...]) -> None:
         self._before_clear()
-        self.total()  # where it fails, the next one reports it
+        self.total()  # for the gap that there may be
         self._kept += self._seen.graphs
         self._seen = native.Compiles(0, ())
 
@@ -191,8 +191,11 @@ class Recorder:
         self._counted = 0
         """The counters of compilations at the last ``drain``. They may be cleared in between."""
         self.loaded = 0
-        """The graphs that the persistent cache had, up to the last ``drain``; they do not count."""
+        """The graphs that the persistent cache had, up to the last ``drain``; they do not count.
+
+        It is never set back: only differences have a meaning."""
         self._hits = 0
+        """torch_xla's counter of these at that time."""
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -239,7 +242,7 @@ class Recorder:
 
     def _drain_all(self) -> None:
         while self._contexts:
-            self.guard(self._drain, self._contexts.popleft())
+            self.guard(self._note_new, self._contexts.popleft())
 
     def quick(self, context: LoweringContext | None = None) -> None:
         """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
@@ -263,7 +266,7 @@ class Recorder:
         self._fallbacks = native.fallbacks()
         self._resharded = native.reshard_count()
 
-    def _drain(self, context: LoweringContext | None) -> None:
+    def _note_new(self, context: LoweringContext | None) -> None:
         hits = native.cache_hits()
         self.loaded += _growth(self._hits, hits)
         self._hits = hits
@@ -276,7 +279,7 @@ class Recorder:
         reports = self._queue[:new]
         unreported = new - len(reports)
         del self._queue[:new]
-        if not self._queue:
+        if not self._queue:  # a report without a count yet is of a compilation that is under way
             self.debug.settle()
         fallbacks, resharded = self._ran_on_cpu()
         stack = python_stack() if unreported and context is not None else ()

@@ -157,7 +157,7 @@ class DeviceRuns:
         return True
 
     def after_lower(self, token: bool | None, result: Any) -> None:
-        if token:
+        if token:  # None if ``before_lower`` failed
             self._local.lowers -= 1
 
     def _stack(self) -> Stack:
@@ -222,7 +222,7 @@ class DeviceRuns:
 
         def item(tensor: Any) -> Any:
             count = tensor.numel()
-            if not count == 1:
+            if count != 1:
                 raise RuntimeError(f"a Tensor with {count} elements cannot be converted to Scalar")
             if not self._watched or type(tensor) not in kinds:
                 return value_of(tensor)

@@ -1,0 +1,166 @@
+"""Functions that are captured as a whole: by an export, ahead of time, or loaded.
+
+Such a function has no frame. One that is loaded (``torch.compiler.load_compiled_function``) has the
+one graph that was captured for it. What is stored (``CompileArtifacts`` of
+torch/_dynamo/aot_compile.py, 2.9 to 2.15) has the code of the function and no FX graph: how many
+operations that had is not known.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pytest_graphbreak.layers.base import NOTIFIER
+from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.events import Attempt, Ended, GivenUp, Made, Notes, Started
+from pytest_graphbreak.layers.dynamo.executions import GraphRuns
+from pytest_graphbreak.layers.dynamo.frames import owner, written_forward
+from pytest_graphbreak.layers.dynamo.private import keep_out
+from pytest_graphbreak.layers.hooks import Hook, caller, note_hook
+from pytest_graphbreak.model.stacks import first_line
+
+_AHEAD: Final = "functions compiled ahead of time"
+
+
+class Function:
+    """A function that is captured or loaded; its ``name`` is that of its graph, once it has one.
+
+    ``given_up``: it was loaded, never ran, and is compiled anew.
+    """
+
+    name = ""
+    given_up = False
+
+
+class _Latest(threading.local):
+    """What was captured or began to load last: by this thread, and by ``anyone``."""
+
+    here: Function | None = None
+    anyone: ClassVar[Function | None] = None
+
+
+_LATEST: Final = _Latest()
+
+
+# Which function a thread compiles or loads, for the layers below Dynamo.
+#
+# ``torch.compile(...).aot_compile`` has no compile id while its backend runs, and neither has
+# ``torch.compiler.load_compiled_function``: a graph below Dynamo that comes without one belongs to
+# the function that this thread captured or began to load last, or else any thread. An engine may
+# lower parts of it, or load them, after that call and in threads of its own (vLLM).
+
+
+def begin_function() -> Function:
+    """Note that this thread begins to capture or to load a function."""
+    _LATEST.here = _Latest.anyone = Function()
+    return _LATEST.here
+
+
+def latest_function() -> Function | None:
+    """Return the function that this thread, or else any, captured or began to load last."""
+    return _LATEST.here or _Latest.anyone
+
+
+def forget_function() -> None:
+    """Forget it: what comes next is no part of it."""
+    _LATEST.here = _Latest.anyone = None
+
+
+class _Load(NamedTuple):
+    """A function that was loaded and may never run: the object, its graph, and the function."""
+
+    compiled: weakref.ref[Any]
+    graph: Made
+    function: Function
+
+
+class Captures:
+    """The captures of a process; ``runs`` counts runs of graphs, or is None."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.runs: GraphRuns | None = None
+        self._notes = notes
+        self._captured = 0
+        self._loads: list[_Load] = []
+        self.hooks: dict[names.Name, Hook] = {
+            names.AOT_LOAD: note_hook(_begin_to_load, partial(notes.sensor_failed, _AHEAD)),
+            names.AOT_FUNCTION: self._ahead_of_time,
+        }
+
+    def attach(self, runs: GraphRuns | None) -> None:
+        keep_out(self._note_function)  # a load may stand in a function that left the compiler
+        self.runs = runs
+
+    def capture(self, root: Any) -> Attempt:
+        """Return the attempt for a function that is captured. ``root`` is what Dynamo traces it by.
+
+        Loads of it that were given up are noted: an engine loads what it compiled at an earlier
+        start, finds that it is not what it can use, and compiles again (vLLM 0.32).
+        """
+        code, values = getattr(root, "f_code", None), getattr(root, "f_locals", {})
+        attempt = self._attempt(code, values, caller())
+        begin_function().name = attempt.id
+        for load in [*self._loads]:
+            same = load.graph.attempt.code == attempt.code
+            if same and load.compiled() is None and not self._has_run(load.graph):
+                load.function.given_up = True
+                self._notes.events.append(GivenUp(load.graph))
+                self._loads.remove(load)
+        return attempt
+
+    def _has_run(self, graph: Made) -> bool:
+        return self.runs is not None and self.runs.has_run(graph)
+
+    def _attempt(
+        self, code: CodeType | None, values: Mapping[str, Any], frame: FrameType | None
+    ) -> Attempt:
+        attempt = Attempt(f"capture/{self._captured}", outcome="compiled", is_capture=True)
+        self._captured += 1
+        attempt.above = self._notes.look_up(frame)[0]
+        if code is not None:
+            attempt.code = first_line(code)
+            attempt.written = first_line(written_forward(code, values) or code)
+            attempt.owner = owner(frame, values)
+        self._notes.events.extend([Started(attempt), Ended(attempt)])
+        return attempt
+
+    def _ahead_of_time(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
+        __tracebackhide__ = True
+        loaded = False
+        with self._notes.guard(_AHEAD):
+            # What was captured has the guards of its compilation; what is loaded, none yet.
+            loaded = args[0]._artifacts.guard_manager is None
+        result = original(*args, **kwargs)
+        with self._notes.guard(_AHEAD):
+            self._note_function(args[0], loaded)
+        return result
+
+    def _note_function(self, compiled: Any, loaded: bool) -> None:
+        """Note a function compiled ahead of time, which was ``loaded`` or captured right before."""
+        artifacts = compiled._artifacts
+        graph = self._notes.local.latest_graph
+        if loaded:
+            frame = caller()  # the __init__ of a dataclass, which has no file
+            attempt = self._attempt(artifacts.original_code, {}, frame and frame.f_back)
+            # One graph and one call of a backend, as a captured function has: no more will come.
+            attempt.graphs = attempt.calls = 1
+            graph = Made(attempt, 0, cached="loaded")
+            # AOT_LOAD has begun it, where this torch has that function.
+            function = latest_function() or begin_function()
+            function.name = attempt.id
+            self._notes.events.append(graph)
+            self._loads.append(_Load(weakref.ref(compiled), graph, function))
+            NOTIFIER.listener.on_event()
+        if self.runs is not None:
+            self.runs.add_ahead_of_time(compiled.fn, artifacts.backend_id, graph)
+
+
+def _begin_to_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Handle ``AOTCompiledFunction.deserialize(data, ...)``, which is about to be called."""
+    begin_function()
