@@ -11,8 +11,9 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Map
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from sys import intern
 from typing import Any, Final, NoReturn
 
 from msgspec import inspect
@@ -273,7 +274,7 @@ def _text(words: inspect.StrType, allowed: Iterable[str] | None) -> Read:
             _fail(f"{what} is {brief(text)}, no version", node, step)
         if allowed is not None and text not in allowed:
             _fail(f"{what} is {brief(text)}", node, f"allowed: {', '.join(allowed)}")
-        return text
+        return intern(text)  # files repeat a few places and reasons
 
     return read
 
@@ -295,11 +296,18 @@ def _cause(raw: Raw, node: Mapping) -> Cause:
     if raw["cause"] not in allowed:
         message = f"cause is {brief(raw['cause'])}"
         _fail(message, node.items["cause"][1], f"allowed: {', '.join(allowed)}")
-    return Cause(**raw)
+    cause: Cause = _shared(Cause(**raw))
+    return cause
+
+
+@lru_cache(10_000)
+def _shared(item: Any) -> Any:
+    """Return the first of equal places or causes: a file repeats a few of them."""
+    return item
 
 
 _BUILD: Final[Map[type, Callable[[Raw, Mapping], Any]]] = {
-    form.PlaceKeys: lambda raw, node: BaselinePlace(**raw),
+    form.PlaceKeys: lambda raw, node: _shared(BaselinePlace(**raw)),
     form.CauseKeys: _cause,
 }
 _NOUN: Final[Map[type, str]] = {form.PlaceKeys: "place", form.CauseKeys: "cause"}
