@@ -8,11 +8,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.messages import Bar, add_output, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import Progress, add_output, say, say_all, write, write_report
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import report as log_report
 from pytest_graphbreak.logs.completeness import Completeness, assess
@@ -55,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     places = Places(Path(args.root) if args.root else here)
     analyses: list[tuple[Reading, Completeness]] = []
     for path in args.logs:
-        with _user_errors(path), Bar(path) as bar:
-            reading = read(path, places, bar.move, [here])
+        with _user_errors(path), Progress() as progress:
+            reading = read(path, places, partial(progress.move, path), [here])
         completeness = assess(reading)
         analyses.append((reading, completeness))
         say_all(log_report.lines(reading, completeness))

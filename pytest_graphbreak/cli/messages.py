@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -109,89 +107,23 @@ def _write(
 
 EVERY: Final = 0.1
 """The seconds between two redraws: faster is not visible, and slow terminals would take time."""
-
 _WIDTH: Final = 20
-_TICK: Final = 0.25
-"""The seconds between updates of the clock, so that a run of a minute is seen to be alive."""
 _ERASE: Final = "\r\x1b[K"
 
 
-class _Line:
-    """The line. ``shown`` is true if standard error is a terminal that can erase it."""
-
-    def __init__(self, to: TextIO | None) -> None:
-        self._out = to or sys.stderr
-        terminal = self._out is not None and self._out.isatty()
-        self.shown = terminal and os.environ.get("TERM") != "dumb"
-
-    def draw(self, text: str = "") -> None:
-        """Replace the line, or erase it if there is no text."""
-        encoding = self._out.encoding or "utf-8"
-        self._out.write(f"{_ERASE}{text}".encode(encoding, "backslashreplace").decode(encoding))
-        self._out.flush()
-
-    def say(self, text: str) -> None:
-        """Print a line that stays."""
-        print(text, file=self._out, flush=True)
-
-
-def _bar(share: float) -> str:
-    filled = round(_WIDTH * share)
-    return f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"
-
-
-class Bar:
-    """Shows how much of something was read. Prints nothing if there is no terminal."""
-
-    def __init__(self, name: str, to: TextIO | None = None) -> None:
-        self._line = _Line(to)
-        self._name = console(name)
-        self._drawn = 0.0
-
-    def __enter__(self) -> Bar:
-        if self._line.shown:
-            self._draw("waiting for its first bytes")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._line.shown:
-            self._line.draw()
-
-    def move(self, done: int, total: int | None) -> None:
-        """Note that ``done`` bytes of ``total`` were read; ``total`` is None if it is unknown."""
-        now = time.monotonic()
-        if not self._line.shown or now - self._drawn < EVERY:
-            return
-        self._drawn = now
-        if not total:
-            self._draw(f"{size(done)} read")
-            return
-        part = min(done / total, 1.0)
-        self._draw(f"{_bar(part)} {part:>4.0%} of {size(total)}")
-
-    def _draw(self, words: str) -> None:
-        """Draw the bar. The end of a long name is shown, since it distinguishes logs."""
-        room = max(0, shutil.get_terminal_size().columns - len(words) - 3)
-        name = self._name if len(self._name) <= room else self._name[len(self._name) - room :]
-        self._line.draw(f"{words}  {name}")
-
-
 class Progress:
-    """A line that is redrawn for each step; in a CI log, a line for each step.
+    """A line that is redrawn for each step, and erased at the end of a block.
 
-    As a context manager it erases the line at the end of the block.
+    In a CI log it is a line for each step.
     """
 
     def __init__(self, to: TextIO | None = None) -> None:
-        self._line = _Line(to)
+        self._out = to or sys.stderr
+        terminal = self._out is not None and self._out.isatty()
+        self._shown = terminal and os.environ.get("TERM") != "dumb"
         self._steps = 0
         self._share = 0.0
-        self._words = ""
-        self._detail: Callable[[], str] | None = None
-        self._began = 0.0
-        self._drawn = False
-        self._lock = threading.Lock()
-        self._ticker: threading.Thread | None = None
+        self._drawn = 0.0
 
     def __enter__(self) -> Progress:
         return self
@@ -199,47 +131,39 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self.clear()
 
-    def step(
-        self, done: float, most: float, words: str, detail: Callable[[], str] | None = None
-    ) -> None:
-        """Begin a step, with ``done`` of ``most`` parts of the work finished.
-
-        ``detail`` is called for the progress of the step itself, each time the bar is drawn.
-        """
-        words = console(words)
+    def step(self, done: float, most: float, words: str) -> None:
+        """Begin a step, with ``done`` of ``most`` parts of the work finished."""
         self._steps += 1
-        if not self._line.shown:
-            self._line.say(f"[{self._steps}] {words}")
-            return
-        with self._lock:
+        if self._shown:
             # The total may grow during the work; the bar does not go back for that.
             self._share = max(self._share, min(1.0, done / most if most else 0.0))
-            self._words, self._began = words, time.monotonic()
-            self._detail = detail
-            self._drawn = True
-            self._draw()
-        if self._ticker is None:
-            self._ticker = threading.Thread(target=self._tick, daemon=True)
-            self._ticker.start()
+            self._draw(f"{_bar(self._share)} run {self._steps}: {console(words)}")
+        else:
+            print(f"[{self._steps}] {console(words)}", file=self._out, flush=True)
+
+    def move(self, name: str, done: int, total: int | None) -> None:
+        """Show that ``done`` bytes of ``total`` were read; ``total`` is None if it is unknown.
+
+        Without a terminal nothing is shown.
+        """
+        if self._shown and time.monotonic() - self._drawn > EVERY:
+            self._drawn = time.monotonic()
+            part = min(done / total, 1.0) if total else 0.0
+            words = f"{_bar(part)} {part:>4.0%} of {size(total)}" if total else f"{size(done)} read"
+            self._draw(f"{words}  {console(name)}")
 
     def clear(self) -> None:
-        """Erase the bar, so that other lines can be printed; the next step draws it again."""
-        with self._lock:
-            if self._drawn:
-                self._line.draw()
-                self._drawn = False
+        """Erase the line, so that others can be printed; the next step draws it again."""
+        if self._shown:
+            self._draw("")
 
-    def _draw(self) -> None:
-        took = time.monotonic() - self._began
-        line = f"{_bar(self._share)} run {self._steps}, {took:.0f} s: {self._words}"
-        if self._detail is not None and (detail := self._detail()):
-            line += f"  {console(detail)}"
-        self._line.draw(line[: shutil.get_terminal_size().columns - 1])
+    def _draw(self, text: str) -> None:
+        text = text[: shutil.get_terminal_size().columns - 1]
+        encoding = self._out.encoding or "utf-8"
+        self._out.write(f"{_ERASE}{text}".encode(encoding, "backslashreplace").decode(encoding))
+        self._out.flush()
 
-    def _tick(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal may go before the command
-            while True:
-                time.sleep(_TICK)
-                with self._lock:
-                    if self._drawn:
-                        self._draw()
+
+def _bar(share: float) -> str:
+    filled = round(_WIDTH * share)
+    return f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"
