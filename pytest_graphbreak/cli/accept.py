@@ -9,7 +9,7 @@ import argparse
 import fnmatch
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,7 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
+from pytest_graphbreak.baseline.changes import Kind
 from pytest_graphbreak.cli import report
 from pytest_graphbreak.cli.changes import change_lines
 from pytest_graphbreak.cli.check import add_directory, stale_entries
@@ -67,11 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=report.ARTIFACTS,
         help="the artifacts of the run that contain reports (default: %(default)s)",
     )
-    add_writing(parser)
-
-
-def add_writing(parser: argparse._ActionsContainer) -> None:
-    """Add the options for what is written, and whether the user is asked before."""
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--yes", action="store_true", help="write without asking")
     asked.add_argument("--review", action="store_true", help="ask for each test")
@@ -95,15 +91,43 @@ def add_writing(parser: argparse._ActionsContainer) -> None:
     add_directory(parser)
 
 
-class Collected(Struct):
-    """The measurements in reports that can be written, and the tests left out, by reason."""
+CHANGED: Final[dict[Kind, str]] = {
+    "added": "new",
+    "changed": "changed",
+    "unchanged": "as recorded",
+    "pruned": "gone",
+    "ungated": "ungated",
+}
+"""The kinds of changes, as the summary counts them."""
+LEFT: Final = {
+    "failed": "failed by themselves and left out",
+    "xfailed": "xfailed and left out",
+    "contradicted": "that reports contradict and are left out",
+    "not seen": "that could not be seen and are left out",
+    "not run": "skipped or crashed",
+}
+"""The tests that are left out by why, as the summary counts them."""
+LeftOut = dict[str, list[str]]
+"""The names of these tests; of contradictions, what the reports say."""
 
-    take: list[Measured] = []
-    blind: list[str] = []
-    failed: list[str] = []
-    xfailed: list[str] = []
-    contradictions: list[str] = []
-    unmeasured: int = 0
+
+class Offer(Struct, frozen=True):
+    """What reports change of a checkout's baselines: ``take`` is written, ``gone`` is dropped."""
+
+    together: Union
+    take: list[Measured]
+    left: LeftOut
+    gone: list[Entry] | None
+    changes: Changes
+
+    @property
+    def changed_entries(self) -> list[Change]:
+        return self.changes.of_kind("added", "changed", "pruned")
+
+    @property
+    def words(self) -> str:
+        files = plural(len(self.changes.files), "file")
+        return f"{plural(len(self.changed_entries), 'change')} in {files}"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,11 +139,11 @@ def run(args: argparse.Namespace) -> int:
     checkout = find(Path.cwd(), args.graph_budget_dir)
     with without_collector():
         together = union(_reports(args), runs=checkout.runs == "fail")
-        refuse(together, args.base_profile)
-        refuse_other_checkout(together, checkout)
-        offer = offer_of(args, checkout, together)
-        code = settle(args, checkout, offer)
-    return DECLINED if offer.collected.contradictions else code
+        _refuse(together, args.base_profile)
+        _refuse_other_checkout(together, checkout)
+        offer = _offer(args, checkout, together)
+        code = _settle(args, checkout, offer)
+    return DECLINED if offer.left["contradicted"] else code
 
 
 def _reports(args: argparse.Namespace) -> list[RunReport]:
@@ -133,66 +157,38 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
         return load_all([directory], shown=f"run {run.number}", note=note)
 
 
-class Offer(Struct, frozen=True):
-    """The changes that reports make to a checkout's baselines; ``gone`` are dropped entries."""
-
-    together: Union
-    collected: Collected
-    gone: list[Entry] | None
-    changes: Changes
-
-    @property
-    def changed_entries(self) -> list[Change]:
-        return self.changes.of_kind("added", "changed", "pruned")
-
-
-def offer_of(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
+def _offer(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
     """Return the changes that the reports make, without writing them. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
     is_wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
-    collected = gather(together, baselines, is_wanted, args.base_profile)
+    take, left = _gather(together, baselines, is_wanted, args.base_profile)
     gone: list[Entry] | None = None
     if args.prune:
-        gone = [
-            entry
-            for entry in stale_entries(checkout, baselines, together)
-            if is_wanted(entry.nodeid)
-        ]
-    changes = preview(
-        checkout.directory, collected.take, prune=gone, base_profile=args.base_profile
-    )
-    return Offer(together, collected, gone, changes)
+        stale = stale_entries(checkout, baselines, together)
+        gone = [entry for entry in stale if is_wanted(entry.nodeid)]
+    changes = preview(checkout.directory, take, prune=gone, base_profile=args.base_profile)
+    return Offer(together, take, left, gone, changes)
 
 
-def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
-    """Show the changes, and return a summary of their number, or "" if there are none."""
-    if not args.review:
-        say_all(change_lines(offer.changed_entries, checkout.root))
-    _show_left_out(offer.collected, offer.together, offer.changes, pruning=args.prune)
-    if not offer.changes.files:
-        say("Nothing to write: the baselines say this already.")
-        return ""
-    files = plural(len(offer.changes.files), "file")
-    where = display_path(checkout.directory, Path.cwd())
-    return f"{plural(len(offer.changed_entries), 'change')} in {files} below {where}"
-
-
-def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
+def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     """Show the changes, ask, and write them. Returns 0, or 1 if declined.
 
     Raises ``UserError`` if there is no terminal to ask on.
     """
-    question = show_changes(args, checkout, offer)
-    asked = len(offer.changed_entries)
-    if not question:
+    if not args.review:
+        say_all(change_lines(offer.changed_entries, checkout.root))
+    _show_left_out(offer, pruning=args.prune)
+    if not offer.changes.files:
+        say("Nothing to write: the baselines say this already.")
         return OK
+    question = f"{offer.words} below {display_path(checkout.directory, Path.cwd())}"
+    asked = len(offer.changed_entries)
     if args.dry_run:
         say(f"Would write {question}.")
         return OK
     if args.review:
-        offer = review(args, checkout, offer)
-        changes = plural(len(offer.changed_entries), "change")
-        question = f"{changes} in {plural(len(offer.changes.files), 'file')}"
+        offer = _review(args, checkout, offer)
+        question = offer.words
     elif not args.yes:
         if not sys.stdin.isatty():
             raise UserError(
@@ -204,7 +200,7 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
             return DECLINED
     update(
         checkout.directory,
-        offer.collected.take,
+        offer.take,
         prune=offer.gone,
         base_profile=args.base_profile,
         previewed=offer.changes,
@@ -213,7 +209,7 @@ def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     return DECLINED if len(offer.changed_entries) < asked else OK
 
 
-def review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer:
+def _review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer:
     """Show each test as a red one, ask for it, and return the changes that were accepted.
 
     Raises ``UserError`` if there is no terminal to ask on.
@@ -232,10 +228,10 @@ def review(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> Offer:
             accepted.add((change.profile, change.nodeid))
         say()
     names = {nodeid for _, nodeid in accepted}
-    take = [test for test in offer.collected.take if (test.profile, test.nodeid) in accepted]
+    take = [test for test in offer.take if (test.profile, test.nodeid) in accepted]
     gone = None if offer.gone is None else [entry for entry in offer.gone if entry.nodeid in names]
     changes = preview(checkout.directory, take, prune=gone, base_profile=args.base_profile)
-    return Offer(offer.together, replace(offer.collected, take=take), gone, changes)
+    return replace(offer, take=take, gone=gone, changes=changes)
 
 
 def _difference(
@@ -261,7 +257,7 @@ def _answer(question: str) -> str:
             return answer[0]
 
 
-def refuse(together: Union, base_profile: str | None) -> None:
+def _refuse(together: Union, base_profile: str | None) -> None:
     """Raise ``ReportError`` if reports contain impossible test names, or no such profile."""
     if base_profile is not None and base_profile not in together.profiles:
         profiles = ", ".join(together.profiles)
@@ -280,7 +276,7 @@ def refuse(together: Union, base_profile: str | None) -> None:
             )
 
 
-def refuse_other_checkout(together: Union, checkout: Checkout) -> None:
+def _refuse_other_checkout(together: Union, checkout: Checkout) -> None:
     """Raise ``ReportError`` if tests were compared with baselines, and none are here at all.
 
     Raises ``BaselineError`` if a file is in their place.
@@ -313,65 +309,48 @@ def pattern(text: str | None, nodeids: Collection[str] = ()) -> _Filter:
     return lambda nodeid: expression.match(nodeid) is not None
 
 
-def gather(
+def _gather(
     together: Union, baselines: Baselines, is_wanted: _Filter, base_profile: str | None
-) -> Collected:
-    """Return every test that was measured, those of the base profile first."""
-    collected = Collected()
+) -> tuple[list[Measured], LeftOut]:
+    """Return what every measured test gave, those of the base profile first, and what is left."""
+    take: list[Measured] = []
+    left: LeftOut = {why: [] for why in LEFT}
     contradictory: dict[tuple[str, str], list[str]] = {}
     for item in together.contradictions:
         contradictory.setdefault((item.profile, item.nodeid), []).append(str(item))
-    ordered = sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile)
-    for seen in ordered:
+    for seen in sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile):
         if not is_wanted(seen.nodeid):
             continue
+        record = seen.test.record
         if key := contradictory.get((seen.profile, seen.nodeid)):
-            collected.contradictions += key
-        elif seen.level == MEASURED:
-            record = seen.test.record
-            # A test that compiles nothing has no entry, unless it has one already.
-            if record.has_judged_layer or baselines.entry(seen.nodeid) is not None:
-                collected.take.append(
-                    measurement(seen.nodeid, seen.profile, seen.report.environment, record)
-                )
+            left["contradicted"] += key
         elif seen.level == BLIND:
-            collected.blind.append(
-                f"{seen.nodeid}   {seen.test.record.errors[0]}   on {seen.profile}"
-            )
+            left["not seen"].append(f"{seen.nodeid}   {record.errors[0]}   on {seen.profile}")
         elif seen.level == FAILED:
-            names = collected.xfailed if seen.test.outcome == "xfailed" else collected.failed
-            names.append(seen.name)
-        else:
-            collected.unmeasured += 1
-    return collected
+            left["xfailed" if seen.test.outcome == "xfailed" else "failed"].append(seen.name)
+        elif seen.level != MEASURED:
+            left["not run"].append(seen.name)
+        # A test that compiles nothing has no entry, unless it has one already.
+        elif record.has_judged_layer or baselines.entry(seen.nodeid) is not None:
+            environment = seen.report.environment
+            take.append(measurement(seen.nodeid, seen.profile, environment, record))
+    return take, left
 
 
-def _show_left_out(
-    collected: Collected, together: Union, changes: Changes, *, pruning: bool
-) -> None:
+def _show_left_out(offer: Offer, *, pruning: bool) -> None:
     """Show what is left out, and what cannot be determined from these reports."""
-    _show_contradictions(collected.contradictions)
-    say_list("not seen", collected.blind)
-    say_list("failed", collected.failed, 20)
-    say_list("xfailed", collected.xfailed, 20)
-    ungated = changes.of_kind("ungated")
-    say_list("ungated", (item.nodeid for item in ungated), 20)
-    parts = [
-        f"{count:,} {word}"
-        for count, word in (
-            (len(changes.of_kind("added")), "new"),
-            (len(changes.of_kind("changed")), "changed"),
-            (len(changes.of_kind("unchanged")), "as recorded"),
-            (len(changes.of_kind("pruned")), "gone"),
-            (len(ungated), "ungated"),
-            (len(collected.failed), "failed by themselves and left out"),
-            (len(collected.xfailed), "xfailed and left out"),
-            (len(collected.contradictions), "that reports contradict and are left out"),
-            (len(collected.blind), "that could not be seen and are left out"),
-            (collected.unmeasured, "skipped or crashed"),
-        )
-        if count
-    ]
+    together, changes, left = offer.together, offer.changes, offer.left
+    for contradiction in left["contradicted"]:
+        say(f"contradiction: {contradiction}")
+    if left["contradicted"]:
+        say("left out: leave one of these reports out, or make the count stable")
+    say_list("not seen", left["not seen"])
+    for word in ("failed", "xfailed"):
+        say_list(word, left[word], 20)
+    say_list("ungated", (item.nodeid for item in changes.of_kind("ungated")), 20)
+    counts = {words: len(changes.of_kind(kind)) for kind, words in CHANGED.items()}
+    counts |= {LEFT[why]: len(names) for why, names in left.items()}
+    parts = [f"{count:,} {words}" for words, count in counts.items() if count]
     say(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
     for reason in together.incomplete:
         say(label_line("note", f"incomplete: {reason}"))
@@ -379,13 +358,6 @@ def _show_left_out(
         files = plural(len(together.partial_files), "file")
         words = f"{files} collected in part only: nothing of theirs is dropped"
         say(label_line("note", words))
-
-
-def _show_contradictions(contradictions: Sequence[str]) -> None:
-    for contradiction in contradictions:
-        say(f"contradiction: {contradiction}")
-    if contradictions:
-        say("left out: leave one of these reports out, or make the count stable")
 
 
 def _ask(question: str) -> bool:

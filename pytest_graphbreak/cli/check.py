@@ -7,21 +7,22 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_graphbreak.artifacts.incoming import load_all
 from pytest_graphbreak.artifacts.rejudge import Judge, Judged
-from pytest_graphbreak.artifacts.union import FAILED, SeenTest, Union, union
+from pytest_graphbreak.artifacts.union import FAILED, Union, union
 from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, note, say, say_all, say_list
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
-from pytest_graphbreak.model.report import RunReport, TestReport
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
@@ -148,7 +149,12 @@ def run(args: argparse.Namespace) -> int:
     result = check(together, checkout, earlier, made_by, typed)
     result.allow_missing, result.complete = args.allow_missing, args.complete
     _show(result, together, reports, _accept(args.reports, made_by, typed, result))
-    notes = replace(_notes(result), accept=accept_line(made_by, typed))
+    notes = CheckNotes(
+        no_verdict=result.no_verdict,
+        problems=tuple(result.unusable),
+        missing=(*result.lost, *result.missing, *(result.unreported if result.complete else ())),
+        accept=accept_line(made_by, typed),
+    )
     written = write_pages(_replace_verdicts(reports, result), args, notes)
     return result.code if written else UNUSABLE
 
@@ -187,20 +193,14 @@ def check(
     result.unreported = _unreported(judge.baselines, together, result.stale)
     left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
     result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
-    for key, seen in together.seen.items():
-        if key not in contradicted:
-            _judge_test(seen, judge, result)
+    for seen in (seen for key, seen in together.seen.items() if key not in contradicted):
+        try:
+            judged = judge.judge(seen)
+        except BaselineError as error:  # an impossible node id
+            result.unusable.append(f"{seen.report.name}: {error}")
+        else:
+            result.judged += [] if judged is None else [judged]
     return result
-
-
-def _judge_test(seen: SeenTest, judge: Judge, result: Result) -> None:
-    try:
-        judged = judge.judge(seen)
-    except BaselineError as error:  # an impossible node id
-        result.unusable.append(f"{seen.report.name}: {error}")
-        return
-    if judged is not None:
-        result.judged.append(judged)
 
 
 def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -> list[str]:
@@ -210,14 +210,6 @@ def _unreported(baselines: Baselines, together: Union, stale: Sequence[Entry]) -
     return [entry.nodeid for entry in baselines.entries() if entry.nodeid not in reported]
 
 
-def _notes(result: Result) -> CheckNotes:
-    return CheckNotes(
-        no_verdict=result.no_verdict,
-        problems=tuple(result.unusable),
-        missing=(*result.lost, *result.missing, *(result.unreported if result.complete else ())),
-    )
-
-
 def _in_no_report(names: Sequence[str]) -> str:
     verb = "is" if len(names) == 1 else "are"
     return f"{plural(len(names), 'test')} of the baselines {verb} in no report"
@@ -225,11 +217,10 @@ def _in_no_report(names: Sequence[str]) -> str:
 
 def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
     """Return whether a test was measured on a profile when its baseline was written."""
-    try:
+    with suppress(BaselineError):
         entry = baselines.entry(nodeid)
-    except BaselineError:
-        return False
-    return entry is not None and profile in entry.recorded_profiles
+        return entry is not None and profile in entry.recorded_profiles
+    return False
 
 
 def unusable(together: Union) -> Iterator[str]:
@@ -271,11 +262,9 @@ def _stale_on(
 
 def _is_below(file: str) -> bool:
     """Return whether a report may name this test file, which must be a path below the root."""
-    try:
-        split_nodeid(f"{file}::test")
-    except BaselineError:
-        return False
-    return True
+    with suppress(BaselineError):
+        return bool(split_nodeid(f"{file}::test"))
+    return False
 
 
 def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
@@ -373,15 +362,12 @@ def _why_red(result: Result) -> str:
 
 def _replace_verdicts(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
     """Return the reports with the verdicts of this check in place of those of their runs."""
-    verdicts: dict[int, TestReport] = {
-        id(judged.seen.test): judged.test for judged in result.judged
-    }
+    verdicts = {id(judged.seen.test): judged.test for judged in result.judged}
+    stale = tuple(entry.nodeid for entry in result.stale)
     return [
-        structs.replace(
+        replace(
             report,
-            session=structs.replace(
-                report.session, stale=tuple(entry.nodeid for entry in result.stale)
-            ),
+            session=replace(report.session, stale=stale),
             tests=tuple(verdicts[id(test)] for test in report.tests if id(test) in verdicts),
         )
         for report in reports
