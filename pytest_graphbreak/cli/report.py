@@ -140,8 +140,6 @@ _URL: Final = re.compile(
     r"https?://([\w.-]+/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII
 )
 _NAME: Final = re.compile(r"(?:[\w.:-]+/)?[\w.-]+/[\w.-]+", re.ASCII)
-_UNKNOWN: Final = 4
-"""gh's exit code if nobody is logged in (`gh help exit-codes`)."""
 _BY_HAND: Final = (
     "or download the artifacts of the run in a browser, and run `graphbreak accept FILE.zip...`"
 )
@@ -192,18 +190,11 @@ def download(run: GitHubRun, pattern: str) -> Iterator[str]:
                 f"({reason(error)}). Install it from cli.github.com, {_BY_HAND}"
             ) from None
         if download.returncode:
-            raise ReportError(_failure(run, pattern, download.returncode, download.stdout))
+            # gh itself says what is missing: a login, or an artifact of this name.
+            words = download.stdout.strip() or f"exit code {download.returncode}"
+            where = f"run {run.number}" + (f" of {run.repository}" if run.repository else "")
+            raise ReportError(
+                f"gh could not download artifacts of {where} whose name fits {pattern!r} "
+                f"(--artifact PATTERN):\n{words}\n{_BY_HAND}"
+            )
         yield directory
-
-
-def _failure(run: GitHubRun, pattern: str, code: int, output: str) -> str:
-    where = f"run {run.number}" + (f" of {run.repository}" if run.repository else "")
-    words = output.strip() or f"exit code {code}"
-    if code == _UNKNOWN or "gh auth login" in output:
-        return f"gh is not logged in: run `gh auth login`, or set GH_TOKEN; {_BY_HAND}\n{words}"
-    if "no artifact matches" in output or "no valid artifacts" in output:
-        return (
-            f"{where} has no artifact whose name fits {pattern!r} (or it has expired). Name it "
-            f"with --artifact PATTERN; a job keeps its report with actions/upload-artifact\n{words}"
-        )
-    return f"gh could not download the artifacts of {where}:\n{words}"

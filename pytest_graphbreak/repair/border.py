@@ -92,33 +92,24 @@ class _Comparing:
         self._comparer = Comparer(factor)
         self._drawn = Comparer(factor, drawn=True)
         self._numbers = numbers
-        self._left_out: list[str] = []
-        self._gone: list[str] = []
         self._without = without
+        self._result = Comparison(left_out=list(self._first.results.left_out))
         self._moved: set[str] = set()
         """What the patched program does after the call in place of in it."""
 
     def comparison(self) -> Comparison:
         """Return the first difference, and what was compared until then."""
-        changed = self._changed_border()
-        alone = bool(changed) and not self._has_same_numbers()
-        calls = None if changed else self._calls()
-        difference = calls or self._program() or self._state() or self._outside()
-        drawn: list[str] = []
-        refused = 0
-        if difference is None and not changed:
-            difference, drawn, refused = self._drawn_calls()
-        return Comparison(
-            difference,
-            0 if alone else len(self._patched.results.calls),
-            drawn,
-            refused,
-            changed,
-            alone,
-            self._gone,
-            [*self._first.results.left_out, *self._left_out],
-            self._unsteady() if difference is not None and not difference.drawn else "",
-        )
+        result = self._result
+        result.changed = self._changed_border()
+        result.alone = bool(result.changed) and not self._has_same_numbers()
+        result.calls = 0 if result.alone else len(self._patched.results.calls)
+        calls = None if result.changed else self._calls()
+        result.difference = calls or self._program() or self._state() or self._outside()
+        if result.difference is not None:
+            result.unsteady = self._unsteady()
+        elif not result.changed:
+            result.difference = self._drawn_calls()
+        return result
 
     def _unsteady(self) -> str:
         """Return how the second run of the original differs from the first, or ""."""
@@ -178,15 +169,14 @@ class _Comparing:
         for stream, lines in self._first.lines.items():
             unsteady = unsteady_lines(lines, self._originals[-1].lines.get(stream, ()))
             if unsteady:
-                self._left_out.append(f"lines of {stream} that differ from run to run")
+                self._result.left_out.append(f"lines of {stream} that differ from run to run")
             texts = [
                 without_lines(x, unsteady) for x in (lines, self._patched.lines.get(stream, ()))
             ]
             if not self._numbers:
                 texts = [[*map(without_numbers, lines)] for lines in texts]
             if unlike := line_difference(*texts):
-                place, before, after = unlike
-                return ValueDifference(f"{stream}{place}", before, after, _PROGRAM)
+                return replace(unlike, what=f"{stream}{unlike.what}", where=_PROGRAM)
         return None
 
     def _state(self) -> ValueDifference | None:
@@ -198,12 +188,12 @@ class _Comparing:
             if name in self._without:
                 continue
             if name in again and self._comparer.difference(old, again[name]):
-                self._left_out.append(f"{name}, which {_ITSELF}")
+                self._result.left_out.append(f"{name}, which {_ITSELF}")
             elif name in after:
                 if difference := self._value(name, old, after[name], self._comparer):
                     return replace(difference, where="at the end")
             elif name in self._first.results.passing:
-                self._gone.append(name)
+                self._result.gone.append(name)
             elif not any(self._is_value(old, new, self._comparer) for new in new_names):
                 return ValueDifference(name, text(old), "gone", "at the end")
         return None
@@ -215,7 +205,7 @@ class _Comparing:
         for name in dict.fromkeys((*before, *after)):
             old = before.get(name, _ABSENT)
             if self._comparer.difference(old, again.get(name, _ABSENT)):
-                self._left_out.append(f"{name}, which {_ITSELF}")
+                self._result.left_out.append(f"{name}, which {_ITSELF}")
             elif difference := self._comparer.difference(old, after.get(name, _ABSENT), name):
                 return replace(difference, where="at the end")
         return None
@@ -235,9 +225,7 @@ class _Comparing:
 
     # Calls with drawn inputs.
 
-    def _drawn_calls(self) -> tuple[ValueDifference | None, list[str], int]:
-        kinds: list[str] = []
-        refused = 0
+    def _drawn_calls(self) -> ValueDifference | None:
         for kind, new in self._patched.results.drawn.items():
             olds = [x.results.drawn[kind] for x in self._originals if kind in x.results.drawn]
             if not olds:
@@ -245,22 +233,20 @@ class _Comparing:
             if kind == OWN:
                 self._note_moved(olds[0], new)
             taken = [old for old in olds if old.raised is None]
-            difference = self._drawn_call(olds, taken, new)
-            if difference is not None:
-                where = f"call of {new.name} with {kind}"
-                return replace(difference, where=where, drawn=True), kinds, refused
+            if difference := self._drawn_call(olds, taken, new):
+                return replace(difference, where=f"call of {new.name} with {kind}")
             if taken:
-                kinds.append(kind)
+                self._result.drawn.append(kind)
             else:
-                refused += 1
-        return None, kinds, refused
+                self._result.refused += 1
+        return None
 
     def _note_moved(self, old: CallResult, new: CallResult) -> None:
         """Leave aside what the call itself no longer does: the program does it after the call."""
         if old.lines and not new.lines:
             self._moved.add(_LINES)
         self._moved |= {name for name in old.changed if name not in new.changed}
-        self._left_out += [f"{name} of drawn calls" for name in sorted(self._moved)]
+        self._result.left_out += [f"{name} of drawn calls" for name in sorted(self._moved)]
 
     def _drawn_call(
         self, olds: list[CallResult], taken: list[CallResult], new: CallResult
@@ -282,8 +268,7 @@ class _Comparing:
         """Return which line a call writes otherwise, or which object it changes."""
         unlike = line_difference(old.lines, new.lines) if _LINES not in self._moved else None
         if unlike is not None:
-            place, before, after = unlike
-            return ValueDifference(f"{_LINES}{place}", before, after)
+            return replace(unlike, what=f"{_LINES}{unlike.what}")
         return self._objects(old, new)
 
     def _objects(self, old: CallResult, new: CallResult) -> ValueDifference | None:

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from pytest_graphbreak.repair.comparison import ValueDifference
 from pytest_graphbreak.repair.values import Flat, Lines, TensorLeaf, leaf_text
 
-Unlike = tuple[str, str, str]
-"""Where in a value two differ, and both as texts."""
 _NOTHING: Final = "nothing"
 
 
@@ -39,16 +37,13 @@ class Comparer(Struct, frozen=True):
             at = next(place for place, (old, new) in pairs if old != new)
             before_it, after_it = dict(before), dict(after)
             values = _shown(before_it, olds[at]), _shown(after_it, news[at])
-            return ValueDifference(f"{name}, its structure" if name else "its structure", *values)
+            return ValueDifference(f"{name}, its structure".removeprefix(", "), *values)
         for (path, old), (_, new) in zip(before, after, strict=True):
             if (unlike := self._unlike(old, new)) is not None:
-                place, old_text, new_text = unlike
-                return ValueDifference(
-                    f"{name}{path}{place}".strip() or "the result", old_text, new_text
-                )
+                return replace(unlike, what=f"{name}{path}{unlike.what}".strip() or "the result")
         return None
 
-    def _unlike(self, old: Any, new: Any) -> Unlike | None:
+    def _unlike(self, old: Any, new: Any) -> ValueDifference | None:
         """Return where in a leaf the first difference is, and both values."""
         if isinstance(old, TensorLeaf) and isinstance(new, TensorLeaf):
             return self._tensors(old, new)
@@ -56,32 +51,35 @@ class Comparer(Struct, frozen=True):
             return line_difference(old, new)
         if {type(old), type(new)} == {TensorLeaf, type(None)}:
             # A gradient of a branch that was not taken is None, where both are computed zero.
-            leaf = old if new is None else new
-            return None if not leaf.value.any() else ("", leaf_text(old), leaf_text(new))
-        if type(old) is not type(new):
-            return "", f"{leaf_text(old)} ({_kind(old)})", f"{leaf_text(new)} ({_kind(new)})"
-        if isinstance(old, float):
+            same = not (old if new is None else new).value.any()
+        elif type(old) is not type(new):
+            before, after = (f"{leaf_text(x)} ({_kind(x)})" for x in (old, new))
+            return ValueDifference("", before, after)
+        elif isinstance(old, float):
             near = math.isclose(old, new, rel_tol=1e-5 * self.factor, abs_tol=1e-6 * self.factor)
-            return None if near or (old != old and new != new) else ("", repr(old), repr(new))
-        return None if old == new else ("", leaf_text(old), leaf_text(new))
+            same = near or (old != old and new != new)
+        else:
+            same = old == new
+        return None if same else ValueDifference("", leaf_text(old), leaf_text(new))
 
-    def _tensors(self, old: TensorLeaf, new: TensorLeaf) -> Unlike | None:
-        if old.value.shape != new.value.shape:
-            return ", its shape", str(list(old.value.shape)), str(list(new.value.shape))
-        if old.value.dtype != new.value.dtype:
-            return ", its dtype", str(old.value.dtype), str(new.value.dtype)
-        if old.device != new.device:
-            return ", its device", old.device, new.device
-        if old.requires_grad != new.requires_grad and (old.requires_grad or not self.drawn):
-            return ", requires_grad", str(old.requires_grad), str(new.requires_grad)
-        if old.contiguous and not new.contiguous:
-            return ", contiguous", "True", "False"
+    def _tensors(self, old: TensorLeaf, new: TensorLeaf) -> ValueDifference | None:
+        grad = new.requires_grad if old.requires_grad or not self.drawn else False
+        for what, before, after in (
+            ("its shape", list(old.value.shape), list(new.value.shape)),
+            ("its dtype", old.value.dtype, new.value.dtype),
+            ("its device", old.device, new.device),
+            ("requires_grad", old.requires_grad, grad),
+            ("contiguous", old.contiguous, old.contiguous and new.contiguous),
+        ):
+            if before != after:
+                return ValueDifference(f", {what}", str(before), str(after))
         apart = ~self._close(old.value, new.value)
         if not apart.any():
             return None
         index = tuple(apart.nonzero()[0].tolist())
         at = f", element {list(index)}" if index else ""
-        return at, repr(old.value[index].item()), repr(new.value[index].item())
+        first, second = (repr(x.value[index].item()) for x in (old, new))
+        return ValueDifference(at, first, second)
 
     def _close(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if not (old.is_floating_point() or old.is_complex()):
@@ -154,20 +152,16 @@ _MOST: Final = 1e-3
 """Relative: the last digit of a number may be rounded otherwise, but hides no more than this."""
 _CLOSE: Final = 1e-5
 _LEAST: Final = 1e-6
-_NO_LINE: Final = "no such line"
 
 
-def line_difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str, str] | None:
+def line_difference(before: Sequence[str], after: Sequence[str]) -> ValueDifference | None:
     """Return the first line that differs: which one, and both."""
     pairs = zip_longest(_not_blank(before), _not_blank(after))
     for number, (old, new) in enumerate(pairs, 1):
         if old is None or new is None or not same_text(old, new):
-            return f", line {number}", _quoted(old), _quoted(new)
+            first, second = ("no such line" if x is None else repr(x[:80]) for x in (old, new))
+            return ValueDifference(f", line {number}", first, second)
     return None
-
-
-def _quoted(line: str | None) -> str:
-    return _NO_LINE if line is None else repr(line[:80])
 
 
 def same_text(old: str, new: str) -> bool:

@@ -24,21 +24,19 @@ class ValueDifference(Struct, frozen=True):
     before: str
     after: str
     where: str = ""
-    drawn: bool = False
-    """Whether it shows with drawn inputs only."""
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         return f"{place}{self.what}: {self.before} became {self.after}"
 
 
-class Comparison(Struct, frozen=True):
+class Comparison(Struct):
     """How a run differs from the original, and what of it was compared."""
 
     difference: ValueDifference | None = None
     calls: int = 0
     """The number of calls that were compared one by one."""
-    drawn: Sequence[str] = ()
+    drawn: list[str] = []
     """The drawn inputs for which results were compared."""
     refused: int = 0
     """The number of drawn inputs that the original does not take."""
@@ -46,9 +44,9 @@ class Comparison(Struct, frozen=True):
     """How the border of the compiled calls changed: arguments, results, how many there are."""
     alone: bool = False
     """Whether the border of the program alone decides, since the calls have other results."""
-    gone: Sequence[str] = ()
+    gone: list[str] = []
     """The names that only the original has, and that no call of it changes or uses."""
-    left_out: Sequence[str] = ()
+    left_out: list[str] = []
     """What was not compared, in words."""
     unsteady: str = ""
     """How the original differs from itself: then nothing follows from a difference."""

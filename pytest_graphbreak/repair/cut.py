@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.repair.capture import Capture, uncompiled
-from pytest_graphbreak.repair.loading import CutFunction, Cuts
+from pytest_graphbreak.repair.loading import CutFunction
 
 Answer = dict[str, Any]
 
@@ -47,7 +47,7 @@ class _FrameCutter:
     def __init__(
         self, functions: set[tuple[str, ...]], folder: Path, capture: Capture, program: str
     ) -> None:
-        self.cuts: dict[str, Cuts] = {}
+        self.cuts: dict[str, CutFunction] = {}
         self._wanted = functions
         self._places = places(Path.cwd())
         self._folder = folder
@@ -78,65 +78,53 @@ class _FrameCutter:
         try:
             self.cuts["\n".join(key)] = self._cut(frame, key[1])
         except Exception as error:
-            self.cuts["\n".join(key)] = Cuts(why=_words(error))
+            self.cuts["\n".join(key)] = CutFunction(why=_words(error))
         finally:
             sys.setprofile(self.look)
 
-    def _cut(self, frame: FrameType, function: str) -> Cuts:
+    def _cut(self, frame: FrameType, function: str) -> CutFunction:
         """Return how a script comes by what is called, and by its arguments."""
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return Cuts(why="it is a generator")
+            return CutFunction(why="it is a generator")
         args, kwargs = _arguments(frame)
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
-        cuts = Cuts()
+        cut = self._by_path(frame.f_code, module) or self._by_name(frame, function)
+        if cut.why:
+            return cut
+        inputs = args[cut.by_path and module is not None :]
+        file = self._folder / f"cut{len(self.cuts)}.pt"
+        torch.save({"args": inputs, "kwargs": kwargs}, file)
+        inline, grad = _inline(inputs, kwargs), torch.is_grad_enabled()
+        return replace(cut, file=str(file), inline=inline, grad=grad)
+
+    def _by_path(self, code: CodeType, module: Any) -> CutFunction | None:
+        """Return the way to a module, or to a function, from what the program compiles."""
         for number, entry in enumerate(self._capture.entries):
-            path = _path(entry.original, module, frame.f_code)
-            if path is not None:
-                expression, what = path
-                name = frame.f_code.co_name
-                if name != "forward" and getattr(type(module), name, None) is not None:
-                    expression += f".{name}"
-                inputs = args[module is not None :]
-                self._add(cuts, CutFunction(expression, what, number, by_path=True), inputs, kwargs)
-                break
+            if module is None:
+                if getattr(inspect.unwrap(entry.original), "__code__", None) is code:
+                    what = "as the program compiles it"
+                    return CutFunction("full_model", what, number, by_path=True)
+                continue
+            for expression, root in _roots(entry.original):
+                parts = root.named_modules() if isinstance(root, torch.nn.Module) else ()
+                path = next((name for name, child in parts if child is module), None)
+                if path is None:
+                    continue
+                kind, name = type(root).__name__, code.co_name
+                what = f"{path} of {kind} by its path" if path else f"{kind} as loaded"
+                expression += f'.get_submodule("{path}")' if path else ""
+                is_method = name != "forward" and getattr(type(module), name, None) is not None
+                expression += f".{name}" if is_method else ""
+                return CutFunction(expression, what, number, by_path=True)
+        return None
+
+    def _by_name(self, frame: FrameType, function: str) -> CutFunction:
         if "<locals>" in function:
-            cuts.why = "it is defined inside a function"
-            return cuts
+            return CutFunction(why="it is defined inside a function")
         if Path(frame.f_code.co_filename).resolve() == self._program:
             first, dot, attribute = function.partition(".")
-            expression = f'program["{first}"]{dot}{attribute}'
-        else:
-            expression = f'sys.modules["{frame.f_globals.get("__name__", "")}"].{function}'
-        self._add(cuts, CutFunction(expression, ""), args, kwargs)
-        return cuts
-
-    def _add(self, cuts: Cuts, cut: CutFunction, args: list[Any], kwargs: Answer) -> None:
-        """Add a way with its saved arguments, or the reason why they cannot be saved."""
-        file = self._folder / f"cut{len(self.cuts)}_{len(cuts.ways)}.pt"
-        try:
-            torch.save({"args": args, "kwargs": kwargs}, file)
-            inline = _inline(args, kwargs)
-        except Exception as error:
-            cuts.why = _words(error)
-            return
-        grad = torch.is_grad_enabled()
-        cuts.ways.append(replace(cut, file=str(file), inline=inline, grad=grad))
-
-
-def _path(original: Any, module: Any, code: CodeType) -> tuple[str, str] | None:
-    """Return Python for a module, or for a function, from ``full_model`` on, and it in words."""
-    if module is None:
-        same = getattr(inspect.unwrap(original), "__code__", None) is code
-        return ("full_model", "as the program compiles it") if same else None
-    for expression, root in _roots(original):
-        if isinstance(root, torch.nn.Module):
-            path = next((name for name, child in root.named_modules() if child is module), None)
-            if path is not None:
-                name = type(root).__name__
-                what = f"{path} of {name} by its path" if path else f"{name} as loaded"
-                tail = f'.get_submodule("{path}")' if path else ""
-                return f"{expression}{tail}", what
-    return None
+            return CutFunction(f'program["{first}"]{dot}{attribute}')
+        return CutFunction(f'sys.modules["{frame.f_globals.get("__name__", "")}"].{function}')
 
 
 def _roots(original: Any) -> Iterator[tuple[str, Any]]:

@@ -81,22 +81,16 @@ class CutFunction(Struct, frozen=True):
     ``expression`` is Python for it, of ``full_model`` or ``program``, once the program has called
     what it compiles with its call ``number``; ``what`` says it in words. Its arguments are in
     ``file``, and ``inline`` as source if all of them are small; ``grad`` is whether gradients were
-    computed.
+    computed. ``why`` says that there is none.
     """
 
-    expression: str
-    what: str
+    expression: str = ""
+    what: str = ""
     number: int = 0
     file: str = ""
     inline: str | None = None
     grad: bool = False
     by_path: bool = False
-
-
-class Cuts(Struct):
-    """The ways to call a function, and ``why`` there is no other."""
-
-    ways: list[CutFunction] = []
     why: str = ""
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import lazy
-from pytest_graphbreak.repair.loading import WHOLE, Cuts, Writer
+from pytest_graphbreak.repair.loading import WHOLE, CutFunction, Writer
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
@@ -87,7 +87,7 @@ class Repro:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _cuts(self) -> dict[str, Cuts]:
+    def _cuts(self) -> dict[str, CutFunction]:
         folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         functions = {
@@ -98,7 +98,7 @@ class Repro:
         }
         order = {"kind": "cut", "cut": sorted(functions), "folder": str(folder)}
         answer, _ = self._bench.run(self._target, order)
-        return msgspec.convert(answer.get("cuts") or {}, dict[str, Cuts])
+        return msgspec.convert(answer.get("cuts") or {}, dict[str, CutFunction])
 
     def _paths(self) -> Iterator[Path]:
         """Yield names for the scripts, without the numbers that files of others use."""
@@ -111,22 +111,21 @@ class Repro:
             if is_free or (is_ours and not data.is_symlink()):
                 yield path
 
-    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, Cuts]) -> Script:
+    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
         """Try the functions from the break outwards, and then the program."""
         reasons: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
             key = f"{frame.file}\n{frame.function}"
-            of_function = cuts.get(key, Cuts(why="it was not called by itself"))
-            for cut in of_function.ways:
+            cut = cuts.get(key, CutFunction(why="it was not called by itself"))
+            why: str | None = cut.why
+            if not why:
                 text = self._writer.cut(item, frame, cut, f"{path.stem}.pt")
                 self._write(path, text, cut.file if cut.inline is None else "")
                 why = missing(item, self._measure(path))
-                if why is None:
-                    words = "; ".join(reasons)
-                    return Script(path, item, frame.function, True, words, cut.what)
-                reasons.append(f"{frame.function} {cut.what or 'by its name'}: {why}")
-            if of_function.why:
-                reasons.append(f"{frame.function}: {of_function.why}")
+            if why is None:
+                words = "; ".join(reasons)
+                return Script(path, item, frame.function, True, words, cut.what)
+            reasons.append(f"{frame.function}: {why}")
         self._write(path, self._writer.whole(item))
         why = missing(item, self._measure(path))
         if why is not None:

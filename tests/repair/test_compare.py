@@ -14,6 +14,7 @@ from pytest_graphbreak.repair.compare import (
     unsteady_lines,
     without_lines,
 )
+from pytest_graphbreak.repair.comparison import ValueDifference
 from pytest_graphbreak.repair.values import flatten, settle
 
 pytestmark = pytest.mark.once
@@ -115,7 +116,7 @@ def test_what_changes_later_is_not_seen() -> None:
 def test_which_line_differs(
     before: list[str], after: list[str], unlike: tuple[str, str, str] | None
 ) -> None:
-    assert line_difference(before, after) == unlike
+    assert line_difference(before, after) == (unlike and ValueDifference(*unlike))
 
 
 def test_a_time_is_told_by_a_second_run_of_the_original() -> None:
@@ -123,4 +124,4 @@ def test_a_time_is_told_by_a_second_run_of_the_original() -> None:
     unsteady = unsteady_lines(first, second)
     assert unsteady == {"# s"}
     lines = [without_lines(run, unsteady) for run in (first, other)]
-    assert line_difference(*lines) == (", line 1", "'a 1'", "'a 2'")
+    assert line_difference(*lines) == ValueDifference(", line 1", "'a 1'", "'a 2'")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame, Record
-from pytest_graphbreak.repair.loading import Cuts, path_source
+from pytest_graphbreak.repair.loading import CutFunction, path_source
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.trial import Trial
 
@@ -43,10 +43,10 @@ class Interrupted(Repro):
     def _paths(self) -> Iterator[Path]:
         yield self._path
 
-    def _cuts(self) -> dict[str, Cuts]:
+    def _cuts(self) -> dict[str, CutFunction]:
         return {}
 
-    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, Cuts]) -> Script:
+    def _smallest(self, path: Path, item: Break, cuts: Mapping[str, CutFunction]) -> Script:
         path.write_text("a script")
         raise KeyboardInterrupt
 
