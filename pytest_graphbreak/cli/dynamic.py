@@ -143,7 +143,7 @@ def ways(
             break
         step(len(results), len(_WAYS), name)
         marks = dims if name == MARKED else {}
-        trial = bench.measure(target, outputs=False, allow_breaks=False, sizes_as=(dynamic, marks))
+        trial = bench.measure(target, outputs=False, sizes_as=(dynamic, marks))
         results.append(Way(name, trial))
         if name == AUTOMATIC:
             if trial.error is not None or not trial.record.active:

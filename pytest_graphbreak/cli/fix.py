@@ -111,18 +111,15 @@ class _Written(Struct):
                 self.paths.clear()
 
     def _prove(self, bench: Bench) -> Proof:
-        """Prove what was written; without a break it runs with the program's own fullgraph=True."""
-        outcome, original = self.search.outcome, self.search.original
-        if outcome.first.inductor:
+        original = self.search.original
+        if original.first.inductor:
             original = Original(bench, self.target, values_only=True)
-        unbroken = outcome.first.fullgraph and not outcome.last.record.breaks
         is_own = self.target.path in self.paths
         modules = {path: fixed for path, fixed in self.paths.items() if path != self.target.path}
         return prove.proof_of(
             original,
             self.target.beside("_fixed") if is_own else self.target,
             alone=True,
-            allow_breaks=not unbroken,
             replaced={str(path.resolve()): str(fixed) for path, fixed in modules.items()},
         )
 

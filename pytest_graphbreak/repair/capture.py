@@ -58,7 +58,6 @@ class Capture:
     def __init__(
         self,
         *,
-        allow_breaks: bool = True,
         codegen: bool = True,
         results: bool = False,
         perturbed: bool = False,
@@ -66,11 +65,9 @@ class Capture:
         on_first: Callable[[], None] = lambda: None,
     ) -> None:
         self.entries: list[CompiledCall] = []
-        self.fullgraph = False
         self.options: dict[str, Any] = {}
         self.inductor = False
         """Whether inductor compiles something."""
-        self._allow_breaks = allow_breaks
         self._codegen = codegen
         self._results = results
         self._perturbed = perturbed
@@ -117,10 +114,8 @@ class Capture:
                 torch.compile = self._outer
 
     def _compile(self, model: Any, options: dict[str, Any]) -> Any:
-        if options.get("fullgraph"):
-            self.fullgraph = True
-            if self._allow_breaks:
-                options["fullgraph"] = False
+        if options.get("fullgraph"):  # a program that breaks is to run, too
+            options["fullgraph"] = False
         steady_random()
         self.inductor |= options.get("backend", "inductor") == "inductor"
         if not self.options:

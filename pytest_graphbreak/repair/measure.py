@@ -75,7 +75,6 @@ class _Program:
     def __init__(self, order: Answer) -> None:
         self._order = order
         self.capture = Capture(
-            allow_breaks=order["allow_breaks"],
             codegen=order["codegen"],
             results=bool(order["results"]),
             perturbed=order["perturbed"],
@@ -187,7 +186,6 @@ def _codes(code: types.CodeType, depth: int = 0) -> Iterator[types.CodeType]:
 def _calls(capture: Capture) -> Answer:
     """Return what is known about the compiled calls."""
     return {
-        "fullgraph": capture.fullgraph,
         "options": capture.options,
         "inductor": capture.inductor,
         "varies": capture.varies(),

@@ -24,7 +24,6 @@ class Trial(Struct, frozen=True):
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
     """The user's frames that led to the error (``failure.user_frames``)."""
-    fullgraph: bool = False
     inductor: bool = False
     """Whether inductor compiles something."""
     rounds: Mapping[str, Any] = {}
@@ -76,7 +75,6 @@ _OPTIONS: Final[dict[str, Any]] = {
     "values_only": False,  # and have the sizes of the program's own
     "codegen": True,  # inductor generates code
     "perturbed": False,  # the program gets other results than its calls give
-    "allow_breaks": True,  # also with fullgraph=True
     "sizes_as": None,  # dynamic of torch.compile, and the dimensions to mark
     "replaced": {},  # files of the program, and others that are read in their place
 }
