@@ -31,11 +31,10 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
-from pytest_graphbreak.baseline.changes import Kind
 from pytest_graphbreak.cli import report
-from pytest_graphbreak.cli.changes import change_lines
+from pytest_graphbreak.cli.changes import LEFT, LeftOut, change_lines, left_out_lines
 from pytest_graphbreak.cli.check import add_directory, stale_entries
-from pytest_graphbreak.cli.messages import note, say, say_all, say_list
+from pytest_graphbreak.cli.messages import note, say, say_all
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.typed import this_command
@@ -44,7 +43,7 @@ from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import display_path, without_collector
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import TextLine, indent_lines, label_line
+from pytest_graphbreak.text.output import TextLine, indent_lines
 
 OK, DECLINED = 0, 1
 _Filter = Callable[[str], bool]
@@ -89,26 +88,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the profile of the plain counts in a new baseline file (default: the first report's)",
     )
     add_directory(parser)
-
-
-CHANGED: Final[dict[Kind, str]] = {
-    "added": "new",
-    "changed": "changed",
-    "unchanged": "as recorded",
-    "pruned": "gone",
-    "ungated": "ungated",
-}
-"""The kinds of changes, as the summary counts them."""
-LEFT: Final = {
-    "failed": "failed by themselves and left out",
-    "xfailed": "xfailed and left out",
-    "contradicted": "that reports contradict and are left out",
-    "not seen": "that could not be seen and are left out",
-    "not run": "skipped or crashed",
-}
-"""The tests that are left out by why, as the summary counts them."""
-LeftOut = dict[str, list[str]]
-"""The names of these tests; of contradictions, what the reports say."""
 
 
 class Offer(Struct, frozen=True):
@@ -177,7 +156,7 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     """
     if not args.review:
         say_all(change_lines(offer.changed_entries, checkout.root))
-    _show_left_out(offer, pruning=args.prune)
+    say_all(left_out_lines(offer.together, offer.changes, offer.left, pruning=args.prune))
     if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
         return OK
@@ -335,29 +314,6 @@ def _gather(
             environment = seen.report.environment
             take.append(measurement(seen.nodeid, seen.profile, environment, record))
     return take, left
-
-
-def _show_left_out(offer: Offer, *, pruning: bool) -> None:
-    """Show what is left out, and what cannot be determined from these reports."""
-    together, changes, left = offer.together, offer.changes, offer.left
-    for contradiction in left["contradicted"]:
-        say(f"contradiction: {contradiction}")
-    if left["contradicted"]:
-        say("left out: leave one of these reports out, or make the count stable")
-    say_list("not seen", left["not seen"])
-    for word in ("failed", "xfailed"):
-        say_list(word, left[word], 20)
-    say_list("ungated", (item.nodeid for item in changes.of_kind("ungated")), 20)
-    counts = {words: len(changes.of_kind(kind)) for kind, words in CHANGED.items()}
-    counts |= {LEFT[why]: len(names) for why, names in left.items()}
-    parts = [f"{count:,} {words}" for words, count in counts.items() if count]
-    say(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
-    for reason in together.incomplete:
-        say(label_line("note", f"incomplete: {reason}"))
-    if pruning and together.partial_files:
-        files = plural(len(together.partial_files), "file")
-        words = f"{files} collected in part only: nothing of theirs is dropped"
-        say(label_line("note", words))
 
 
 def _ask(question: str) -> bool:

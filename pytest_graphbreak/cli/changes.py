@@ -1,4 +1,4 @@
-"""The changes of baselines as lines, before ``accept`` writes them."""
+"""The changes of baselines and what is left out, as lines, before ``accept`` writes them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,49 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.baseline import Change, Values
+from pytest_graphbreak.artifacts.union import Union
+from pytest_graphbreak.baseline import Change, Changes, Values
+from pytest_graphbreak.baseline.changes import Kind
+from pytest_graphbreak.cli.messages import MOST
 from pytest_graphbreak.judging.finding import GONE, NEW
 from pytest_graphbreak.judging.findings import finding_of_place
 from pytest_graphbreak.model.budget import BaselinePlace, Cause
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.report.lines import lines
 from pytest_graphbreak.text.files import display_path
-from pytest_graphbreak.text.output import BLANK, TextLine, indent_lines
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import (
+    BLANK,
+    TextLine,
+    indent_lines,
+    label_line,
+    list_lines,
+    text_lines,
+)
 
+MOST_NAMED: Final = 20
+"""The number of tests that are named for one reason; the rest are counted."""
 IN_FULL: Final = 500
 """The number of changes that are shown with their places; further ones get one line each."""
+
+CHANGED: Final[dict[Kind, str]] = {
+    "added": "new",
+    "changed": "changed",
+    "unchanged": "as recorded",
+    "pruned": "gone",
+    "ungated": "ungated",
+}
+"""The kinds of changes, as the summary counts them."""
+LEFT: Final = {
+    "failed": "failed by themselves and left out",
+    "xfailed": "xfailed and left out",
+    "contradicted": "that reports contradict and are left out",
+    "not seen": "that could not be seen and are left out",
+    "not run": "skipped or crashed",
+}
+"""The tests that are left out by why, as the summary counts them."""
+LeftOut = dict[str, list[str]]
+"""The names of these tests; of contradictions, what the reports say."""
 
 
 def change_lines(changes: Sequence[Change], root: Path) -> Iterator[TextLine]:
@@ -68,3 +100,26 @@ def _explains_itself(cause: Cause) -> bool:
     """Return whether a cause is shown: breaks and recompiles explain the others."""
     kind = DESCRIPTIONS[cause.layer].cause(cause.cause)
     return not (kind.is_plain or kind.explained_by)
+
+
+def left_out_lines(
+    together: Union, changes: Changes, left: LeftOut, *, pruning: bool
+) -> Iterator[TextLine]:
+    """Yield what is left out, how many tests there are of each kind, and what is not known."""
+    for contradiction in left["contradicted"]:
+        yield from text_lines(f"contradiction: {contradiction}")
+    if left["contradicted"]:
+        yield TextLine("left out: leave one of these reports out, or make the count stable")
+    yield from list_lines("not seen", left["not seen"], MOST)
+    for word in ("failed", "xfailed"):
+        yield from list_lines(word, left[word], MOST_NAMED)
+    yield from list_lines("ungated", [x.nodeid for x in changes.of_kind("ungated")], MOST_NAMED)
+    counts = {words: len(changes.of_kind(kind)) for kind, words in CHANGED.items()}
+    counts |= {LEFT[why]: len(names) for why, names in left.items()}
+    parts = [f"{count:,} {words}" for words, count in counts.items() if count]
+    yield TextLine(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
+    for reason in together.incomplete:
+        yield label_line("note", f"incomplete: {reason}")
+    if pruning and together.partial_files:
+        files = plural(len(together.partial_files), "file")
+        yield label_line("note", f"{files} collected in part only: nothing of theirs is dropped")
