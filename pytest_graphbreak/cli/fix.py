@@ -225,8 +225,8 @@ def _problem(problem: Problem, record: Record, advice: Shown) -> Iterator[TextLi
     elif not problem.fixed:
         why = "no remedy worked" if problem.tried else "no remedy here applies to it"
         yield _state("open", "it is still there" if problem.patches else why)
-    for attempt in problem.tried:
-        yield TextLine(f"tried, not kept: {attempt.patch.title}: {attempt.why}", indent=DEPTH + 2)
+    for title, why in problem.tried:
+        yield TextLine(f"tried, not kept: {title}: {why}", indent=DEPTH + 2)
     for finding in () if problem.fixed else findings:
         yield from indent_lines(advice(finding), DEPTH)
 

@@ -21,13 +21,6 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
 
-class RejectedPatch(Struct, frozen=True):
-    """A patch that was tried for a problem, and why it was not kept."""
-
-    patch: SourcePatch
-    why: str
-
-
 class Problem(Struct):
     """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
 
@@ -37,7 +30,8 @@ class Problem(Struct):
     item: Break | None
     before: int
     after: int = 0
-    tried: list[RejectedPatch] = []
+    tried: list[tuple[str, str]] = []
+    """The titles of patches, and why each was not kept."""
     patches: list[SourcePatch] = []
     fixed: bool = False
 
@@ -65,7 +59,7 @@ class _Ran(Struct, frozen=True):
     """A run with patches, and ``why`` it does not do what the original does, or was none."""
 
     trial: Trial
-    comparison: Comparison = Comparison()
+    comparison: Comparison = field(default_factory=Comparison)
     why: str = ""
 
 
@@ -121,7 +115,7 @@ class Search:
             if ran is None:
                 continue
             if why := ran.why or self._why_not(item, ran.trial):
-                problem.tried.append(RejectedPatch(patch, why))
+                problem.tried.append((patch.title, why))
                 continue
             out.patches.append(patch)
             problem.patches.append(patch)
@@ -159,7 +153,7 @@ class Search:
                 if why := no_gain(without.trial, out.last):
                     out.patches.remove(patch)
                     problem.patches.remove(patch)
-                    problem.tried.append(RejectedPatch(patch, why))
+                    problem.tried.append((patch.title, why))
                     out.last, out.comparison = without.trial, without.comparison
 
     def _is_gone(self, item: Break | None, record: Record) -> bool:

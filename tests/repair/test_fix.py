@@ -181,12 +181,6 @@ def test_what_has_no_break_or_does_not_run(source: str, code: int, words: str, s
     assert shop.files() == {"a.py"}
 
 
-def test_a_file_that_is_not_there_is_named(shop: Shop) -> None:
-    said = shop.run("fix", "b.py")
-    assert (said.code, said.out) == (2, "")
-    assert "b.py: no such file" in said.err
-
-
 TWO = """
     import torch
 

@@ -8,8 +8,7 @@ from msgspec import structs
 from pytest_graphbreak.cli.fix import report
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.gain import no_gain
-from pytest_graphbreak.repair.search import Problem, RejectedPatch, SearchResult
-from pytest_graphbreak.repair.sources import SourcePatch
+from pytest_graphbreak.repair.search import Problem, SearchResult
 from pytest_graphbreak.repair.trial import Trial
 
 pytestmark = pytest.mark.once
@@ -118,8 +117,7 @@ def test_where_remedies_were_tried_no_hint_repeats_them() -> None:
 
     setting = "torch._dynamo.config.capture_scalar_outputs = True"
     assert advised() == [f"{setting}, where no if, index or length depends on it"]
-    patch = SourcePatch(switch, lambda *_: None, item.where)
-    problem.tried.append(RejectedPatch(patch, "the graphs got more (2 -> 6)"))
+    problem.tried.append((switch, "the graphs got more (2 -> 6)"))
     assert not advised()
 
 

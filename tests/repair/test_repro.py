@@ -340,18 +340,6 @@ def whole(target: Target, *, as_test: bool = False) -> str:
 
 
 @pytest.mark.usefixtures("forks")
-def test_a_program_that_cannot_be_cut_is_run_as_it_is(here: Path) -> None:
-    (here / "net.py").write_text("import sys\nprint(__name__, sys.argv)\n")
-    script = here / "repros" / "net_repro_1.py"
-    script.write_text(whole(Target(Path("net.py"), arguments=("--deep", "3"))))
-    assert script.read_text().startswith(
-        "# Written by `graphbreak repro net.py`: the whole program."
-    )
-    out = subprocess.check_output([sys.executable, script], cwd="/", text=True)
-    assert out == f"__main__ {[str(here / 'net.py'), '--deep', '3']}\n"
-
-
-@pytest.mark.usefixtures("forks")
 def test_a_test_that_cannot_be_cut_is_run_by_pytest(here: Path) -> None:
     (here / "test_net.py").write_text("def test_a(): print('it ran')\ndef test_b(): assert False\n")
     script = here / "repros" / "a.py"

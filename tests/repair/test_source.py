@@ -74,6 +74,8 @@ def test_lines_are_counted_as_python_counts_them() -> None:
     ],
 )
 def test_what_is_no_text_is_a_clear_error(data: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="no such file; give a script"):
+        parse(str(tmp_path / "a.py"))
     (tmp_path / "a.py").write_bytes(data)
     with pytest.raises(TargetError, match=words):
         parse(str(tmp_path / "a.py"))
