@@ -67,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=report.ARTIFACTS,
         help="the artifacts of the run that contain reports (default: %(default)s)",
     )
+    _add_writing(parser)
+
+
+def _add_writing(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what is written, and whether the user is asked before."""
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--yes", action="store_true", help="write without asking")
     asked.add_argument("--review", action="store_true", help="ask for each test")
@@ -168,15 +173,9 @@ def _settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     if args.review:
         offer = _review(args, checkout, offer)
         question = offer.words
-    elif not args.yes:
-        if not sys.stdin.isatty():
-            raise UserError(
-                f"would write {question}, and there is no terminal to ask "
-                "on. Nothing is written; --yes writes without asking."
-            )
-        if not _ask(f"Write {question}? [y/N] "):
-            say("Nothing is written.")
-            return DECLINED
+    elif not args.yes and not _is_confirmed(question):
+        say("Nothing is written.")
+        return DECLINED
     update(
         checkout.directory,
         offer.take,
@@ -316,8 +315,14 @@ def _gather(
     return take, left
 
 
-def _ask(question: str) -> bool:
+def _is_confirmed(question: str) -> bool:
+    """Ask whether to write. Raises ``UserError`` if there is no terminal to ask on."""
+    if not sys.stdin.isatty():
+        raise UserError(
+            f"would write {question}, and there is no terminal to ask "
+            "on. Nothing is written; --yes writes without asking."
+        )
     try:
-        return input(question).strip().lower() in ("y", "yes")
+        return input(f"Write {question}? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
