@@ -11,6 +11,7 @@ values and plain tensors are shown.
 
 from __future__ import annotations
 
+import enum
 import re
 import sys
 from collections import Counter, OrderedDict
@@ -126,7 +127,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
 def _member(value: Any) -> str:
     """Return the name of a member of an enum (``Mode.FAST``); empty for all else."""
     name = _of_instance(value, "_name_")
-    is_enum = "enum" in sys.modules and issubclass(type(type(value)), sys.modules["enum"].EnumMeta)
+    is_enum = issubclass(type(type(value)), enum.EnumMeta)
     return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
 
 
