@@ -29,6 +29,7 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.base import MissingName  # noqa: E402
+from pytest_graphbreak.layers.children.spool import VARIABLE  # noqa: E402
 from pytest_graphbreak.layers.dynamo import late, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import observer as dynamo  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
@@ -851,10 +852,12 @@ def _breaks_after(model: torch.nn.Module) -> Callable[[torch.Tensor], torch.Tens
 
 
 def _python(script: str, **env: str) -> str:
+    # A session in which some test has blocks follows all processes: this one is not to be.
+    bare = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         cwd=ROOT,
-        env={**os.environ, **env},
+        env={**bare, **env},
         capture_output=True,
         text=True,
         check=False,
