@@ -23,7 +23,6 @@ from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
 from pytest_graphbreak.report.standing import (
@@ -31,6 +30,7 @@ from pytest_graphbreak.report.standing import (
     REPORTED,
     CheckNotes,
     acceptable,
+    row,
     standing,
     standing_words,
     weight,

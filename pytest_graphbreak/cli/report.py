@@ -18,7 +18,6 @@ from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.typed import GitHubRun, Typed
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import html, markdown
-from pytest_graphbreak.report.counts import row
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.root_causes import lines as cause_lines
 from pytest_graphbreak.report.standing import (
@@ -26,6 +25,7 @@ from pytest_graphbreak.report.standing import (
     NOTHING,
     CheckNotes,
     ProfileRun,
+    row,
     runs,
     standing,
     standing_words,

@@ -23,7 +23,7 @@ from pytest_graphbreak.judging.graphs import (
     add_graph,
     add_graphs,
     alike,
-    cause_of,
+    graph_cause,
     has_own_reason,
 )
 from pytest_graphbreak.judging.guards import repeats
@@ -84,7 +84,7 @@ def observed_changes(record: Record) -> tuple[Difference, ...]:
     _add_series(sides, record.recompile_list)
     _add_eager(sides, record.eager)
     graphs = (graph for graph in record.graph_list if has_own_reason(graph, sides))
-    for same in alike(graph for graph in graphs if not cause_of(graph).is_expected):
+    for same in alike(graph for graph in graphs if not graph_cause(graph).is_expected):
         add_graph(sides, same, None)
     return number_drafts(sides.drafts, record)
 

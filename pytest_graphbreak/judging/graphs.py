@@ -56,25 +56,25 @@ def _add(
 
 def _recompile_above(graph: Graph, sides: Sides) -> Draft | None:
     """Return the recompile, of the layer above, of the graph that is lowered again."""
-    if DESCRIPTIONS[graph.layer].above is None or cause_of(graph).falls_with != "sources":
+    if DESCRIPTIONS[graph.layer].above is None or graph_cause(graph).falls_with != "sources":
         return None
     again = (item for item in sides.after.recompile_list if item.graph in graph.sources)
     return next(filter(None, map(sides.draft_of, again)), None)
 
 
-def cause_of(graph: Graph) -> GraphCause:
+def graph_cause(graph: Graph) -> GraphCause:
     return DESCRIPTIONS[graph.layer].cause(graph.cause)
 
 
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
     """Return whether a graph has its own reason, and no break or recompile that explains it."""
-    reported = cause_of(graph).is_plain or cause_of(graph).explained_by
+    reported = graph_cause(graph).is_plain or graph_cause(graph).explained_by
     return not reported and (graph.layer, graph.name) not in sides.recompiled_graphs
 
 
 def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
     """Return whether no other change explains this graph; ``above``: the layer above grew."""
-    cause = cause_of(graph)
+    cause = graph_cause(graph)
     if (graph.layer, graph.name) in sides.recompiled_graphs:
         return False
     if cause.is_plain:  # an entry is reported by its function
@@ -82,7 +82,7 @@ def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
     if cause.explained_by == "break":
         # If code is recompiled that was not, it may be the rest after a known break.
         added = (new for matched in sides.matched_graphs.values() for new in matched.added)
-        again = any(cause_of(new).kind == "repeat" for new in added)
+        again = any(graph_cause(new).kind == "repeat" for new in added)
         return not (sides.new_breaks or sides.new_eager or again)
     return not cause.explained_by
 
@@ -115,7 +115,7 @@ def add_entries(sides: Sides) -> None:
             continue
         matched = sides.matched_graphs.get(layer.name)
         if matched is not None and not matched.unsure:
-            new = [graph for graph in matched.added if cause_of(graph).is_plain]
+            new = [graph for graph in matched.added if graph_cause(graph).is_plain]
             for same in alike(new, _function):
                 through = sides.folding.break_through(same[0].where)
                 _add(sides, same, 0, sides.draft_of(through))
@@ -136,7 +136,7 @@ def _more_than_recompiled(layer: str, sides: Sides) -> tuple[list[Graph], bool]:
         growth[total.kind] = max(total.growth, growth[total.kind])
     forbidden = any(total.kind == "graph" and total.before == 0 for total in totals)
     graphs = (graph for graph in sides.after.graph_list if graph.layer == layer)
-    compiled = [graph for graph in graphs if cause_of(graph).is_plain]
+    compiled = [graph for graph in graphs if graph_cause(graph).is_plain]
     if growth["graph"] > growth["recompile"] and (len(compiled) > 1 or forbidden):
         return compiled, forbidden
     return [], forbidden

@@ -24,7 +24,6 @@ from pytest_graphbreak.model.layers import BY_NAME, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.checkout import CheckoutSources
-from pytest_graphbreak.report.counts import Move, moves
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.rows import Rows, Shared, clean, counts
 from pytest_graphbreak.report.standing import (
@@ -32,10 +31,12 @@ from pytest_graphbreak.report.standing import (
     NOTHING,
     ORDER,
     CheckNotes,
+    Move,
     ProfileRun,
     acceptable,
     count_standings,
     is_red,
+    moves,
     standing,
     test_name,
     weight,
