@@ -198,9 +198,3 @@ def test_they_end_the_first_entry_before_the_next_of_any_sign() -> None:
     assert entries(LOST, PLACE, GONE) == [str(LOST), *CHANGED, str(PLACE), str(GONE)]
     assert entries(NEW, PLACE, BREAK) == [str(NEW), str(PLACE), *CHANGED, str(BREAK)]
     assert entries(LOST, NEW, PLACE) == [str(LOST), str(NEW), str(PLACE), *CHANGED]
-
-
-def test_they_are_left_out_if_the_entry_has_one_of_them_or_there_is_no_entry() -> None:
-    same = TextLine("made in data.py:31 in batches", indent=6)
-    assert entries(NEW, same) == [str(NEW), str(same)]
-    assert entries(PLACE) == [str(PLACE)]

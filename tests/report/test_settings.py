@@ -46,13 +46,6 @@ def test_what_torch_xla_sets_is_reported_where_it_differs_or_torch_xla_is_not_th
     ]
 
 
-def test_what_was_left_is_one_line() -> None:
-    left = {"torch._dynamo.config.disable": True, "grad_mode": False}
-    tests = [TestReport("t.py::test_it", "passed", leaks=left), TestReport("t.py::b", "passed")]
-    assert leaked_settings(tests) == ["t.py::test_it   left disable = True, grad_mode = False"]
-    assert leaked_settings(tests[1:]) == []
-
-
 def test_tests_that_left_the_same_are_one_line() -> None:
     def test(name: str, **leaks: Any) -> TestReport:
         return TestReport(f"tests/t.py::{name}", "passed", leaks=leaks)
@@ -61,6 +54,7 @@ def test_tests_that_left_the_same_are_one_line() -> None:
         *(test(f"TestA::test_it[{case}::x]", stance="force_eager") for case in range(75)),
         test("test_b", stance="force_eager", limit=5),
         test("test_alone", stance="force_eager"),
+        test("test_nothing"),
     ]
     assert leaked_settings(tests) == [
         "tests/t.py::TestA::test_it[0::x] and 75 others   left stance = force_eager",
