@@ -85,8 +85,9 @@ def _update_override(
     change = Overriding(replace(old, versions=versions), base, entry.versions, after, layers)
     override = change.result
     overrides = {**entry.overrides, measured.profile: override}
-    change = Overriding(override, base, entry.versions, overlay(base, override), layers)
-    if entry.values is not None and not change.is_needed:
+    # Asked of what the file will say: an override drops what is as the plain values.
+    written = Overriding(override, base, entry.versions, overlay(base, override), layers)
+    if entry.values is not None and not written.is_needed:
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)
 

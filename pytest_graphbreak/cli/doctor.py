@@ -96,6 +96,7 @@ def packages(here: Machine) -> Iterator[CheckResult]:
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
     torch, xla, tt, jax = map(version, ("torch", "torch_xla", "pjrt-plugin-tt", "jax"))
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
+    # A machine that has JAX can do without torch.
     needs_torch = not any(map(here.has, DESCRIPTIONS.values()))
     yield package("torch", torch, OLDEST_TORCH, "dynamo", needed=needs_torch)
     yield from torch_xla(torch, xla, tt, jax)
@@ -235,7 +236,8 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
         return {"fault": f"the probe did not come to its end in {patience:.0f} s"}
     if done.answer is not None:
         return done.answer
-    reason = (replace(done, out="").last(1) or ["it said nothing"])[0].strip()
+    errors = replace(done, out="")  # what a probe prints is no reason
+    reason = (errors.last(1) or ["it said nothing"])[0].strip()
     return {"fault": f"the probe ended with exit code {done.code}: {reason}"}
 
 
@@ -244,14 +246,12 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])
 
 
-# Tries one layer's observer on a small function, in a separate process, and returns what it saw.
-#
-# The answer (``Runner.call``) has what was ``expected``, what it ``saw``, ``with`` what, the
-# ``reasons`` of recompiles, and the ``errors`` and ``notes`` of the observers.
-
-
 def run_probe(asked: Plain) -> Plain:
-    """Return what the observer of the given ``layer`` sees of its probe, as described above."""
+    """Return what the observer of the ``layer`` sees of a small function, in a process of its own.
+
+    The answer (``Runner.call``) has what was ``expected``, what it ``saw``, ``with`` what, the
+    ``reasons`` of recompiles, and the ``errors`` and ``notes`` of the observers.
+    """
     layer = DESCRIPTIONS[asked["layer"]]
     assert layer.probe is not None
     probe: Probe = load(layer.probe)()

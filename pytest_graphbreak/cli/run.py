@@ -82,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
             code, status = _apart(program, root, log)
         else:
             code, status = _here(program, root, log, None)
-    if os.getpid() != process:  # the script's own process, or a fork of it that reached its end
+    # Only the command goes on. Two others arrive here, and end with the script's code: the process
+    # that ran it, and each fork of the script that reached its end.
+    if os.getpid() != process:
         return code
     if status is not None and status.refused:
         raise UserError(status.refused)
@@ -221,9 +223,8 @@ def _judge(record: Record, most: int | None, compiled: int | None) -> Judgement 
     """Return the judgement on a script by the options for it, or None without any."""
     if most is None and compiled is None:
         return None
-    name = "--max-compiled" if most is None else "--max-graphs"
     limits = {} if compiled is None else {"compiled": compiled}
-    cap = caps.parse(() if most is None else (most,), limits, name, by="option")
+    cap = caps.parse(() if most is None else (most,), limits, "--max-graphs", by="option")
     judged = judgement(Case(record, cap=cap))
     if not judged.fails:
         return judged

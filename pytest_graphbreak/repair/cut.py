@@ -36,7 +36,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     cutter = _FrameCutter(
         {tuple(pair) for pair in order["cut"]}, Path(order["folder"]), capture, order["path"]
     )
-    # The run before has shown what it raises; what was cut until then is used.
+    # What it raises is dropped: the run before has told it. What was cut until then is used.
     uncompiled(go, capture, cutter.looking())
     return {"cuts": msgspec.to_builtins(cutter.cuts)}
 
@@ -91,6 +91,7 @@ class _FrameCutter:
         cut = self._by_path(frame.f_code, module) or self._by_name(frame, function)
         if cut.why:
             return cut
+        # Reached by its path, a method is called on its module.
         inputs = args[cut.by_path and module is not None :]
         file = self._folder / f"cut{len(self.cuts)}.pt"
         torch.save({"args": inputs, "kwargs": kwargs}, file)
@@ -148,6 +149,7 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
         args += values.locals[values.varargs]
     count = frame.f_code.co_argcount
     only = frame.f_code.co_varnames[count : count + frame.f_code.co_kwonlyargcount]
+    # Keyword-only arguments stand between the positional ones and those of ``*args``.
     args = args[:count] + args[count + len(only) :] if only else args
     kwargs = {name: values.locals[name] for name in only}
     if values.keywords:

@@ -45,8 +45,9 @@ def judge(
             entry = gate.baselines.entry(nodeid)
             expected = gate.baselines.expectation(nodeid, gate.profile)
         except BaselineError as error:  # a test outside of the rootdir cannot have a baseline
-            if record.active:
+            if record.active:  # without graphs it needs none
                 record = replace(record, errors=(*record.errors, str(error)))
+    # An error already says that not all was seen.
     if not record.errors and (fault := _unseen(record, expected, cap, settings)):
         record = replace(record, errors=(fault,))
     case = Case(
@@ -56,7 +57,7 @@ def judge(
         ungated=_reason_not_judged(mark, entry),
         excused=("new",) if is_xfail(item) else (),
         versions=_versions(record),
-        packages=_packages(record, settings) if expected and expected.packages else {},
+        packages=owners(files_of(record), settings.root) if expected and expected.packages else {},
     )
     judged = judgement(case, settings)
     return _explain(judged, gate, item, entry, fixtures) if judged.fails else judged
@@ -107,8 +108,3 @@ def _explain(
 def _versions(record: Record) -> dict[str, str]:
     """Return the versions of the compilers that made the graphs of a record."""
     return {name: at for name in compilers(record.layers) if (at := version(name))}
-
-
-def _packages(record: Record, settings: Settings) -> dict[str, str]:
-    """Return the versions of the packages that own places of a record."""
-    return owners(files_of(record), settings.root)

@@ -48,6 +48,7 @@ _NUMBER: Final = m.Integer() | m.Float() | m.UnaryOperation(m.Minus(), m.Integer
 _LINEAR: Final = m.Name("clamp") | m.Name("neg") | m.Name("relu")
 """Functions of each element whose gradient is a number whatever the element is, also of NaN."""
 _SMALL: Final = 128
+"""Up to here all floating types have each whole and half number: bfloat16 has eight binary digits."""
 _BOOLS: Final = ("all", "any", "isfinite", "isinf", "isnan", "logical_and", "logical_or")
 _REDUCES: Final = ("all", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var")
 """Functions that give a tensor without dimensions if they have no further argument."""
@@ -135,6 +136,7 @@ def choice_of(place: Place) -> Choice:
         head = _head(first)
         if second is not None and _head(second) != head:
             raise UnfitError("its sides set different names")
+        # Only after an assignment there may be no second side: the name is what it was.
         otherwise = _value(second) if second else cst.Name(head.removesuffix(" = "))
         values = (_value(first), otherwise)
     else:
@@ -216,7 +218,7 @@ def condition(test: cst.BaseExpression) -> str:
         raise UnfitError(f"`{code(test)[:60]}` may be no tensor")
     text = _tensor(test, exact=True)
     shaped = text if _reduces(test) else f"{text}.reshape(())"
-    # A new tensor, and NaN is true.
+    # ``!= 0`` gives a new bool tensor, and takes NaN as true, as ``bool()`` does.
     return shaped if attribute_of(test) in _BOOLS else f"{shaped} != 0"
 
 
@@ -225,6 +227,7 @@ def _comparison(test: cst.Comparison) -> str:
         raise UnfitError("a comparison of more than two")
     target = test.comparisons[0]
     sides = [test.left, target.comparator]
+    # Python compares doubles. A number that each type has compares alike in the tensor's own type.
     exact = all(_is_small(side) or m.matches(side, _READS) for side in sides)
     texts = [_tensor(side, exact=exact) for side in sides]
     text = f"{texts[0]} {code(target.operator)} {texts[1]}"

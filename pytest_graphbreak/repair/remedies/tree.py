@@ -86,6 +86,7 @@ def parse(source: str) -> Tree:
         module = cst.parse_module(source)
     except (cst.ParserSyntaxError, RecursionError) as error:
         raise UnfitError(f"its file cannot be parsed: {str(error)[:80]}") from None
+    # Safe, as no node of a parsed file is there twice; a copy would cost as much as the parsing.
     return Tree(source, metadata.MetadataWrapper(module, unsafe_skip_copy=True))
 
 
@@ -161,7 +162,7 @@ def with_lines(tree: Tree, new: Mapping[cst.CSTNode, str]) -> str:
         if isinstance(parent, cst.If) and parent.orelse is node:  # an `elif`
             line = f"else:\n{margin}    {line}"
         elif not line and isinstance(parent, cst.IndentedBlock):
-            line = "" if any(part not in new for part in parent.body) else "pass"
+            line = "" if any(part not in new for part in parent.body) else "pass"  # no empty block
         text[first - 1 : last] = [f"{margin}{part}\n" for part in (*notes, line) if part]
     return "".join(text)
 
