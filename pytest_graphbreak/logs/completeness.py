@@ -37,10 +37,6 @@ class Completeness(Struct, frozen=True):
     gaps: tuple[str, ...]
     commands: tuple[str, ...]
 
-    @property
-    def is_complete(self) -> bool:
-        return not self.gaps
-
 
 def assess(reading: Reading) -> Completeness:
     """Return what a log leaves unknown."""

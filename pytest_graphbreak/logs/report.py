@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import starmap
 from pathlib import Path
-
-from msgspec import Struct
 
 from pytest_graphbreak.judging.finding import Finding
 from pytest_graphbreak.judging.findings import findings_of_record
@@ -16,7 +14,6 @@ from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.logs.tt import Guess
 from pytest_graphbreak.model.record import Graph
 from pytest_graphbreak.report.counts import layer_counts
 from pytest_graphbreak.report.lines import count_line
@@ -41,7 +38,7 @@ def lines(reading: Reading, completeness: Completeness) -> list[TextLine]:
     return [
         *_head(reading, completeness),
         *found_lines(findings(reading)),
-        *section("failed", [_failure_lines(failure) for failure in failures(reading)]),
+        *section("failed", [*map(_failure_lines, failures(reading))]),
         *home_lines(homes_in(reading)),
         *_next(completeness),
         *fix_commands(_script(reading), reading.record),
@@ -55,7 +52,9 @@ def _script(reading: Reading) -> str:
 
 
 def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
-    yield TextLine(f"{reading.path}   {size(reading.size)}, {verdict(completeness)}")
+    gaps = plural(len(completeness.gaps), "gap")
+    whole = f"the log is incomplete ({gaps})" if completeness.gaps else "the log is complete"
+    yield TextLine(f"{reading.path}   {size(reading.size)}, {whole}")
     yield from starmap(counted_row, counts(reading))
     for label, text in origins(reading):
         yield counted_row("origin", f"{label}: {text}")
@@ -63,9 +62,14 @@ def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
         yield counted_row("gap", gap)
 
 
-def _failure_lines(failure: Failure) -> list[TextLine]:
-    words = cut(failure_words(failure))
-    return [count_line(failure.count, words), TextLine(cut(first(failure)), indent=11)]
+def _failure_lines(alike: Sequence[Program]) -> list[TextLine]:
+    """Return the lines of graphs that failed in the same way: how, and where the first one is."""
+    first = alike[0]
+    stage = f"after {first.last}" if first.last else "at once"
+    words = f"{stage}: {first.error}" if first.error else f"{stage}, no error in the log"
+    name = first.name or "a module without a name"
+    where = f"first: graph {first.number}, {name}, at byte {first.offset:,} of the log"
+    return [count_line(len(alike), cut(words)), TextLine(cut(where), indent=11)]
 
 
 def _next(completeness: Completeness) -> Iterator[TextLine]:
@@ -80,15 +84,6 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
 # The contents of a log, the same on a terminal and on a page.
 
 
-class Failure(Struct, frozen=True):
-    """Graphs that failed in the same way: after which stage, with which error, and how many."""
-
-    stage: str
-    error: str
-    count: int
-    first: Program
-
-
 def findings(reading: Reading) -> list[Finding]:
     """Return everything that made an extra graph or left the compiler, most important first."""
     graphs = _deepest(reading)
@@ -98,26 +93,13 @@ def findings(reading: Reading) -> list[Finding]:
     )
 
 
-def failures(reading: Reading) -> list[Failure]:
-    """Return the failed graphs that were kept, grouped by failure, most frequent first."""
+def failures(reading: Reading) -> list[list[Program]]:
+    """Return the failed graphs that were kept, by stage and error, the most frequent first."""
     groups: dict[tuple[str, str], list[Program]] = {}
     for program in reading.tt.programs.list:
         if program.ended == "failed":
             groups.setdefault((program.last, program.error), []).append(program)
-    kinds = [
-        Failure(stage, error, len(programs), programs[0])
-        for (stage, error), programs in groups.items()
-    ]
-    return sorted(kinds, key=lambda failure: -failure.count)
-
-
-def extra(reading: Reading) -> dict[str, Counter[str]]:
-    """Return, by origin, causes of device graphs beyond the first of each compiled function."""
-    by_origin: dict[str, Counter[str]] = {name: Counter() for name in ORIGINS}
-    for (name, cause), count in reading.origins.items():
-        if (name, cause) != (DYNAMO, "entry"):
-            by_origin[name][cause] = count
-    return {name: causes for name, causes in by_origin.items() if causes}
+    return sorted(groups.values(), key=len, reverse=True)
 
 
 def _deepest(reading: Reading) -> Iterator[Graph]:
@@ -170,33 +152,18 @@ def sure(reading: Reading) -> str:
     return ""
 
 
-def verdict(completeness: Completeness) -> str:
-    """Return whether the log is complete enough for the analysis, on one line."""
-    if completeness.is_complete:
-        return "the log is complete"
-    return f"the log is incomplete ({plural(len(completeness.gaps), 'gap')})"
-
-
 def origins(reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield the origins of extra device graphs, with their causes and numbers."""
-    for name, causes in extra(reading).items():
-        if name == UNKNOWN:
+    """Yield the origins of graphs beyond the first of each function, with causes and numbers."""
+    by_origin: dict[str, Counter[str]] = {name: Counter() for name in ORIGINS}
+    for (name, cause), count in reading.origins.items():
+        if (name, cause) != (DYNAMO, "entry"):
+            by_origin[name][cause] = count
+    for name, causes in by_origin.items():
+        if causes and name == UNKNOWN:
             yield "not known", f"{plural(causes.total(), 'graph')}, since Dynamo did not log here"
-            continue
-        parts = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common())
-        yield name, f"{plural(causes.total(), 'extra graph')} ({parts})"
-
-
-def failure_words(failure: Failure) -> str:
-    stage = f"after {failure.stage}" if failure.stage else "at once"
-    return f"{stage}: {failure.error}" if failure.error else f"{stage}, no error in the log"
-
-
-def first(failure: Failure) -> str:
-    """Return where the first graph is that failed this way."""
-    program = failure.first
-    name = program.name or "a module without a name"
-    return f"first: graph {program.number}, {name}, at byte {program.offset:,} of the log"
+        elif causes:
+            parts = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common())
+            yield name, f"{plural(causes.total(), 'extra graph')} ({parts})"
 
 
 def _tt(reading: Reading) -> str:
@@ -224,11 +191,9 @@ def _shapes(reading: Reading) -> str:
     lengths: Counter[int] = Counter()
     for stages, count in reading.tt.programs.shapes.items():
         lengths[len(stages)] += count
-    if not reading.tt.headers:
-        guess: Guess
-        for guess in reading.guesses.values():
-            if guess.stages:
-                lengths[guess.stages] += guess.completed
+    for guess in reading.guesses.values():
+        if guess.stages:
+            lengths[guess.stages] += guess.completed
     return ", ".join(
         f"{length} in {plural(count, 'graph')}" for length, count in lengths.most_common() if count
     )
