@@ -260,6 +260,8 @@ class Programs:
         if state is None:
             self._threads[key] = _Thread(program)
             return program
+        # One that said no error and is not complete may belong to another process with this thread
+        # id, which is still compiling it: its later stages are looked for.
         previous, state.current = state.current, program
         if previous.complete or previous.error:
             self._close(previous, "failed")

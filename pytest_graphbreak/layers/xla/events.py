@@ -246,6 +246,7 @@ class Recorder:
 
     def quick(self, context: LoweringContext | None = None) -> None:
         """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
+        # Where nothing is reported (``debug.off``), only the counters show that something compiled.
         if self.debug.grown() or (self.debug.off and native.compile_counters() != self._counted):
             self.drain(context)
 
