@@ -125,8 +125,8 @@ class Origins:
         state = self._rank(rank)
         logged = state.pending or state.lowered
         lowers = explain.lowers(report)
-        # Each part of an FX graph that was split is lowered: a second one, without a new FX graph of
-        # Dynamo's before it, shows that there was a cut.
+        # Each part of an FX graph that was split is lowered: a second one without a new FX graph
+        # of Dynamo's before it shows that there was a cut.
         relowered = lowers and logged is not None and state.pending is None
         if relowered and not explain.in_backward(report):
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph

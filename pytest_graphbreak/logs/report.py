@@ -53,8 +53,8 @@ def _script(reading: Reading) -> str:
 
 def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
     gaps = plural(len(completeness.gaps), "gap")
-    whole = f"the log is incomplete ({gaps})" if completeness.gaps else "the log is complete"
-    yield TextLine(f"{reading.path}   {size(reading.size)}, {whole}")
+    state = f"the log is incomplete ({gaps})" if completeness.gaps else "the log is complete"
+    yield TextLine(f"{reading.path}   {size(reading.size)}, {state}")
     yield from starmap(counted_row, counts(reading))
     for label, text in origins(reading):
         yield counted_row("origin", f"{label}: {text}")

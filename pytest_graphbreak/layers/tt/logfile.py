@@ -199,12 +199,12 @@ class _Switch:
         if log == "off" or os.environ.get(LEVEL, "DEBUG") not in ENOUGH:
             return {}
         added = {name: text for name, text in WANTED[log].items() if name not in os.environ}
-        file, own = os.environ.get(FILE), f"tt-{os.getpid()}.log"
-        if is_ours(file) and Path(file or "").name != own:
-            added[FILE] = str(Path(file or "").with_name(own))
-        elif not file:
+        file, name = Path(os.environ.get(FILE, "")), f"tt-{os.getpid()}.log"
+        if not os.environ.get(FILE):
             self._directory = Path(tempfile.mkdtemp(prefix=_OURS))
-            added[FILE] = str(self._directory / own)
+            added[FILE] = str(self._directory / name)
+        elif is_ours(str(file)) and file.name != name:
+            added[FILE] = str(file.with_name(name))
         return added
 
     def _end(self) -> None:

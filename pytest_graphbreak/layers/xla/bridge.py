@@ -54,7 +54,7 @@ class Bridge:
         compile_id = names.compile_id()
         if compile_id is None:
             return None
-        # AOTAutograd makes new graphs of this one; what they have in common with it is the ShapeEnv.
+        # AOTAutograd makes new graphs of this one; they have its ShapeEnv and no id in common.
         env = output.tracing_context.fake_mode.shape_env
         frame = output.root_tx
         code = written_forward(frame.f_code, frame.f_locals) if frame is not None else None
