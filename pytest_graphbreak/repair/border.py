@@ -61,7 +61,7 @@ class ProgramRun(Struct, frozen=True):
 
 
 def work(order: dict[str, Any], _: Any) -> dict[str, Any]:
-    """Compare the files of results of an order (``trial.Bench.compared``)."""
+    """Compare the files of results of an order (``comparison.Original``)."""
     saved = [torch.load(file, weights_only=False) for file in order["results"]]
     parts = zip(saved, order["lines"], order["errors"], strict=True)
     runs = [ProgramRun(*part) for part in parts]

@@ -23,7 +23,7 @@ class Trial(Struct, frozen=True):
     record: Record
     error: str | None = None
     stack: Sequence[dict[str, Any]] = ()
-    """The user's frames that led to the error (``failure.user_frames``)."""
+    """The user's frames that led to the error (``calls.user_frames``)."""
     inductor: bool = False
     """Whether inductor compiles something."""
     rounds: Mapping[str, Any] = {}
