@@ -48,7 +48,7 @@ _NUMBER: Final = m.Integer() | m.Float() | m.UnaryOperation(m.Minus(), m.Integer
 _LINEAR: Final = m.Name("clamp") | m.Name("neg") | m.Name("relu")
 """Functions of each element whose gradient is a number whatever the element is, also of NaN."""
 _SMALL: Final = 128
-"""Up to here all floating types have each whole and half number: bfloat16 has eight binary digits."""
+"""Up to here all floating types have each whole and half number: bfloat16 has eight digits."""
 _BOOLS: Final = ("all", "any", "isfinite", "isinf", "isnan", "logical_and", "logical_or")
 _REDUCES: Final = ("all", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var")
 """Functions that give a tensor without dimensions if they have no further argument."""
