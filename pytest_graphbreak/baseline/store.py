@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn
 
 from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected
 from pytest_graphbreak.baseline.read import load
@@ -261,18 +260,21 @@ def _gone_entries(
 def _walk(directory: Path) -> Iterator[tuple[str, str]]:
     """Yield every file below a directory, with its parent; links to directories are not followed.
 
-    Before Python 3.12 ``os.walk`` recurses, so directories may lie too deep for it.
+    Recursion is avoided, since ``os.walk`` of Python before 3.12 recurses and the stack is finite.
     """
-
-    def refuse(error: OSError) -> NoReturn:
-        raise error
-
-    try:
-        for parent, _, names in os.walk(directory, onerror=refuse):
-            yield from ((parent, name) for name in names)
-    except (OSError, RecursionError) as error:
-        raise BaselineError(
-            f"cannot be read ({getattr(error, 'strerror', None) or error})",
-            path=getattr(error, "filename", None) or directory,
-            step="make it a directory that can be read",
-        ) from None
+    parents = [os.fspath(directory)]
+    while parents:
+        parent = parents.pop()
+        try:
+            with os.scandir(parent) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        parents.append(entry.path)
+                    else:
+                        yield parent, entry.name
+        except OSError as error:
+            raise BaselineError(
+                f"cannot be read ({error.strerror or error})",
+                path=parent,
+                step="make it a directory that can be read",
+            ) from None
