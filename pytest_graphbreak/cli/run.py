@@ -82,8 +82,7 @@ def run(args: argparse.Namespace) -> int:
             code, status = _apart(program, root, log)
         else:
             code, status = _here(program, root, log, None)
-    # Only the command goes on. Two others arrive here, and end with the script's code: the process
-    # that ran it, and each fork of the script that reached its end.
+    # Also the script's process comes here, and any fork of it: both end with the script's code.
     if os.getpid() != process:
         return code
     if status is not None and status.refused:
