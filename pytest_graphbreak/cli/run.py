@@ -82,9 +82,8 @@ def run(args: argparse.Namespace) -> int:
             code, status = _apart(program, root, log)
         else:
             code, status = _here(program, root, log, None)
-    # Also the script's process comes here, and any fork of it: both end with the script's code.
     if os.getpid() != process:
-        return code
+        return code  # the process of the script, or a fork of it: only the command goes on
     if status is not None and status.refused:
         raise UserError(status.refused)
     record = watched.complete_record(status, code)
