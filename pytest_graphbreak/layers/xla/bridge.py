@@ -34,11 +34,13 @@ class Bridge:
         self._local = threading.local()
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
+        self._signatures: dict[tuple[str, bool], xla_fx.Signature] = {}
         self.lazy = Lazy(recorder, self._describe_compiled, self._is_bridged)
         recorder.owner = self.lazy.owner
 
     def forget(self) -> None:
-        """Begin anew once no window is open."""
+        """Forget graphs once no window is open: later windows do not compare with them."""
+        self._signatures.clear()
         self._local = threading.local()  # an exception may have ended something half-way
         self.lazy.forget()
 
@@ -76,8 +78,13 @@ class Bridge:
         self._recorder.quick()
         outer = self._graph
         gm, inputs = args[:2]
-        self._local.graph = xla_fx.describe(gm, inputs, self._compiled_by_dynamo(gm))
+        self._local.graph = self._describe(gm, inputs, self._compiled_by_dynamo(gm))
         return outer
+
+    def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
+        graph = xla_fx.describe(gm, inputs, compiled)
+        graph.change = self._change(gm, inputs, graph)
+        return graph
 
     def _compiled_by_dynamo(self, gm: Any) -> Compiled | None:
         """Return the graph of Dynamo's that this one was made from, if any."""
@@ -88,7 +95,7 @@ class Bridge:
 
     def _describe_compiled(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
         compiled = self._compiled_by_dynamo(gm)
-        return xla_fx.describe(gm, inputs, compiled) if compiled is not None else None
+        return self._describe(gm, inputs, compiled) if compiled is not None else None
 
     def _is_bridged(self, gm: Any) -> bool:
         """Return whether a graph is run by the bridge, which lowers it."""
@@ -99,6 +106,18 @@ class Bridge:
             self._recorder.quick(LoweringContext("inputs", self._graph))
         self._local.graph = outer
         self._recorder.settle_counters()
+
+    def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
+        """Return why Dynamo compiled this graph again; empty for the first of its frame."""
+        frame, _, number = graph.source.rpartition("/")
+        if not number.isdigit():
+            return ""
+        after = xla_fx.signature(gm, inputs, graph.names)
+        self._signatures[graph.source, graph.backward] = after
+        if number == "0":
+            return ""
+        before = f"{frame}/{int(number) - 1}"
+        return xla_fx.change(self._signatures.get((before, graph.backward)), after)
 
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for.

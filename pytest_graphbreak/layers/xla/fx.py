@@ -27,7 +27,6 @@ from pytest_graphbreak.layers.xla.naming import (
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line, read
 
-AGAIN: Final = "Dynamo compiled it again"
 MOVED: Final = "a tensor was moved to the CPU"
 _MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
 
@@ -110,13 +109,11 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
     names = input_names(nodes, compiled)
     calls = [node for node in nodes if node.op.startswith("call_")]
     stacks = (stack for stack in map(node_stack, calls) if stack)
-    source = compiled.id if compiled else ""
     return FxGraph(
-        source=source,
+        source=compiled.id if compiled else "",
         stack=_written_frames(next(stacks, ()), compiled),
         module=common_module(calls),
         backward=any(node.name.startswith("tangents") for node in nodes if is_input(node)),
-        change=AGAIN if source.rpartition("/")[2] not in ("", "0") else "",
         pending=tuple(pending_inputs(args, names)),
         positions={node.name: position for position, node in enumerate(nodes)},
         names=names,
@@ -253,6 +250,55 @@ def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack
     if is_input(origin):
         return f"{what} from {fx.input(origin.name)}", ()
     return what, tuple(stack for stack in (node_stack(node), node_stack(origin)) if stack)
+
+
+# Why a graph was compiled again: what differs from the graph before, in a user's words.
+
+
+class Signature(Struct, frozen=True):
+    """The parts of a graph that are compared to say why it was compiled again."""
+
+    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    """The name, dtype and shape of each tensor among the arguments."""
+    numbers: tuple[tuple[str, float], ...]
+    """The op and value of each Python number in the graph."""
+
+
+def signature(gm: Any, args: Sequence[Any], names: Sequence[str]) -> Signature:
+    inputs = tuple(
+        (name, str(arg.dtype).removeprefix("torch."), tuple(arg.shape))
+        for name, arg in zip(names, args, strict=False)
+        if hasattr(arg, "dtype")
+    )
+    numbers = tuple(
+        (op_name(node), arg)
+        for node in gm.graph.nodes
+        if node.op == "call_function"
+        for arg in node.args
+        if _number(arg)
+    )
+    return Signature(inputs, numbers)
+
+
+def change(before: Signature | None, now: Signature) -> str:
+    """Return what differs from the graph compiled before, in a user's words."""
+    if before is None:
+        return "compiled again"
+    if len(before.inputs) == len(now.inputs):
+        for (name, dtype, shape), (_, was_dtype, was_shape) in zip(
+            now.inputs, before.inputs, strict=True
+        ):
+            if shape != was_shape:
+                return f"{name} went from shape {list(was_shape)} to {list(shape)}"
+            if dtype != was_dtype:
+                return f"{name} went from {was_dtype} to {dtype}"
+    else:
+        return f"it takes {len(now.inputs)} tensors, and took {len(before.inputs)}"
+    if len(before.numbers) == len(now.numbers):
+        for (op, value), (was_op, was) in zip(now.numbers, before.numbers, strict=True):
+            if op == was_op and value != was:
+                return f"the number in {op} went from {was} to {value}, which is a constant here"
+    return "compiled again"
 
 
 def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None) -> str:

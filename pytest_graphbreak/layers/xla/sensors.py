@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from pytest_graphbreak.layers.base import TURN, MissingName, SensorLock, locate
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.hooks import After, Before, Patch, RuntimePatch
-from pytest_graphbreak.layers.imports import ImportWatch, is_installed, loaded
+from pytest_graphbreak.layers.imports import ImportWatch, is_installed, is_whole, loaded
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
@@ -152,7 +152,7 @@ class XlaSensors:
             recorder.guard(recorder.executions.attach, self._runs)
         for sensor in SENSORS:
             is_needed = self._runs is not None or sensor not in RUNS
-            if is_needed and sensor not in self._patches and loaded(sensor.module):
+            if is_needed and sensor not in self._patches and _has_run(sensor):
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
 
     def _patch(self, sensor: Sensor) -> Patch | None:
@@ -181,3 +181,13 @@ class XlaSensors:
             patch.remove()
         self._patches.clear()
         self._bridge.forget()
+
+
+def _has_run(sensor: Sensor) -> bool:
+    """Return whether a module is loaded, and has come to the function or to its end.
+
+    One that another thread begins to import is listed, too.
+    """
+    module = loaded(sensor.module)
+    first = sensor.chain.partition(".")[0]
+    return module is not None and (hasattr(module, first) or is_whole(sensor.module))

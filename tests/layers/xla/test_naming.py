@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.layers.xla.fx import Signature, change
 from pytest_graphbreak.layers.xla.naming import common_module, input_names, op_name, source_name
 
 
@@ -49,6 +50,29 @@ def test_the_module_around_a_graph() -> None:
 def test_ops_are_named_as_pytorch_does() -> None:
     assert op_name(node()) == "aten::histc"
     assert op_name(SimpleNamespace(target=len)) == "len"
+
+
+def signature(*shape: int, dtype: str = "float32", number: float = 1.5) -> Signature:
+    return Signature((("`x`", dtype, shape),), (("aten::mul", number),))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "why"),
+    [
+        (signature(3), signature(4), "`x` went from shape [3] to [4]"),
+        (signature(3), signature(3, dtype="bfloat16"), "`x` went from float32 to bfloat16"),
+        (
+            signature(3),
+            signature(3, number=1.0),
+            "the number in aten::mul went from 1.5 to 1.0, which is a constant here",
+        ),
+        (Signature((), ()), signature(3), "it takes 1 tensors, and took 0"),
+        (signature(3), signature(3), "compiled again"),
+        (None, signature(3), "compiled again"),
+    ],
+)
+def test_why_a_graph_was_compiled_again(before: Signature | None, now: Signature, why: str) -> None:
+    assert change(before, now) == why
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ import torch_xla.debug.metrics as met  # noqa: E402
 from pytest_graphbreak.layers.xla import private  # noqa: E402
 from pytest_graphbreak.layers.xla.events import CLEARED  # noqa: E402
 from pytest_graphbreak.layers.xla.observer import LOADED, XlaObserver, _recorder  # noqa: E402
-from pytest_graphbreak.layers.xla.sensors import SENSORS, Sensor  # noqa: E402
+from pytest_graphbreak.layers.xla.sensors import COPY, SENSORS, Sensor  # noqa: E402
 from tests.layers.xla.tools import (  # noqa: E402
     PLACES,
     c_env,
@@ -184,6 +186,18 @@ def test_an_import_that_could_not_be_followed_is_an_error_and_no_zero() -> None:
         """,
     )
     assert "torch_xla was imported in a way that could not be followed" in out
+
+
+def test_a_module_that_another_thread_imports_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is listed as soon as it begins, and gets the functions of the bridge as they are then."""
+    begun = ModuleType(COPY)
+    begun.__spec__ = ModuleSpec(COPY, None)
+    begun.__spec__._initializing = True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, COPY, begun)
+    window = open_window("begun")
+    begun.__spec__._initializing = False  # type: ignore[attr-defined]
+    assert window.close().errors == ()
+    assert open_window("whole").close().errors != ()
 
 
 @pytest.mark.usefixtures("xla_forks")
