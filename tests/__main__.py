@@ -8,8 +8,8 @@ shows slowly what others show in part, and is left out of all four. ``night-pure
 and so on are the same with it, and with ten times as many examples (``tests/examples.py``).
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
-tests/judging/test_verdict.py -k name``. Each run without them has two workers, or as many as
-``WORKERS`` says; all of them are made, and the exit code is that of the first that failed.
+tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
+made, and the exit code is that of the first that failed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TIMES: Final = ROOT / "build" / "times"
 NIGHT: Final = "night-"
 HALVES: Final = ("pure", "torch", "xla", "jax")
 
-WORKERS: Final = (f"-n{os.environ.get('WORKERS', '2')}", "--dist=worksteal")
+WORKERS: Final = ("-n2", "--dist=worksteal")
 
 _PYTESTMARK: Final = re.compile(r"^pytestmark = (?:\[\n(?:    .*\n)*\]|.*)", re.M)
 
