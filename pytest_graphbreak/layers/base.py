@@ -63,11 +63,11 @@ class Window(Protocol):
         """
 
 
-TURN: Final = 1.0
-"""Seconds that who reads a window waits for a sensor in another thread to come to its end."""
+READER_WAIT: Final = 1.0
+"""Seconds for which the reader of a window waits for a sensor that works in another thread."""
 
 
-class OneWindow(ABC):
+class WindowBase(ABC):
     """A window that looks at what was observed, and remembers the last look once it is closed."""
 
     _is_open = True
@@ -93,11 +93,11 @@ class OneWindow(ABC):
         return self._last
 
 
-class EventWindow(OneWindow):
+class EventWindow(WindowBase):
     """A window of a layer whose sensors note events: two positions in a list that only grows.
 
-    Events are read once: a look is cheap while nothing new happened. ``graph_event`` is the type of
-    the events that are graphs.
+    Events are read once: a look is cheap while nothing new happened. Where reading them fails, the
+    events of the type ``graph_event`` are counted as graphs.
     """
 
     graph_event: type = object
@@ -118,6 +118,7 @@ class EventWindow(OneWindow):
         return ()
 
     def _exclude_since(self, start: int) -> None:
+        """Exclude the events from position ``start`` on, up to now."""
         self._excluded.append((start, len(self._noted)))
 
     def _read_events(self, faults: int = 0) -> Record | None:
@@ -148,8 +149,8 @@ class Observer(ABC):
 
     ``reasons``: whether graphs are explained, or only counted; to be read when a window
     opens. A layer on which explaining costs nothing may always do so. ``runs``: whether runs of
-    graphs and reads are counted, likewise. ``shared``: all
-    processes of a test write to one log, so that the test's own window sees them all.
+    graphs and reads are counted, likewise. ``shared``: all processes of a test write to one log, so
+    the test's own window sees them all, and its child processes open none.
     """
 
     layer: str
@@ -262,7 +263,7 @@ def _note_load_error(errors: list[str], layer: str, fault: Exception) -> None:
 
 
 class SensorLock:
-    """A lock that a forked process finds free: a thread that it does not have may hold it."""
+    """A lock that is free in a forked process: the thread that holds it may not exist there."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -280,29 +281,34 @@ class SensorLock:
 
 
 class Turn:
-    """Has one thread at a time do something, without a lock that a step of the user's waits for.
+    """Has one thread at a time do some work, and no step of the user's wait for another thread.
 
-    Who comes meanwhile, in another thread or in a signal handler, has it done once more.
+    A call that comes meanwhile, from another thread or a signal handler, has the work done again by
+    the thread that is at it.
     """
 
     def __init__(self) -> None:
-        self._again = False
+        self._is_asked_for = False
         self.renew()
         _LOCKS.add(self)
 
     def take(self, work: Callable[[], object], patience: float = 0.0) -> None:
-        """Do it, or have it done. Who reads a window waits ``patience`` seconds, and does it."""
-        self._again = True
-        mine = self._lock.acquire(timeout=patience) if patience else False
+        """Do the work, or leave it to the thread that is at it.
+
+        With ``patience``, of a reader that needs the outcome, that thread is waited for so many
+        seconds; if it is not done by then, the work is done beside it.
+        """
+        self._is_asked_for = True
+        is_ours = self._lock.acquire(timeout=patience) if patience else False
         try:
-            mine = mine or self._lock.acquire(blocking=False)
-            while self._again and (mine or patience):
-                self._again = False
+            is_ours = is_ours or self._lock.acquire(blocking=False)
+            while self._is_asked_for and (is_ours or patience):
+                self._is_asked_for = False
                 work()
         finally:
-            if mine:
+            if is_ours:
                 self._lock.release()
-        if self._again and mine:  # somebody came after the last look, and left it to us
+        if self._is_asked_for and is_ours:  # asked for after the last look, and left to us
             self.take(work)
 
     def renew(self) -> None:

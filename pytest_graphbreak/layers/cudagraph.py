@@ -37,7 +37,7 @@ from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Reco
 from pytest_graphbreak.model.stacks import Line, line_of, outwards
 
 LAYER: Final = "cudagraph"
-_BY: Final = {
+_CAUSES: Final = {
     "make_graphed_callables": "callable",
     "cudagraphify": "tree",
     "cudagraphify_impl": "tree",
@@ -76,17 +76,17 @@ class CudaGraphObserver(HookedObserver):
         self._count = count(1)
         self._captured: set[int] = set()
         self._replays: list[Replay] = []
-        self._same: dict[Replay, Replay] = {}
+        self._interned: dict[Replay, Replay] = {}
         """Each place once, so that a replay adds no more than a reference."""
 
     def hooks(self) -> Sequence[LatePatch]:
         return (
-            LatePatch("torch", "cuda.CUDAGraph.capture_end", self._capture_end, self.note_fault),
-            LatePatch("torch", "cuda.CUDAGraph.replay", self._replay, self.note_fault),
-            LatePatch(*private.CUDAGRAPH_RECORD, self._record, do_without),
+            LatePatch("torch", "cuda.CUDAGraph.capture_end", self._on_capture_end, self.note_fault),
+            LatePatch("torch", "cuda.CUDAGraph.replay", self._on_replay, self.note_fault),
+            LatePatch(*private.CUDAGRAPH_RECORD, self._on_record, do_without),
         )
 
-    def _capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_capture_end(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         result = original(*args, **kwargs)
         with guard(self.note_fault):
@@ -108,12 +108,12 @@ class CudaGraphObserver(HookedObserver):
         """Return the number of a CUDA graph of this process, from 1."""
         key = id(graph)
         numbered = self._numbers.get(key)
-        if numbered is None or numbered[0]() is not graph:
-            forget = weakref.ref(graph, lambda _: self._numbers.pop(key, None))
-            numbered = self._numbers[key] = (forget, next(self._count))
+        if numbered is None or numbered[0]() is not graph:  # an id is used again
+            reference = weakref.ref(graph, lambda _: self._numbers.pop(key, None))
+            numbered = self._numbers[key] = (reference, next(self._count))
         return numbered[1]
 
-    def _replay(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_replay(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         result = original(*args, **kwargs)
         with guard(self.note_fault):
@@ -122,10 +122,10 @@ class CudaGraphObserver(HookedObserver):
                 frame = frame.f_back
             place = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
             key = (self._number(args[0]), *place)
-            self._replays.append(self._same.setdefault(key, key))
+            self._replays.append(self._interned.setdefault(key, key))
         return result
 
-    def _record(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_record(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``record_function(manager, new_inputs, function_id)`` of inductor's trees."""
         __tracebackhide__ = True
         before = self._local.again
@@ -142,7 +142,7 @@ class CudaGraphObserver(HookedObserver):
         super().leave()
         if not self._windows:
             self._replays.clear()
-            self._same.clear()
+            self._interned.clear()
 
     def with_runs(self, record: Record | None, mark: Any, places: Places) -> Record | None:
         """Return the record with the replays since ``mark``, by graph and line."""
@@ -178,8 +178,8 @@ def _who_captured() -> str | None:
     for file, function in _frames_of_torch():
         if file.endswith("_inductor/cudagraph_trees.py") and function == "__init__":
             return None
-        if function in _BY:
-            return _BY[function]
+        if function in _CAUSES:
+            return _CAUSES[function]
     return "captured"
 
 
@@ -189,9 +189,9 @@ def _why_again(manager: Any, inputs: Any, function: Any) -> str | None:
     children = manager.roots if node is None else node.children
     if not (nodes := children.get(function)):
         return None
-    status, reason = nodes[-1].check_invariants(inputs)
-    text = reason() if callable(reason) else str(reason or status)
-    return text.strip().partition("\n")[0][:200] or "its inputs changed"
+    # Each recording did not fit, or it would have been replayed: we ask the latest for its reason.
+    _, reason = nodes[-1].check_invariants(inputs)
+    return str(reason()).strip().partition("\n")[0][:200] or "its inputs changed"
 
 
 def _runs(key: Replay, times: int, places: Places) -> LineRuns:

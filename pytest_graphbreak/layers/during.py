@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -42,14 +42,18 @@ class Extent(Struct, frozen=True):
         return cls(listed, placed)
 
 
+class _Label(Struct, eq=False, frozen=True):
+    """The text of one ``with during(...)``; two with the same text are not equal."""
+
+    text: str
+
+
 class _Span(Struct, eq=False):
+    """A stretch: the record when it began and ended; ``after`` is None until then."""
+
     label: _Label
     before: Extent
     after: Extent | None = None
-
-
-class _Label(Struct, eq=False, frozen=True):
-    text: str
 
 
 class Spans:
@@ -70,7 +74,7 @@ class Spans:
 
     def label(self, record: Record) -> Record:
         """Return what was seen, each part labelled with what was being done."""
-        spans = [(span.label.text, span.before, span.after) for span in self._spans]
+        spans = [*self._spans]
         if not spans:
             return record
         return replace(
@@ -82,36 +86,36 @@ class Spans:
         )
 
 
-_Ends = list[tuple[str, Extent, Extent | None]]
-
-
-def _label_items(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
+def _label_items(items: tuple[Listed, ...], spans: Sequence[_Span]) -> Iterator[Listed]:
     """Label items: one is in each stretch that has its number, among those of its layer."""
     seen: dict[tuple[type, str], int] = {}
     for item in items:
         key = type(item), item.layer
         number = seen[key] = seen.get(key, 0) + 1
         labels = [
-            text
-            for text, before, after in spans
-            if before.listed.get(key, 0) < number
-            and (after is None or number <= after.listed.get(key, 0))
+            span.label.text
+            for span in spans
+            if span.before.listed.get(key, 0) < number
+            and (span.after is None or number <= span.after.listed.get(key, 0))
         ]
         yield replace(item, during=_join(labels)) if labels else item
 
 
-def _label_places(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
-    """Label places: one is in the first stretch in which it came up, and in those around it."""
+def _label_places(items: tuple[Placed, ...], spans: Sequence[_Span]) -> Iterator[Placed]:
+    """Label places: one is in the first stretch in which it came up, and in those around it.
+
+    A place is in a record once, with a count: there is no list to number it in.
+    """
     for item in items:
         key = type(item), item.key
         grown = [
-            (text, was)
-            for text, before, after in spans
-            if (was := before.placed.get(key, 0))
-            < (item.count if after is None else after.placed.get(key, 0))
+            (span.label.text, before)
+            for span in spans
+            if (before := span.before.placed.get(key, 0))
+            < (item.count if span.after is None else span.after.placed.get(key, 0))
         ]
-        first = min((was for _, was in grown), default=0)
-        labels = [text for text, was in grown if was == first]
+        first = min((before for _, before in grown), default=0)
+        labels = [text for text, before in grown if before == first]
         yield replace(item, during=_join(labels)) if labels else item
 
 

@@ -57,6 +57,7 @@ def arrived(fault: BaseException, trace: TracebackType | None) -> bool:
 def _is_called_with(frame: FrameType, value: FrameType) -> bool:
     """Return whether a frame is among the arguments of the function that another one runs."""
     code = frame.f_code
+    # Arguments come first in co_varnames, those in ``*args`` as one tuple.
     number = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
     for name in code.co_varnames[:number]:
         argument = frame.f_locals.get(name)

@@ -1,8 +1,9 @@
 """Layers that are observed by hooks around a few functions, which note what these did.
 
 ``inductor``, ``cudagraph`` and ``triton`` are such. Their events are a list that only grows, and a
-window is two positions in it. Such a layer is there where something was noted in the window: what
-a test shows then does not depend on the modules that an earlier test imported.
+window is two positions in it. A window without an event has no record of such a layer, instead of
+one of zero graphs: what a test shows then does not depend on the modules that an earlier test
+imported.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MACHINERY: Final = frozenset(("torch", "triton", __name__.partition(".")[0]))
 
 
 def do_without(fault: Exception) -> None:
-    """Do without what a version of torch or Triton does not have: it only explains."""
+    """Pass over a hook that a version of torch or Triton has no place for: it only explains."""
 
 
 def is_machinery(frame: FrameType) -> bool:
@@ -148,13 +149,13 @@ class HookedWindow(EventWindow):
 
 
 def graph_called(
-    graph: Graph, called: Iterable[Line], again: str | None, places: Places
+    graph: Graph, lines: Iterable[Line], again: str | None, places: Places
 ) -> tuple[Graph, Recompile | None]:
     """Return a graph with the stack of its call, and its recompile if it is the same code again.
 
-    ``again`` then says why.
+    ``again`` says why it was made again; None if it is the first.
     """
-    stack = stacks.users(called, places)
+    stack = stacks.users(lines, places)
     graph = replace(graph, where=stack[-1] if stack else NOWHERE, stack=stack)
     if again is None:
         return graph, None

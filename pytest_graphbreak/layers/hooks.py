@@ -33,7 +33,7 @@ Failed = Callable[[Hook, Exception], object]
 """A function called with a function of ours and what it raised."""
 
 FRAMES: Final = 2
-"""The Python frames between a caller and the original: of a ``Patch``, and of its hook."""
+"""The Python frames between a caller and the original: ``patched`` of a ``Patch``, and its hook."""
 
 
 class Patch:
@@ -47,6 +47,7 @@ class Patch:
         """Replace ``attribute``. Raises ``AttributeError`` if there is no such attribute."""
         self.owner = owner
         self.attribute = attribute
+        # Not getattr: a classmethod or staticmethod has to be put back as such.
         self.original: Any = vars(owner).get(attribute) if isinstance(owner, type) else None
         kind: Any = None
         if isinstance(self.original, (classmethod, staticmethod)):
@@ -58,8 +59,8 @@ class Patch:
         self._inherited = isinstance(owner, type) and attribute not in vars(owner)
         self._live = True
         wrapper = functools.wraps(original)(self._wrapper(original, hook))
-        # Marked at each patch, and not once: without torch ``never_compile`` does nothing, and all
-        # wrappers of a kind share one code.
+        # Marked at each patch, since without torch ``never_compile`` does nothing; code that is
+        # marked already costs a look-up, and all wrappers of a kind share one.
         for ours in (wrapper, hook):
             if (code := getattr(ours, "__code__", None)) is not None:
                 never_compile(code)
@@ -83,7 +84,7 @@ class Patch:
         self._live = False
         if vars(self.owner).get(self.attribute) is not self.patched:
             return
-        if self._inherited:
+        if self._inherited:  # the original is a base class's
             delattr(self.owner, self.attribute)
         else:
             setattr(self.owner, self.attribute, self.original)
@@ -127,13 +128,13 @@ class RuntimePatch(Patch):
                 result = original(*args, **kwargs)
                 return result
             finally:
-                try:
-                    if after is not None:
+                if after is not None:
+                    try:
                         after(token, result)
-                except Exception as fault:
-                    if arrived(fault, sys.exc_info()[2]):
-                        raise
-                    failed(after or before, fault)
+                    except Exception as fault:
+                        if arrived(fault, sys.exc_info()[2]):
+                            raise
+                        failed(after, fault)
 
         return patched
 

@@ -81,11 +81,11 @@ class ImportWatch:
             _follow()
 
     def begins(self, name: str) -> bool:
-        """Return whether ``ends`` is to be called when this module was run."""
+        """Return whether ``ends`` is to be called after this module, which is about to run."""
         return name in self._modules
 
     def ends(self, is_loaded: bool) -> None:
-        """Handle the end of it: ``is_loaded`` says whether the module raised nothing."""
+        """Handle the end of that module: ``is_loaded`` says whether it raised nothing."""
         if is_loaded:
             self._then()
 
@@ -123,17 +123,20 @@ _METHOD: Final = "exec_module"
 
 
 class _Loader:
-    """The method that ours replaces, or did last, and whether the class itself had it."""
+    """The method that ours replaces, or did last, and whether the class itself had it.
+
+    ``is_followed``: ours is put in, and may have been wrapped by somebody else since.
+    """
 
     replaced: Callable[[Any, ModuleType], object] = SourceFileLoader.exec_module
     is_inherited = True
-    is_ours = False
+    is_followed = False
 
 
 def _follow() -> None:
     """Have the method ours while there is a watch. No lock: a thread may be held by an import."""
-    if _watches and not _Loader.is_ours:
-        _Loader.is_ours = True
+    if _watches and not _Loader.is_followed:
+        _Loader.is_followed = True
         keep_out(_begin)
         keep_out(_end)
         _Loader.is_inherited = _METHOD not in vars(SourceFileLoader)
@@ -145,7 +148,7 @@ def _follow() -> None:
             delattr(SourceFileLoader, _METHOD)
         else:
             setattr(SourceFileLoader, _METHOD, _Loader.replaced)
-        _Loader.is_ours = False
+        _Loader.is_followed = False
         if _watches:  # another thread came meanwhile
             _follow()
 

@@ -40,8 +40,9 @@ def setter(
     first: set[tuple[str, int]] = set()
     later: set[tuple[str, int]] = set()
     for file in dict.fromkeys((code.file, *(line.file for line in callers))):
-        names = {name} if is_global and file == code.file else set[str]()
-        for line, is_first in _lines_that_set(_tree("".join(source(file))), name, names):
+        # In another file a global of this name is another global.
+        global_names = {name} if is_global and file == code.file else set[str]()
+        for line, is_first in _lines_that_set(_tree("".join(source(file))), name, global_names):
             (first if is_first else later).add((file, line))
     lines = later or first
     if len(lines) != 1:
@@ -72,29 +73,32 @@ def _tree(text: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _lines_that_set(tree: ast.Module, name: str, names: Set[str]) -> Iterator[tuple[int, bool]]:
-    """Yield the lines that set an attribute called ``name``, or one of the global ``names``.
+def _lines_that_set(
+    tree: ast.Module, name: str, global_names: Set[str]
+) -> Iterator[tuple[int, bool]]:
+    """Yield the lines that set an attribute called ``name``, or one of the ``global_names``.
 
     Each comes with whether it is one that sets it first: of a class, a constructor, a module.
     """
-    todo: list[tuple[ast.AST, bool, Set[str]]] = [(tree, True, names)]
+    # A node, whether it sets first, and the plain variables that are the attribute or the global.
+    todo: list[tuple[ast.AST, bool, Set[str]]] = [(tree, True, global_names)]
     while todo:
         node, is_first, variables = todo.pop()
         if isinstance(node, _FUNCTIONS):
             is_first = getattr(node, "name", "") == "__init__"
-            variables = names & _global_names(node)
+            variables = global_names & _declared_global(node)
         elif isinstance(node, ast.ClassDef):
             variables = {name}  # what its body sets are its attributes
         elif isinstance(node, ast.AnnAssign) and node.value is None:
             continue  # a declaration sets nothing
         for child in ast.iter_child_nodes(node):
             # To change an object in place, a function needs no ``global``.
-            if _sets(child, name, variables) or _changes(child, name, names):
+            if _sets(child, name, variables) or _changes(child, name, global_names):
                 yield getattr(child, "lineno", 0), is_first
             todo.append((child, is_first, variables))
 
 
-def _global_names(function: ast.AST) -> frozenset[str]:
+def _declared_global(function: ast.AST) -> frozenset[str]:
     """Return the names that a function declares as global."""
     nodes = (node for node in ast.walk(function) if isinstance(node, ast.Global))
     return frozenset(name for node in nodes for name in node.names)

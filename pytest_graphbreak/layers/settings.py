@@ -98,6 +98,7 @@ def take() -> Snapshot:
         for module in filter(None, map(loaded, CONFIGS)):
             unset, entries = _entries(module)
             for name, entry in entries.items():
+                # ``del config.name`` sets ``hide`` (torch/utils/_config_module.py).
                 value = DELETED if entry.hide else _override(entry)
                 if value is not unset and not getattr(entry, "alias", None):
                     snapshot.values[module.__name__, name] = _copy(value)
@@ -119,6 +120,7 @@ def _entries(module: ModuleType) -> tuple[Any, dict[str, Any]]:
 
 
 def _override(entry: Any) -> Any:
+    """Return what somebody has set an entry to: an attribute, from torch 2.12 on a variable."""
     value = entry.user_override
     return value.get() if isinstance(value, ContextVar) else value
 
@@ -203,7 +205,7 @@ def put_back(snapshot: Snapshot, key: Key) -> None:
             return
         # Set it through the module, which then knows that its hash has changed.
         setattr(sys.modules[module], name, value)
-        if key not in snapshot.values:
+        if key not in snapshot.values:  # nobody had set it: now it has its default as a value
             unset, entries = _entries(sys.modules[module])
             _set_override(entries[name], unset)
 

@@ -34,7 +34,7 @@ from pytest_graphbreak.model.stacks import Line
 
 LAYER: Final = "triton"
 _OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion")
-_LONGEST: Final = 60
+_LONGEST_CONSTANT: Final = 60
 
 
 class Kernel(Struct, frozen=True):
@@ -50,7 +50,9 @@ class Kernel(Struct, frozen=True):
     stack: tuple[Line, ...]
 
 
-class _LastLoad(threading.local):
+class _LatestLoad(threading.local):
+    """Whether this thread's latest kernel came from the cache; None once that was read."""
+
     loaded: bool | None = None
 
 
@@ -61,7 +63,7 @@ class TritonObserver(HookedObserver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._local = _LastLoad()
+        self._local = _LatestLoad()
         self._compiled_for: weakref.WeakKeyDictionary[Any, list[Specialization]]
         self._compiled_for = weakref.WeakKeyDictionary()
         self._alive: list[Any] = []
@@ -71,7 +73,10 @@ class TritonObserver(HookedObserver):
         loads = note_hook(self._note_load, do_without)
         return (
             LatePatch(
-                "triton.runtime.jit", "serialize_specialization_data", _serialize, do_without
+                "triton.runtime.jit",
+                "serialize_specialization_data",
+                _serialize_anything,
+                do_without,
             ),
             LatePatch("triton.knobs", "runtime.jit_post_compile_hook", kernels, self.note_fault),
             LatePatch("triton.knobs", "compilation.listener", loads, do_without),
@@ -85,9 +90,9 @@ class TritonObserver(HookedObserver):
         """
         for function, specializations in [*self._compiled_for.items()]:
             specializations.clear()
-            for cache in [*getattr(function, "device_caches", {}).values()]:
-                self._alive.append(dict(cache[0]))
-                cache[0].clear()
+            for compiled, *_ in [*getattr(function, "device_caches", {}).values()]:
+                self._alive.append(dict(compiled))
+                compiled.clear()
 
     def _note_load(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle the listener of ``triton.compile``, which says where the kernel came from."""
@@ -127,11 +132,14 @@ def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompi
     return graph_called(graph, event.stack, again, places)
 
 
-def _serialize(original: Hook, *args: Any, **kwargs: Any) -> Any:
-    """Keep Triton from failing in what it does only because there is a hook."""
+def _serialize_anything(original: Hook, *args: Any, **kwargs: Any) -> Any:
+    """Keep Triton from failing in what it does only for a hook (``_call_hook`` of runtime/jit.py).
+
+    It writes the constants of a kernel as JSON, also those that JSON does not know.
+    """
     try:
         return original(*args, **kwargs)
-    except TypeError:  # a constant that is no JSON
+    except TypeError:
         return "{}"
 
 
@@ -191,7 +199,7 @@ def read(compiled: Mapping[str, Any], function: Any) -> Specialization:
 
 
 def _short(value: Any) -> str:
-    return repr(getattr(value, "value", value))[:_LONGEST]
+    return repr(getattr(value, "value", value))[:_LONGEST_CONSTANT]
 
 
 def difference(compiled: Sequence[Specialization], now: Specialization) -> str:

@@ -191,15 +191,15 @@ class Dynamo:
             process.attempts[record.id] = attempt
         if is_recompile(record.id) and attempt.guards is None:
             self._note_recompile(process, record.id, attempt, Guards((NO_GUARD,)))
-        parts, attempt.buckets = attempt.buckets, 1
+        buckets, attempt.buckets = attempt.buckets, 1
         label = process.label if self.processes > 1 else None
         self.compiled += not attempt.graphs
         graphs = []
-        for part in range(parts):
-            event = Made(attempt, attempt.graphs, part=part, parts=parts)
+        for bucket in range(buckets):
+            event = Made(attempt, attempt.graphs, bucket=bucket, buckets=buckets)
             graphs.append(replace(self._explain.graph(event), process=label))
             attempt.graphs += 1
-        self.graphs += parts
+        self.graphs += buckets
         self._graphs += graphs[: KEPT - len(self._graphs)]
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
@@ -215,14 +215,14 @@ class Dynamo:
         if traced or earlier is None:
             stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
             full = not traced or attempt is None or _begins_alike(attempt.above, stack)
-            event = Broke(attempt, "", tuple(stack), full_stack=full, read=why)
+            event = Broke(attempt, "", tuple(stack), full_stack=full, logged_reason=why)
             item = self._explain.graph_break(event)
         else:
             item = replace(earlier, reason=why.text, id=why.id)
         self._add_break(item, place)
         if attempt:
             # Only the reason of its last break is asked for, and a log has no key of a break.
-            attempt.broke[()] = Broke(attempt, "", (), read=why)
+            attempt.breaks[()] = Broke(attempt, "", (), logged_reason=why)
             process.broken = attempt
         if _LEFT in record.text or record.text.startswith("Graph break: skip"):
             self._leave(attempt, why.text, item.where)

@@ -85,7 +85,7 @@ def follow(root: Path) -> AbstractContextManager[None]:
     return FAMILY.follow_between_windows(places(root))
 
 
-def explain(reasons: bool, runs: bool = True) -> None:
+def set_detail(*, reasons: bool, runs: bool) -> None:
     """Set what windows that open from now on observe besides the graphs that are made.
 
     ``reasons``: whether graphs are explained, or only counted. ``runs``: whether runs of graphs

@@ -28,7 +28,12 @@ from pytest_graphbreak.text.files import HEADER, write
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """The setting by which ``send_log_to`` has torch log all that ``analyze`` can use."""
 
-_OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
+_RUNNING_FILES: Final = (
+    __file__,
+    runpy.__file__,
+    "<frozen runpy>",
+    "<frozen importlib._bootstrap>",
+)
 
 
 class UserProgram(Struct, frozen=True):
@@ -98,7 +103,7 @@ def _compile(path: str) -> CodeType | None:
     path = os.path.abspath(path)  # the name that Python gives to the code of a script
     with io.open_code(path) as file:
         data = file.read()
-    if data[:4] == b"PK\x03\x04":
+    if data[:4] == b"PK\x03\x04":  # a ZIP archive
         return None
     return compile(data, path, "exec", dont_inherit=True)
 
@@ -142,7 +147,7 @@ def settle_streams() -> None:
 def _show(error: BaseException) -> None:
     """Print an exception as Python does if nobody caught it, without our frames."""
     trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
+    while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNING_FILES:
         trace = trace.tb_next
     settle_streams()
     if trace is None and isinstance(error, ImportError):  # runpy found no module of that name
@@ -163,22 +168,22 @@ _POLL: Final = 0.01
 
 def wait_for_threads(before: Collection[threading.Thread]) -> None:
     """Wait until all threads that are not in ``before`` have ended, or have nothing to do."""
-    drained = False
+    pools_are_idle = False
     while running := list(_remaining_threads(before)):
         queues = _queues()
-        if busy := [thread for thread in running if thread not in queues]:
-            for thread in busy:
+        if others := [thread for thread in running if thread not in queues]:
+            for thread in others:
                 _join(thread)
-            drained = False  # they may have given work to a pool
-        elif drained:
+            pools_are_idle = False  # they may have given work to a pool
+        elif pools_are_idle:
             return
         else:
             pools: dict[int, list[threading.Thread]] = {}
             for thread in running:
                 pools.setdefault(id(queues[thread]), []).append(thread)
             for workers in pools.values():
-                _drain(workers)
-            drained = True
+                _wait_for_pool(workers)
+            pools_are_idle = True
 
 
 def _join(thread: threading.Thread) -> None:
@@ -203,34 +208,34 @@ def _queues() -> Any:
     return getattr(futures, "_threads_queues", {})
 
 
-class _Stop:
-    """A work item at which all workers of a pool meet: all items before it are done."""
+class _Meeting:
+    """A work item at which all workers of a pool meet: all items before it are done then."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._go = threading.Event()
+        self._is_over = threading.Event()
         self.here: set[threading.Thread] = set()
 
     def run(self, *_: object) -> None:
         with self._lock:
             self.here.add(threading.current_thread())
-        self._go.wait()
+        self._is_over.wait()
 
-    def go(self) -> None:
-        self._go.set()
+    def end(self) -> None:
+        self._is_over.set()
 
 
-def _drain(workers: list[threading.Thread]) -> None:
+def _wait_for_pool(workers: list[threading.Thread]) -> None:
     """Wait until the workers of one pool have done all their work, or have ended."""
-    stop = _Stop()
-    queue = _queues()[workers[0]]
+    meeting = _Meeting()
+    queue = _queues()[workers[0]]  # the workers of a pool share it
     for _ in workers:
-        queue.put(stop)
+        queue.put(meeting)
     try:
-        while any(worker.is_alive() and worker not in stop.here for worker in workers):
+        while any(worker.is_alive() and worker not in meeting.here for worker in workers):
             workers[0].join(_POLL)
     finally:
-        stop.go()
+        meeting.end()
 
 
 # The log of a run.

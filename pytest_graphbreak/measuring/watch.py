@@ -207,6 +207,7 @@ class Steps(AbstractContextManager["Steps"]):
         self._typed = typed
         self._note = note
         self._settled: Record | None = None
+        """What was seen when the last step ended, once the steps are warm."""
 
     def __enter__(self) -> Steps:
         self._measurement = Measurement(self._root)
@@ -227,6 +228,7 @@ class Steps(AbstractContextManager["Steps"]):
         __tracebackhide__ = True
         record = self._measurement.peek()
         step, number = added_since(record, before), len(self.counts) + 1
+        # The first step after the warm ones has none that it has to run like.
         last = self.counts[-1] if number > self._warm + 1 else None
         between = added_since(before, self._settled) if self._settled is not None else None
         counts = StepCounts(step.graphs, step.executions, step.reads)
@@ -245,7 +247,7 @@ class Steps(AbstractContextManager["Steps"]):
                 step = replace(step, errors=(*step.errors, unknown))
             limits = Cap(executions=_known(last.executions), reads=_known(last.reads), by=_BEFORE)
             self._judge(step, limits, f"step {number}")
-            _less(number, _known(last.executions), step)
+            _raise_if_fewer(number, _known(last.executions), step)
 
     def _judge(self, record: Record, cap: Cap, which: str) -> None:
         __tracebackhide__ = True
@@ -293,7 +295,7 @@ def _known(counts: Mapping[str, int | None]) -> dict[str, int]:
     return {layer: count for layer, count in counts.items() if count is not None}
 
 
-def _less(number: int, before: Mapping[str, int], step: Record) -> None:
+def _raise_if_fewer(number: int, before: Mapping[str, int], step: Record) -> None:
     """Raise ``BudgetExceeded`` for fewer runs than before: something is no longer compiled."""
     __tracebackhide__ = True
     from pytest_graphbreak.judging.judgement import Case, Judgement

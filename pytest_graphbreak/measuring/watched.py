@@ -1,8 +1,8 @@
 """A script in a process of its own, and the process that watches it.
 
-The first sends what it observed to the second at the end of each compilation and
-at the script's end, so that the report and the verdict do not depend on how the
-script ends: by ``os._exit``, by a signal, by becoming another program.
+The script's process sends what it observed to the one that watches: at the end of each compilation
+and at the script's end, so that the report and the verdict do not depend on how the script ends, by
+``os._exit``, by a signal, by becoming another program.
 
 The script has the terminal, the process group and the standard input of the
 command. Signals that the command gets are passed on, and if the command is
@@ -38,10 +38,12 @@ _PASSED: Final = frozenset(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 )
-_FREE: Final = 0.5
-"""The seconds that sending may take in all, before ..."""
-_SHARE: Final = 0.05
-"""... it may only take this share of the script's time. The last status is always sent."""
+_FREE_SECONDS: Final = 0.5
+_MOST_SHARE: Final = 0.05
+"""The share of the script's time, beside some free seconds, that sending may take in all.
+
+What is observed beyond it is sent later. The last status is always sent.
+"""
 
 ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""
 
@@ -95,11 +97,11 @@ class Reporter(Listener):
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._spent = 0.0
-        self._over = False
+        self._is_over = False
         self._patches: list[Patch] = []
 
     def __enter__(self) -> Reporter:
-        if NOTIFIER.listener is NOBODY:
+        if NOTIFIER.listener is NOBODY:  # else this process is itself the child of a test
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
             # The state is sent before the process ends, or becomes another program.
@@ -122,8 +124,8 @@ class Reporter(Listener):
     def on_event(self) -> None:
         """Send what was observed, unless that took too much time or another thread is sending."""
         now = time.monotonic()
-        slow = self._spent > _FREE + _SHARE * (now - self._began)
-        if slow or not self._lock.acquire(blocking=False):
+        is_too_slow = self._spent > _FREE_SECONDS + _MOST_SHARE * (now - self._began)
+        if is_too_slow or not self._lock.acquire(blocking=False):
             return
         try:
             self._send(RUNNING)
@@ -134,13 +136,13 @@ class Reporter(Listener):
     def end(self, status: Status) -> None:
         """Send the last status."""
         if os.getpid() == self._process:
-            self._over = True
+            self._is_over = True
             with contextlib.suppress(OSError):  # the watcher notices that it is missing
                 self._channel.send(status)
 
     def _send(self, state: str) -> None:
         with guard():  # the script itself must not fail from this
-            if os.getpid() == self._process and not self._over:
+            if os.getpid() == self._process and not self._is_over:
                 self._channel.send(Status(self._peek(), self._name(), state))
 
 
@@ -150,24 +152,27 @@ def can_watch() -> bool:
 
 
 def fork() -> tuple[int, set[signal.Signals]]:
-    """Fork as ``os.fork``; the child dies with its parent, whose signals wait for ``watch``."""
+    """Fork as ``os.fork``; the child dies with its parent, whose signals wait for ``watch``.
+
+    Returns the id of the child, or 0 in it, and the mask of signals that was set before.
+    """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED, signal.SIGCHLD})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED, signal.SIGCHLD})
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         server.die_with(parent)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return pid, {signal.Signals(number) for number in before}
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid, {signal.Signals(number) for number in mask}
 
 
-def watch(pid: int, before: set[signal.Signals]) -> int:
+def watch(pid: int, mask: set[signal.Signals]) -> int:
     """Wait for the child, pass on the signals that this process gets, and return the exit code.
 
-    The exit code is as shells give it. Signals that a terminal sends (Ctrl-C) are not passed on:
-    the child has them already.
+    Both arguments are what ``fork`` returned. The exit code is as shells give it. Signals that a
+    terminal sends (Ctrl-C) are not passed on: the child has them already.
     """
     try:
         while True:
@@ -175,15 +180,15 @@ def watch(pid: int, before: set[signal.Signals]) -> int:
             if ended:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
-            number, sent = _next()
-            if sent and number != signal.SIGCHLD:
+            number, is_by_process = _next_signal()
+            if is_by_process and number != signal.SIGCHLD:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _next() -> tuple[int, bool]:
+def _next_signal() -> tuple[int, bool]:
     """Return the next signal, and whether a process sent it to this one."""
     signals = {*_PASSED, signal.SIGCHLD}
     if not hasattr(signal, "sigwaitinfo"):  # macOS does not say who sent it

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.measuring.measure import Measurement, explain, hold_sensors, isolate
+from pytest_graphbreak.measuring.measure import Measurement, hold_sensors, isolate, set_detail
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
@@ -121,7 +121,7 @@ class Phases:
             pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
             return (yield)
-        explain(self._settings.reasons, self._settings.counts_runs)
+        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
         self.end()
         entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
         self._coming, self._around = item, Measurement(self._settings.root)
@@ -155,7 +155,7 @@ class Phases:
         """Measure the tear-down: what it compiles is reported, but never judged."""
         if not self._gate.measures(item):
             return (yield)
-        explain(self._settings.reasons, self._settings.counts_runs)
+        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
         with Measurement(self._settings.root) as seen:
             result = yield
         entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
@@ -174,7 +174,7 @@ class Phases:
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
-        explain(self._settings.reasons, self._settings.counts_runs)
+        set_detail(reasons=self._settings.reasons, runs=self._settings.counts_runs)
         entry = reports.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
         if self._window is None or self._measured is not item:

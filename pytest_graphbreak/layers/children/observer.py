@@ -38,8 +38,9 @@ class _Family:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._open = 0
-        self._kept: list[Places] = []
-        self._followed = False
+        self._between: list[Places] = []
+        """Those of each ``follow_between_windows`` that is under way."""
+        self._is_followed = False
         self._pid = 0
         self.spool = ""
         self._child: Child | None = None
@@ -49,7 +50,7 @@ class _Family:
     def enter(self, places: Places) -> None:
         """Open a window; children are followed from the first one on."""
         with self._lock:
-            self._settle()
+            self._take_spool()
             self._open += 1
             if self._open == 1:
                 self._follow(places)
@@ -67,15 +68,15 @@ class _Family:
     def follow_between_windows(self, places: Places) -> Iterator[None]:
         """Follow children between windows, too: a later window may count them."""
         with self._lock:
-            self._settle()
-            self._kept.append(places)
+            self._take_spool()
+            self._between.append(places)
             if not self._open:
                 self._follow(places)
         try:
             yield
         finally:
             with self._lock:
-                self._kept.remove(places)
+                self._between.remove(places)
                 if not self._open and self._child is None:
                     self._unfollow()
 
@@ -84,8 +85,8 @@ class _Family:
         if self._child is not None:
             return
         self._places = places
-        if not self._followed:
-            self._followed, self._had_path = True, _PATH in os.environ
+        if not self._is_followed:
+            self._is_followed, self._had_path = True, _PATH in os.environ
         os.environ[VARIABLE] = self._about()
         _strip_path()
         path = os.environ.get(_PATH)
@@ -93,10 +94,10 @@ class _Family:
 
     def _unfollow(self) -> None:
         """Put the environment back as it was, or as ``follow_between_windows`` needs it."""
-        if self._kept:
-            self._follow(self._kept[-1])
+        if self._between:
+            self._follow(self._between[-1])
             return
-        self._followed = False
+        self._is_followed = False
         os.environ.pop(VARIABLE, None)
         _strip_path()
         if not self._had_path and not os.environ.get(_PATH):
@@ -105,16 +106,16 @@ class _Family:
     def adopt(self, child: Child, places: Places) -> None:
         """Make this process the child of a test; its own children belong to that test too."""
         self._child, self._places = child, places
-        self._settle()
+        self._take_spool()
 
-    def _settle(self) -> None:
-        """Make sure that children write to a spool of this process, not of its parent."""
+    def _take_spool(self) -> None:
+        """Have children write to the spool of this process, not to that of its parent."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self.spool = spool.fresh()
             atexit.register(self._end, self._pid)
         if self._child is not None:
-            self.spool = self._child.about.spool
+            self.spool = self._child.about_children.spool
 
     def _end(self, pid: int) -> None:
         if pid == os.getpid() and self._child is None:
@@ -122,10 +123,10 @@ class _Family:
 
     def on_fork(self) -> None:
         """Set up a forked process: if a window is open, it belongs to that window's test."""
-        self._lock = threading.RLock()
-        watched = self._open > 0 or bool(self._kept) or self._child is not None
+        self._lock = threading.RLock()  # a thread that this process does not have may hold it
+        watched = self._open > 0 or bool(self._between) or self._child is not None
         self._open = 0
-        self._kept = []
+        self._between = []
         NOTIFIER.listener = NOBODY  # that of the process that was forked
         with guard():
             if watched and self._places is not None:
@@ -165,14 +166,16 @@ class Following:
         """Compilations that nobody knows the end of."""
         FAMILY.enter(places)
         self._seen: tuple[Record, ...] | None = None
+        """What was seen in all, once this is closed."""
         self._earlier: tuple[Record, ...] = ()
+        """What was seen before the last ``exclude``."""
         self._begin()
 
     def _begin(self) -> None:
         """Leave out what was reported up to now."""
         reports = spool.read(FAMILY.spool)
         self._before = {child.node: child.record for child in reports}
-        self._over = {child.node for child in reports if not child.alive}
+        self._ended_before = {child.node for child in reports if not child.alive}
 
     @contextlib.contextmanager
     def exclude(self) -> Iterator[None]:
@@ -198,7 +201,7 @@ class Following:
     def _records(self) -> tuple[Record, ...]:
         reports = []
         for child in spool.read(FAMILY.spool):
-            if child.node not in self._over:
+            if child.node not in self._ended_before:
                 new = added_since(child.record, self._before.get(child.node))
                 ran = any(count != 0 for count in new.executions.values())
                 if new.active or ran or new.errors or _note(child):

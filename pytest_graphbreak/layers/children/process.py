@@ -17,14 +17,14 @@ from typing import Any
 
 from pytest_graphbreak.layers.base import (
     NOTIFIER,
-    TURN,
+    READER_WAIT,
     CountedFunction,
     Listener,
     Observer,
     Turn,
     Window,
 )
-from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, Told, is_alive
+from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, RunCounts, is_alive
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Patch, do_nothing, note_hook
 from pytest_graphbreak.model.merging import merge
@@ -36,27 +36,29 @@ class Child(Listener):
     """This process as the child of a test. It is watched to its end."""
 
     def __init__(
-        self, about: About, observers: Sequence[Observer], places: Places, forked: bool
+        self, test: About, observers: Sequence[Observer], places: Places, forked: bool
     ) -> None:
-        self._about = about
+        self._test = test
         self._pid = os.getpid()
-        self._node = Node(about.spool)
+        self._node = Node(test.spool)
         self._forked = forked
-        self._born = _worker()
+        self._worker_at_start = _worker()
         self._running: list[None] = []
         """An item for each compilation that is under way: any thread appends and removes one."""
         self._is_marked = False
         self._turn = Turn()
         self._written: Record | None = None
         self._places = places
-        self._told: Told | None = None
+        self._run_counts: RunCounts | None = None
         self._numbers: dict[tuple[int, Any], int] = {}
-        self._silent = False
-        self.about = About(self._node.path, about.root, about.owner, about.infra)
-        """What the children of this process are told."""
+        """The index in ``_run_counts`` of each compiled function, by ``id()``, and place."""
+        self._is_silent = False
+        """Whether some compilations do not notify us."""
+        self.about_children = About(self._node.path, test.root, test.owner, test.infra)
+        """What the children of this process find in their environment."""
         self._watched = [observer for observer in observers if _can_watch(observer, forked)]
         self._windows: list[Window] = [observer.open(places) for observer in self._watched]
-        os.environ[VARIABLE] = self.about.dump()
+        os.environ[VARIABLE] = self.about_children.dump()
         NOTIFIER.listener = self
         self._register_exit()
         for observer in self._watched:
@@ -88,64 +90,65 @@ class Child(Listener):
         number = self._numbers.get((id(compiled), key))
         if number is None:
             number = self._first_run(compiled, key)
-        if self._told is not None:
-            self._told.counts[number] += 1
+        if self._run_counts is not None:
+            self._run_counts.counts[number] += 1
 
     def _first_run(self, compiled: CountedFunction, key: Any) -> int:
         """Return the number of a place and a thread that call a compiled function first."""
-        number = 0
+        number = 0  # which makes the runs unknown: see ``spool``
         with guard():
-            self._tell_runs()
-            if self._told is not None:
-                number = self._told.add(compiled.line(key, self._places))
+            self._begin_to_count_runs()
+            if self._run_counts is not None:
+                number = self._run_counts.add(compiled.line(key, self._places))
         self._numbers[id(compiled), key] = number
-        if self._written is None:
+        if self._written is None:  # the test knows nothing of this process yet
             self.on_event()
         return number
 
-    def _tell_runs(self) -> None:
-        """Begin to tell of runs. Raises ``OSError``."""
-        if self._told is None and is_alive(self._about.owner):
-            self._told = self._node.tell_runs()
+    def _begin_to_count_runs(self) -> None:
+        """Make the counts that the test reads, if it is alive. Raises ``OSError``."""
+        if self._run_counts is None and is_alive(self._test.owner):
+            self._run_counts = self._node.open_run_counts()
 
     def end(self) -> None:
         """Write the last report, at each of the ways in which a process ends."""
         if os.getpid() != self._pid:
             return
-        self._turn.take(partial(self._write, final=True), TURN)
+        self._turn.take(partial(self._write, final=True), READER_WAIT)
 
     def _record(self, final: bool) -> Record:
         seen = [window.close() if final else window.peek() for window in self._windows]
         return merge([item for item in seen if item is not None])
 
     def _note_silence(self) -> None:
-        """Say that from now on some compilations do not notify us, so that the test can note it."""
-        self._silent = True
+        """Report that from now on some compilations do not notify us, so the test can note it."""
+        self._is_silent = True
         self.on_event()
 
     def _write(self, final: bool) -> None:
         with guard():  # the child itself must not fail from this
             record = self._record(final)
-            reported = self._silent or self._written is not None
+            must_report = self._is_silent or self._written is not None
             ran = any(record.executions.values()) or any(record.reads.values())
-            if not (record.active or ran or reported) or not is_alive(self._about.owner):
+            if not (record.active or ran or must_report) or not is_alive(self._test.owner):
                 return
             if record == self._written and not final:
                 return
             self._written = record
-            self._tell_runs()
-            device = self._silent or any(observer.defers() for observer in self._watched)
+            self._begin_to_count_runs()
+            device = self._is_silent or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=device)
 
     def _mark(self, compiling: bool) -> None:
         with guard():
-            if is_alive(self._about.owner):
+            if is_alive(self._test.owner):
                 self._node.mark_compiling(compiling, self._name())
 
     def _name(self) -> str:
         """Return the name of the process, without what changes from run to run."""
         worker = _worker()
-        if worker is not None and not (self._forked and worker is self._born):
+        # In a fork by hand the worker is still that of the parent.
+        if worker is not None and not (self._forked and worker is self._worker_at_start):
             return _worker_name(worker)
         return "fork" if self._forked else _script()
 
@@ -162,10 +165,7 @@ def _can_watch(observer: Observer, forked: bool) -> bool:
 
 
 def _worker() -> Any:
-    """Return this process as ``multiprocessing`` knows it, or None if it is none of its workers.
-
-    A process that is forked by hand still has that of its parent.
-    """
+    """Return this process as ``multiprocessing`` knows it, or None if it is none of its workers."""
     module = sys.modules.get("multiprocessing.process")
     process = module.current_process() if module is not None else None
     return None if process is None or process.name == "MainProcess" else process

@@ -36,13 +36,17 @@ _GRACE: Final = 10.0
 """Seconds to wait for a killed program."""
 
 Order = dict[str, Any]
+"""A line of the input, which ``runner.Runner._run`` writes."""
 
 
 class Server(Struct):
-    """Reads one order per line (JSON); answers each with the pid and then with the exit code."""
+    """Reads one order per line (JSON); answers each with the pid and then with the exit code.
 
-    torch: bool = False
-    over: bool = False
+    ``has_torch``: torch is imported here, so a fork has it. ``is_over``: the input has ended.
+    """
+
+    has_torch: bool = False
+    is_over: bool = False
     _inbox: bytes = b""
     _directory: str = ""
     _wakeup: tuple[int, int] = field(default_factory=os.pipe)
@@ -59,14 +63,14 @@ class Server(Struct):
         while (order := self._next()) is not None:
             self._directory = order["directory"]
             code = self._run(order)
-            self._answer(code)
+            self._reply(code)
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
         return 0
 
     def _next(self) -> Order | None:
         """Return the next order, or None at the end of the input."""
-        while b"\n" not in self._inbox and not self.over:
+        while b"\n" not in self._inbox and not self.is_over:
             self._look(60)
         line, newline, self._inbox = self._inbox.partition(b"\n")
         order: Order | None = json.loads(line) if newline else None
@@ -81,20 +85,20 @@ class Server(Struct):
         if 0 in ready:
             data = os.read(0, 65536)
             self._inbox += data
-            self.over = not data
+            self.is_over = not data
 
     def _run(self, order: Order) -> str:
-        if order["fork"] and not self.torch:
-            self.torch = _has_torch()
+        if order["fork"] and not self.has_torch:
+            self.has_torch = _import_torch()
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._become(order, me)
-        self._answer(str(pid))
+        self._reply(str(pid))
         until = time.monotonic() + order["timeout"]
-        while not (ended := _has_ended(pid)) and not self.over and time.monotonic() < until:
+        while not (ended := _has_ended(pid)) and not self.is_over and time.monotonic() < until:
             self._look(max(0.0, min(60.0, until - time.monotonic())))
-        kill_group(pid)  # before the pid is free: also what the program left running
+        kill_group(pid)  # before the pid is free; also what the program left running
         code = self._reap(pid)
         end_orphans()
         return str(code) if ended and code is not None else TIMED_OUT
@@ -108,7 +112,7 @@ class Server(Struct):
             select.select([self._wakeup[0]], [], [], 0.1)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-    def _answer(self, text: str) -> None:
+    def _reply(self, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # the end of the input says the same
             os.write(self._out, f"{text}\n".encode())
 
@@ -125,7 +129,7 @@ class Server(Struct):
             _replace(0, os.open(os.devnull, os.O_RDONLY))
             _replace(1, _sink(order["out"]))
             _replace(2, _sink(f"{order['out']}.err"))
-            if not (order["fork"] and self.torch):
+            if not (order["fork"] and self.has_torch):
                 os.chdir(order["cwd"])
                 os.execve(order["command"][0], order["command"], order["environ"])
             code = answer(order["call"])
@@ -153,8 +157,8 @@ def _sink(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
 
-def _has_torch() -> bool:
-    """Import torch for later forks. If it cannot be imported, each run reports that itself."""
+def _import_torch() -> bool:
+    """Import torch for later forks, if it can be; else each run reports that itself."""
     try:
         # torch.compile imports the cache of inductor, whatever the backend.
         for name in (

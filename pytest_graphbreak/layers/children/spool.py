@@ -164,10 +164,10 @@ class Node:
         data = _Report(name, final, device, record).to_dict()
         put(Path(self.path, _RECORD), dumps(data).encode())
 
-    def tell_runs(self) -> Told:
-        """Return where runs are told from now on. Raises ``OSError``."""
+    def open_run_counts(self) -> RunCounts:
+        """Return where runs are counted from now on. Raises ``OSError``."""
         _make(self.path)
-        return Told(self.path)
+        return RunCounts(self.path)
 
 
 def _make(path: str) -> None:
@@ -267,11 +267,14 @@ def remove(spool: str) -> None:
 # Runs of compiled graphs, told as they happen.
 
 MOST: Final = 8192
-"""The number of lines and threads of a process that are told; with more its runs are unknown."""
+"""The most lines and threads of a process whose runs are counted; with more all are unknown."""
 
 
-class Told:
-    """The numbers of this process. ``counts`` are indexed by what ``add`` returns."""
+class RunCounts:
+    """The runs of this process, in a file that the test reads.
+
+    ``counts`` are indexed by what ``add`` returns.
+    """
 
     def __init__(self, folder: str) -> None:
         """Make the files. Raises ``OSError``."""
@@ -282,10 +285,13 @@ class Told:
             self.counts = memoryview(mmap.mmap(file, MOST * 8)).cast("Q")
         finally:
             os.close(file)
-        self._next = itertools.count(1)
+        self._next = itertools.count(1)  # 0 counts what has no number
 
     def add(self, line: LineRuns) -> int:
-        """Return the index of a new number, which counts runs of ``line``. Raises ``OSError``."""
+        """Return the index of a new count, of runs of ``line``; 0 if there are too many lines.
+
+        Raises ``OSError``.
+        """
         number = next(self._next)
         if number >= MOST:
             return 0

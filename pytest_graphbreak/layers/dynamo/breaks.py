@@ -24,12 +24,12 @@ from pytest_graphbreak.layers.dynamo.events import (
     NO_CODE,
     UNTOLD,
     Attempt,
+    BreakDetails,
     Broke,
     Ended,
     Inlined,
     Notes,
     Refused,
-    Said,
     argument,
     in_capture,
     say,
@@ -74,24 +74,24 @@ class BreakSensors(Struct, frozen=True):
         """Handle a call of ``log_graph_break(code_options, reason, ...)``."""
         attempt = self._notes.local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
-        raised = disabled = NO_CODE
-        inlined = None
         fault = kwargs.get("exc") or self._find_unsupported(sys.exc_info()[1])
         if fault is not None and getattr(fault, "logged", False):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
         if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
-            # Logged after a restart; the cause was met before it.
-            message, stack, raised, disabled, inlined = attempt.pending
+            # torch 2.9 (store_attr_graph_break) logs it in the second tracing, without its cause.
+            details = attempt.pending
         elif fault is not None:
             root = self._root(fault)
-            root_message, root_stack, raised, disabled, inlined = _details(root, fault)
-            stack = root_stack or stack
-            message = message if root is fault else root_message
+            details = _details(root, fault)
+            details = details._replace(
+                message=message if root is fault else details.message, stack=details.stack or stack
+            )
             self._mark(fault)
-        if inlined is None:
+        else:
             inlined = inlined_functions(live_frames())
-        self.add_break(attempt, message, stack, raised, disabled, inlined)
+            details = BreakDetails(message, stack, inlined=inlined)
+        self.add_break(attempt, *details)
 
     def add_break(
         self,
@@ -109,19 +109,19 @@ class BreakSensors(Struct, frozen=True):
         event = Broke(attempt, message, lines, raised=raised, disabled=disabled, inlined=inlined)
         if attempt is not None:
             key = (message, event.stack[-1:])
-            if key in attempt.broke:
+            if key in attempt.breaks:
                 return
-            attempt.broke[key] = event
+            attempt.breaks[key] = event
         self._notes.events.append(event)
 
     def _mark(self, fault: Any) -> bool:
-        """Mark an exception as noted; False if it was already, by itself or as the cause."""
-        noted = False
+        """Mark an exception and its causes as noted; return False if one of them was already."""
+        was_noted = False
         while fault is not None:
-            noted = noted or hasattr(fault, "_graphbreak_noted")
+            was_noted = was_noted or hasattr(fault, "_graphbreak_noted")
             fault._graphbreak_noted = True
             fault = self._find_unsupported(fault.__cause__)
-        return not noted
+        return not was_noted
 
     def _root(self, fault: Any) -> Any:
         """Return the first of a chain of ``Unsupported``: the later ones are its consequences."""
@@ -143,7 +143,7 @@ class BreakSensors(Struct, frozen=True):
 
     def _handle_suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._notes.local.failed = self._notes.local.failed, None
-        if failed is None or failed[0] != id(fault):
+        if failed is None or failed[0] != id(fault):  # raised before the function was attempted
             if in_capture(caller()):
                 return
             parent = self._notes.look_up(caller())[1]
@@ -187,23 +187,26 @@ class BreakSensors(Struct, frozen=True):
             attempt.unlogged = _details(self._root(fault))
 
 
-_MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
+_RAISING_FILES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")
 """The file whose functions raise for their callers: a break was raised above them."""
 
 
-def _details(fault: Any, latest: Any = None) -> Said:
-    """Return what an ``Unsupported`` says: its text, the user's stack, where it was raised.
+def _details(fault: Any, latest: Any = None) -> BreakDetails:
+    """Return what an ``Unsupported`` says, and what its traceback shows.
 
-    The definition of the function that is disabled follows, if that is why, and the functions that
-    lead to the break. ``latest`` is the last of the exceptions that followed from it.
+    ``latest`` is the last of the exceptions that followed from it: its traceback goes further out.
     """
     trace = _first_exception(fault).__traceback__
     stack = getattr(fault, "real_stack", None)
     outer = latest.__traceback__ if latest is not None and latest is not fault else None
     frames = [frame for part in (outer, trace) for frame, _ in walk_tb(part)] or live_frames()
-    raised = _innermost_line(trace)
-    disabled = or_else(NO_CODE, _disabled_definition, trace)
-    return say(fault), stack, raised, disabled, inlined_functions(frames)
+    return BreakDetails(
+        say(fault),
+        stack,
+        raised=_innermost_line(trace),
+        disabled=or_else(NO_CODE, _disabled_definition, trace),
+        inlined=inlined_functions(frames),
+    )
 
 
 def _first_exception(fault: Any) -> Any:
@@ -215,11 +218,11 @@ def _first_exception(fault: Any) -> Any:
 
 
 def _innermost_line(trace: TracebackType | None) -> Line:
-    """Return the innermost line of a traceback that does more than make the exception."""
+    """Return the innermost line of a traceback that does more than raise the exception."""
     line = NO_CODE
     for frame, number in walk_tb(trace):
         code = frame.f_code
-        if not code.co_filename.endswith(_MAKES):
+        if not code.co_filename.endswith(_RAISING_FILES):
             name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
             line = Line(code.co_filename, number, name)
     return line

@@ -38,7 +38,10 @@ class Function:
 
 
 class _Latest(threading.local):
-    """What was captured or began to load last: by this thread, and by ``anyone``."""
+    """What was captured or began to load last: by this thread, and by ``anyone``.
+
+    An attribute of the class is shared by all threads, one of its object is this thread's.
+    """
 
     here: Function | None = None
     anyone: ClassVar[Function | None] = None
@@ -106,8 +109,9 @@ class Captures:
         attempt = self._attempt(code, values, caller())
         begin_function().name = attempt.id
         for load in [*self._loads]:
-            same = load.graph.attempt.code == attempt.code
-            if same and load.compiled() is None and not self._has_run(load.graph):
+            is_same = load.graph.attempt.code == attempt.code
+            is_gone = load.compiled() is None
+            if is_same and is_gone and not self._has_run(load.graph):
                 load.function.given_up = True
                 self._notes.events.append(GivenUp(load.graph))
                 self._loads.remove(load)
@@ -132,20 +136,20 @@ class Captures:
     def _ahead_of_time(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``AOTCompiledFunction(...)`` when its fields are set."""
         __tracebackhide__ = True
-        loaded = False
+        is_loaded = False
         with self._notes.guard(_AHEAD):
             # What was captured has the guards of its compilation; what is loaded, none yet.
-            loaded = args[0]._artifacts.guard_manager is None
+            is_loaded = args[0]._artifacts.guard_manager is None
         result = original(*args, **kwargs)
         with self._notes.guard(_AHEAD):
-            self._note_function(args[0], loaded)
+            self._note_function(args[0], is_loaded)
         return result
 
-    def _note_function(self, compiled: Any, loaded: bool) -> None:
-        """Note a function compiled ahead of time, which was ``loaded`` or captured right before."""
+    def _note_function(self, compiled: Any, is_loaded: bool) -> None:
+        """Note a function compiled ahead of time, which was loaded, or captured right before."""
         artifacts = compiled._artifacts
         graph = self._notes.local.latest_graph
-        if loaded:
+        if is_loaded:
             frame = caller()  # the __init__ of a dataclass, which has no file
             attempt = self._attempt(artifacts.original_code, {}, frame and frame.f_back)
             # One graph and one call of a backend, as a captured function has: no more will come.

@@ -24,8 +24,8 @@ class Ledger:
         self._counters: Any = None
         self._box: Any = None
         self._value = 0
-        self._noted: list[None] = []
-        """An item for each graph that we saw: any thread may append one."""
+        self._seen: list[None] = []
+        """An item for each graph that we saw: any thread may append one, and none is lost."""
         self._read_up_to = 0
         self._ahead = 0
         """The graphs that we had seen at the last look, and Dynamo had not counted."""
@@ -36,7 +36,7 @@ class Ledger:
 
     def count_seen(self) -> tuple[int, int]:
         """Count a graph on our side; return the value of Dynamo's counter, for ``counted``."""
-        self._noted.append(None)
+        self._seen.append(None)
         box, value = self._read()
         return id(box), value
 
@@ -48,20 +48,21 @@ class Ledger:
         box, value = self._read()
         # Dynamo counts a graph a moment after us, so ours are read second: another thread may be
         # between.
-        noted = len(self._noted)
-        seen = self._ahead + noted - self._read_up_to
-        ahead = self._value + seen - value
-        is_moved = (self._box is not None and box is not self._box) or value < self._value
+        seen_in_all = len(self._seen)
+        seen = self._ahead + seen_in_all - self._read_up_to
+        ahead = self._value + seen - value  # below 0: Dynamo counted what we did not see
+        is_replaced = self._box is not None and box is not self._box
+        is_moved = is_replaced or value < self._value
         if (is_moved or ahead < 0) and _was_left(box, value):
-            ahead = 0  # put back
+            ahead = 0  # the test put an earlier counter or value back
         elif is_moved:
-            self._leave()
+            self._remember_value()
             ahead = max(0, seen - value)
         self._box, self._value = box, value
-        self._read_up_to, self._ahead = noted, max(0, ahead)
+        self._read_up_to, self._ahead = seen_in_all, max(0, ahead)
         return max(0, -ahead)
 
-    def _leave(self) -> None:
+    def _remember_value(self) -> None:
         """Remember the counter's value when it was cleared or replaced."""
         if self._box is not None:
             for key in [key for key, (box, _) in _LEFT.items() if box() is None]:
@@ -71,9 +72,12 @@ class Ledger:
     def has_counted(self, since: tuple[int, int], graphs: int) -> bool:
         """Return whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
         box, value = self._read()
-        return since[0] != id(box) or value < since[1] or value >= since[1] + graphs
+        box_before, value_before = since
+        is_cleared = box_before != id(box) or value < value_before
+        return is_cleared or value >= value_before + graphs
 
     def _read(self) -> tuple[Any, int]:
+        """Return the inner counter, or None, and the number of graphs in it."""
         # counters is a defaultdict: indexing it would leave an entry behind.
         box = dict.get(self._counters, "stats") if self._counters is not None else None
         return box, 0 if box is None else int(box.get("unique_graphs", 0))
@@ -116,11 +120,13 @@ def cache_state(before: Sequence[int], now: Sequence[int]) -> str | None:
     moved = [after - earlier for earlier, after in zip(before, now, strict=True)]
     if min(moved) < 0:
         return None  # the test cleared the counters
-    above_hit, above_missed, bypassed, hit, missed, passed_over = moved
-    if bypassed:
+    autograd_hit, autograd_miss, autograd_bypass, inductor_hit, inductor_miss, inductor_bypass = (
+        moved
+    )
+    if autograd_bypass:
         return "compiled"
-    if above_hit and not above_missed:
+    if autograd_hit and not autograd_miss:
         return "loaded"
-    if missed or passed_over:
+    if inductor_miss or inductor_bypass:
         return "compiled"
-    return "loaded" if hit else None
+    return "loaded" if inductor_hit else None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -27,11 +27,17 @@ Inlined = tuple[str, ...]
 first: empty for a plain call, else ``generator``, ``method``, ``callback``, ``operator``."""
 UNKNOWN: Final = "unknown"
 UNTOLD: Final[Inlined] = (UNKNOWN,)
-"""The value where nothing is known of them, as in a log."""
+"""The value where nothing is known of these functions, as in a log."""
 
-Said = tuple[str, Any, Line, Line, Inlined]
-"""The text of an ``Unsupported``, its user's stack, the line of torch behind it, the disabled
-function that it is about, and the functions that lead to it."""
+
+class BreakDetails(NamedTuple):
+    """What an ``Unsupported`` says: its text and its user's stack; for the rest see ``Broke``."""
+
+    message: str
+    stack: Any
+    raised: Line = NO_CODE
+    disabled: Line = NO_CODE
+    inlined: Inlined = UNTOLD
 
 
 class Attempt(Struct, eq=False):
@@ -46,7 +52,10 @@ class Attempt(Struct, eq=False):
     ``skip`` is what Dynamo said when it skipped the frame, ``suppressed`` whether it kept an error
     to itself and went on in eager, ``is_torchs`` whether torch itself was compiling when it came to
     the frame: unless it becomes a graph, it is not reported; ``is_capture`` whether the function
-    was captured as a whole, or loaded, without a frame. The rest is the sensors' own bookkeeping.
+    was captured as a whole, or loaded, without a frame. ``breaks`` are those that it met, by
+    message and place. The rest is the sensors' own bookkeeping: the ``graphs`` that it made by
+    ``calls`` of the backend, Dynamo's count before them (``counted``), and a break that torch logs
+    later (``pending``) or not at all (``unlogged``).
     """
 
     id: str = "?"
@@ -67,11 +76,11 @@ class Attempt(Struct, eq=False):
     graphs: int = 0
     calls: int = 0
     counted: tuple[int, int] | None = None
-    broke: dict[tuple[Any, ...], Broke] = {}
-    pending: Said | None = None
-    unlogged: Said | None = None
+    breaks: dict[tuple[Any, ...], Broke] = {}
+    pending: BreakDetails | None = None
+    unlogged: BreakDetails | None = None
     owner: str = ""
-    """The class of the outermost module that was running (``frames``)."""
+    """The class of the outermost module that was running (``frames.owner``)."""
     seconds: float | None = None
     """Seconds that it took, without attempts in it; None while it is running and if unknown."""
     began: float = 0.0
@@ -81,8 +90,8 @@ class Attempt(Struct, eq=False):
     @property
     def why_broke(self) -> str:
         """The reason of the break that ended it; empty without one."""
-        broke = list(self.broke.values())
-        return broke[-1].reason.text if broke else ""
+        breaks = list(self.breaks.values())
+        return breaks[-1].reason.text if breaks else ""
 
 
 class Fault(Struct, frozen=True):
@@ -108,7 +117,7 @@ class Ended(Struct, frozen=True, eq=False):
 class Made(Struct, frozen=True, eq=False):
     """A graph that the backend made. ``after_break`` says that a graph break ended it.
 
-    ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
+    ``bucket`` counts from 0 where DDP cut one captured graph into ``buckets``.
     A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``. ``cached`` is that of ``Graph``.
     """
 
@@ -119,10 +128,10 @@ class Made(Struct, frozen=True, eq=False):
     outputs: int | None = None
     calls: Calls = ()
     after_break: bool = False
-    part: int = 0
-    parts: int = 1
+    bucket: int = 0
+    buckets: int = 1
     cached: str | None = None
-    late: float | None = None
+    backend_seconds: float | None = None
     """Seconds that the backend took for a graph made after its attempt had ended."""
 
 
@@ -137,14 +146,15 @@ class Broke(Struct, frozen=True, eq=False):
 
     ``full_stack``: the stack begins where that of the attempt does, and not in its frame.
     ``raised`` is the line of torch that raised it, ``disabled`` the definition of the function
-    that is disabled, if that is why. A log does not say what ``inlined`` is.
+    that is disabled, if that is why. A log does not say what ``inlined`` is, and its reader has
+    read the message already: ``logged_reason``.
     """
 
     attempt: Attempt | None
     message: str
     stack: tuple[Line, ...]
     full_stack: bool = False
-    read: Reason | None = None
+    logged_reason: Reason | None = None
     raised: Line = NO_CODE
     disabled: Line = NO_CODE
     inlined: Inlined = UNTOLD
@@ -152,7 +162,7 @@ class Broke(Struct, frozen=True, eq=False):
     @property
     def reason(self) -> Reason:
         """The parsed message. It is read later, and not while Dynamo compiles."""
-        return self.read or reason(self.message)
+        return self.logged_reason or reason(self.message)
 
 
 class Refused(Struct, frozen=True, eq=False):
@@ -203,7 +213,8 @@ class Local(threading.local):
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
-        self.unsupported: Said = ("", None, NO_CODE, NO_CODE, UNTOLD)
+        """The ``id()`` of the exception that ended an attempt last, and the attempt."""
+        self.unsupported = BreakDetails("", None)
         self.buckets: list[Shape] = []
         """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
         self.latest_graph: Made | None = None

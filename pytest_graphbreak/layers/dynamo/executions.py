@@ -40,10 +40,11 @@ from pytest_graphbreak.model.record import NOWHERE, LineRuns
 from pytest_graphbreak.model.stacks import line_of
 
 LAYER: Final = "dynamo"
-_NAME: Final = "__compiled_fn"
+_PREFIX: Final = "__compiled_fn"
 
 Key = tuple[int, int, int]
-"""The place of a call of a graph: the ``id`` of the code object, its instruction, the thread."""
+"""The place of a call of a graph: the ``id`` of the code object (0 if no frame is the user's), its
+instruction, the thread."""
 Counted = dict[tuple[int, Key], int]
 """The number of calls of each compiled function (by number) from each place."""
 
@@ -73,8 +74,9 @@ class _Compiled:
         if code in self._codes:
             where = places.frame(*line_of(self._codes[code], instruction))
         if graph is None:
-            return LineRuns(LAYER, "call", "", 1, where)
-        return LineRuns(LAYER, "call", graph.attempt.id, graph.parts, where)
+            return LineRuns(LAYER, "call", "", count=1, where=where)
+        # The parts that DDP cut a graph into run in one call.
+        return LineRuns(LAYER, "call", graph.attempt.id, count=graph.buckets, where=where)
 
     def attach(self, called: Callable[[_Compiled], None]) -> None:
         self._counting = count_calls(self._original, called, self)
@@ -106,7 +108,7 @@ class GraphRuns:
 
     def add(self, scope: dict[str, Any], name: str, graph: Made | None) -> None:
         """Handle something that Dynamo put into the globals of a function that it compiled."""
-        if name.startswith(_NAME) and name in scope:
+        if name.startswith(_PREFIX) and name in scope:
             compiled = _Compiled(scope, name, graph, self._codes)
             compiled.attach(self._count_call)
             self._compiled.append(compiled)
@@ -140,7 +142,7 @@ class GraphRuns:
         NOTIFIER.listener.on_run(compiled, key)
 
     def _classify(self, code: CodeType) -> bool:
-        """Return whether code is torch's, and keep it, so that its id stays its own."""
+        """Return whether code is torch's; it is kept alive, so that no other code gets its id."""
         self._codes[id(code)] = code
         self._is_torchs[id(code)] = is_torchs = "/torch/" in code.co_filename
         return is_torchs

@@ -45,10 +45,10 @@ from pytest_graphbreak.model.stacks import Line
 
 def seconds(event: Made) -> float | None:
     """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
+    if event.backend_seconds is not None:
+        return round_seconds(event.backend_seconds)
     took = event.attempt.seconds
-    if event.late is not None:
-        return round_seconds(event.late)
-    return None if took is None else round_seconds(took / event.parts)
+    return None if took is None else round_seconds(took / event.buckets)
 
 
 def of_torch(line: Line) -> Frame:
@@ -65,7 +65,7 @@ _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 def explain(events: Sequence[Event], places: Places, errors: Sequence[str] = ()) -> Record:
     """Return everything that one window saw. ``errors`` are the window's own, and come first."""
-    return _Window(events, places).record(errors)
+    return _WindowReader(events, places).record(errors)
 
 
 class EventReader:
@@ -91,14 +91,14 @@ class EventReader:
             sources=self._sources(event, cause),
             where=where,
             reason=why,
-            stack=self._asked(event.attempt, where),
+            stack=self._capture_stack(event.attempt, where),
             functions=functions(event.calls, self._places),
             cached=event.cached,
             seconds=seconds(event),
             owner=event.attempt.owner or None,
         )
 
-    def _asked(self, attempt: Attempt, where: Frame) -> tuple[Frame, ...]:
+    def _capture_stack(self, attempt: Attempt, where: Frame) -> tuple[Frame, ...]:
         """Return the stack that had a function captured or loaded as a whole, with the function."""
         if not attempt.is_capture:
             return ()
@@ -175,7 +175,7 @@ class EventReader:
         if isinstance(event, Refused) and self._places.is_written(event.code.file):
             why = messages.reason(event.message).text
             return Eager(
-                LAYER, why, self._function(event.code), caller=self._that_broke(event.parent)
+                LAYER, why, self._function(event.code), caller=self._caller_that_broke(event.parent)
             )
         if isinstance(event, Stopped):
             stack = self._stack((*event.above, *event.traced))
@@ -188,10 +188,10 @@ class EventReader:
     def left_to_eager(self, attempt: Attempt, why: str) -> Eager:
         """Return the function that an attempt left to eager."""
         spent, owner = round_seconds(attempt.seconds), attempt.owner or None
-        caller = self._that_broke(attempt.parent)
+        caller = self._caller_that_broke(attempt.parent)
         return Eager(LAYER, why, self.place(attempt), caller=caller, seconds=spent, owner=owner)
 
-    def _that_broke(self, parent: Attempt | None) -> Frame:
+    def _caller_that_broke(self, parent: Attempt | None) -> Frame:
         """Return the function that left the compiler: so Dynamo came to those that it calls."""
         return self.place(parent) if parent is not None and parent.why_broke else NOWHERE
 
@@ -206,9 +206,9 @@ class EventReader:
     def _cause(self, event: Made) -> tuple[str, str]:
         """Return why there is this graph, and the evidence."""
         attempt = event.attempt
-        if event.part:
-            first = self._name(attempt, event.number - event.part)
-            return "bucket", f"DDP cut graph {first} into {event.parts} gradient buckets"
+        if event.bucket:
+            first = self._name(attempt, event.number - event.bucket)
+            return "bucket", f"DDP cut graph {first} into {event.buckets} gradient buckets"
         if event.number:  # the same attempt called its backend once more, and DDP cut nothing
             return "recompile", _SPECIALIZED
         if attempt.guards is not None:
@@ -224,12 +224,12 @@ class EventReader:
         if parent is None or self._cause(event)[0] not in ("break", "callee"):
             return None
         # An attempt that restarts meets its breaks again: the last one is where it ended.
-        return next(reversed(parent.broke.values()), None)
+        return next(reversed(parent.breaks.values()), None)
 
     def _sources(self, event: Made, cause: str) -> tuple[str, ...]:
         """Return the graph that this one was cut from: the nearest function above that made one."""
         if cause == "bucket":
-            return (self._name(event.attempt, event.number - event.part),)
+            return (self._name(event.attempt, event.number - event.bucket),)
         if cause not in ("break", "callee"):
             return ()
         parent = event.attempt.parent
@@ -250,7 +250,7 @@ class EventReader:
         return self._places.definition(code.file, code.line, code.name)
 
 
-class _Window(EventReader):
+class _WindowReader(EventReader):
     """One pass over the events of a window."""
 
     def __init__(self, events: Sequence[Event], places: Places) -> None:
@@ -325,7 +325,7 @@ class _Window(EventReader):
                 "not see (torch._dynamo.utils.counters['stats']['unique_graphs'])"
             )
         for event in self._events:
-            if isinstance(event, Made) and event.after_break and not event.attempt.broke:
+            if isinstance(event, Made) and event.after_break and not event.attempt.breaks:
                 name = self.graph_name(event)
                 errors.append(
                     f"dynamo: graph {name} ends at a graph break that the observer did not see"
@@ -339,7 +339,8 @@ _EXPECTED_TYPE: Final = re.compile(r"\), type=[\"']?(?:[\w.]*\.)?(\w+)")
 def _recompile_reason(guard: str, value: str) -> str:
     """Return the reason of a recompile: the failed guard, and what came in its place.
 
-    A guard that says less than the value, by an address or by names of torch, comes after it.
+    A guard that says less than the value, by an address or by names of torch, comes after it, or is
+    left out.
     """
     if not value:
         return guard

@@ -18,12 +18,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo.private import plain_tensors
 from pytest_graphbreak.model import stacks
 
-_MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
+_MODULE_FILES: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
 """The modules that run another one on several devices, and are no model themselves."""
 
@@ -38,7 +38,9 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
         file = outer.f_code.co_filename
         if file.endswith(stacks.RUNNERS):
             break
-        if file.endswith(_MODULE) and (module := _unwrap(outer.f_locals.get("self"))) is not None:
+        if not file.endswith(_MODULE_FILES):
+            continue
+        if (module := _unwrap(outer.f_locals.get("self"))) is not None:
             outermost = module
     return "" if outermost is None else type(outermost).__name__
 
@@ -58,7 +60,7 @@ def _unwrap(value: Any) -> Any:
         return None
     if type(value).__name__ != "OptimizedModule":
         return value
-    return _held(value, "_modules").get("_orig_mod", value)
+    return _dict_attribute(value, "_modules").get("_orig_mod", value)
 
 
 def _is_module(value: Any) -> bool:
@@ -112,33 +114,40 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     match = match or _VALUE.match(text) or _IDENTITY.match(text) or _TYPE.match(text)
     if match is None:
         return ""
+    kind = match.re
     source = _LOCAL.sub(r"\1", match[1].strip())
     value = _look_up(source, values)
-    if match.re is _TYPE:
+    if kind is _TYPE:
         return "" if value is _NOTHING else f"{source} is of type {type(value).__name__} now"
-    if match.re not in (_VALUE, _IDENTITY):
-        return _of_tensor(source, value, text)
-    shown = _member(value)
-    if type(value) in _PLAIN and match.re is _VALUE:
-        shown = repr(value)
+    if kind is _TENSOR or kind is _SIZE:
+        return _tensor_now(source, value, text)
+    is_plain = kind is _VALUE and type(value) in _PLAIN
+    shown = repr(value) if is_plain else _enum_member(value)
     return f"{source} is {shown} now" if shown and len(shown) <= _LONGEST else ""
 
 
-def _member(value: Any) -> str:
+def _enum_member(value: Any) -> str:
     """Return the name of a member of an enum (``Mode.FAST``); empty for all else."""
-    name = _of_instance(value, "_name_")
+    name = _instance_attribute(value, "_name_")
     is_enum = issubclass(type(type(value)), enum.EnumMeta)
     return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
 
 
-Modules = Mapping[str, tuple[Any, ...]]
-"""The modules among the local variables of a call: the ``id()`` and the shapes of parameters."""
+class _Module(NamedTuple):
+    """What distinguishes a module from another of its class; ``shapes`` are of its parameters."""
+
+    id: int
+    shapes: tuple[tuple[int, ...], ...]
+
+
+Modules = Mapping[str, _Module]
+"""The modules among the local variables of a call, by the name of the variable."""
 
 
 def modules(values: Mapping[str, Any]) -> Modules:
     """Return what distinguishes the modules of one call of a function from those of another."""
     return {
-        name: (id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
+        name: _Module(id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
         for name, value in values.items()
         if _is_module(value)
     }
@@ -147,11 +156,11 @@ def modules(values: Mapping[str, Any]) -> Modules:
 def _shapes(module: Any) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of the parameters of a module and of all modules in it."""
     torch = sys.modules["torch"]
-    for value in _held(module, "_parameters").values():
+    for value in _dict_attribute(module, "_parameters").values():
         if type(value) is torch.nn.Parameter:
             with plain_tensors():
                 yield tuple(map(int, value.shape))
-    for inner in _held(module, "_modules").values():
+    for inner in _dict_attribute(module, "_modules").values():
         yield from _shapes(inner) if inner is not None else ()
 
 
@@ -164,9 +173,10 @@ def other_instance(guard: str, before: Modules, now: Modules, values: Mapping[st
     text = _text_of(guard)
     for name, module in now.items():
         earlier = before.get(name, module)
-        if earlier[0] == module[0]:
+        if earlier.id == module.id:
             continue
-        if re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text) or earlier[1] != module[1]:
+        begins_with_it = re.search(rf"\b{re.escape(name)}\b'?\]?[.)]", text)
+        if begins_with_it or earlier.shapes != module.shapes:
             return type(values[name]).__name__
     return ""
 
@@ -182,13 +192,13 @@ def _text_of(guard: str) -> str:
     return _PREFIX.sub("", guard.strip())
 
 
-def _of_tensor(source: str, value: Any, text: str) -> str:
+def _tensor_now(source: str, value: Any, text: str) -> str:
     torch = sys.modules["torch"]
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return ""
     with plain_tensors():  # this keeps out the user's modes, too
         if "dispatch key set mismatch" in text:
-            return _of_inference(source, value, text)
+            return _inference_now(source, value, text)
         if "dtype mismatch" in text:
             return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
         if "stride mismatch" in text:
@@ -196,7 +206,7 @@ def _of_tensor(source: str, value: Any, text: str) -> str:
         return f"{source} has shape {list(value.shape)} now"
 
 
-def _of_inference(source: str, value: Any, text: str) -> str:
+def _inference_now(source: str, value: Any, text: str) -> str:
     """Return whether a tensor is one of ``inference_mode``, if this is what differs."""
     # Only what autograd follows has its keys; another device has them, too, under other names.
     if len({"Autograd" in keys for keys in text.split(", actual ")}) < 2:
@@ -206,7 +216,7 @@ def _of_inference(source: str, value: Any, text: str) -> str:
 
 
 def _look_up(source: str, values: Mapping[str, Any]) -> Any:
-    """Return the object that an expression like ``self.layers[0].scale`` names."""
+    """Return the object that an expression like ``self.layers[0].scale`` names, or ``_NOTHING``."""
     start = _START.match(source)
     if start is None or start[0] not in values:
         return _NOTHING
@@ -224,7 +234,7 @@ def _look_up(source: str, values: Mapping[str, Any]) -> Any:
 def _take_step(value: Any, step: re.Match[str]) -> Any:
     attribute, index, key = step.groups()
     if attribute is not None:
-        return _of_instance(value, attribute)
+        return _instance_attribute(value, attribute)
     if key is not None:
         return dict.get(value, key, _NOTHING) if type(value) is dict else _NOTHING
     if type(value) in (list, tuple) and int(index) < len(value):
@@ -232,12 +242,12 @@ def _take_step(value: Any, step: re.Match[str]) -> Any:
     return _NOTHING
 
 
-def _of_instance(value: Any, attribute: str) -> Any:
-    """Return what the dictionary of an instance has by that name."""
-    return dict.get(_instance(value), attribute, _NOTHING)
+def _instance_attribute(value: Any, attribute: str) -> Any:
+    """Return what the dictionary of an instance has by that name, or ``_NOTHING``."""
+    return dict.get(_instance_dict(value), attribute, _NOTHING)
 
 
-def _instance(value: Any) -> dict[str, Any]:
+def _instance_dict(value: Any) -> dict[str, Any]:
     """Return the dictionary of an instance; empty if it has none."""
     try:
         holder = object.__getattribute__(value, "__dict__")
@@ -246,10 +256,10 @@ def _instance(value: Any) -> dict[str, Any]:
     return holder if type(holder) is dict else {}
 
 
-def _held(value: Any, attribute: str) -> dict[str, Any]:
-    """Return a dictionary of an instance; empty for another mapping, which may do as it likes.
+def _dict_attribute(value: Any, attribute: str) -> dict[str, Any]:
+    """Return a dict that an instance has by that name; empty for another mapping, which runs code.
 
     A ScriptModule has an ``OrderedModuleDict`` of C++ there (torch/jit/_script.py of 2.13).
     """
-    held = _instance(value).get(attribute)
-    return held if type(held) is dict or type(held) is OrderedDict else {}
+    holder = _instance_dict(value).get(attribute)
+    return holder if type(holder) is dict or type(holder) is OrderedDict else {}

@@ -45,7 +45,7 @@ class Mark(Struct, frozen=True):
 
 def mark() -> Mark:
     """Return a mark that can be given to ``forget``."""
-    convert_frame, pgo = names.part("convert_frame"), names.part("pgo")
+    convert_frame, pgo = names.dynamo_module("convert_frame"), names.dynamo_module("pgo")
     return Mark(
         {name: {id(code) for code in _codes(name)} for name in _TRACKERS},
         frozenset(getattr(pgo, "_CODE_STATE", None) or ()),
@@ -59,7 +59,7 @@ def forget(since: Mark) -> None:
     What was compiled before stays warm. Frames are numbered as if these had
     never been compiled.
     """
-    convert_frame, pgo = names.part("convert_frame"), names.part("pgo")
+    convert_frame, pgo = names.dynamo_module("convert_frame"), names.dynamo_module("pgo")
     reset_code = names.value(names.RESET_CODE)
     for name in _TRACKERS:
         for code in _codes(name):
@@ -76,10 +76,12 @@ def forget(since: Mark) -> None:
 
 
 _TRACKERS = ("input_codes", "output_codes")
+"""What convert_frame keeps of the code that Dynamo compiled, and of the code that it made."""
 
 
 def _codes(tracker: str) -> Iterator[Any]:
-    for reference in list(getattr(getattr(names.part("convert_frame"), tracker, None), "seen", ())):
+    convert_frame = names.dynamo_module("convert_frame")
+    for reference in list(getattr(getattr(convert_frame, tracker, None), "seen", ())):
         if (code := reference()) is not None:
             yield code
 
@@ -87,7 +89,7 @@ def _codes(tracker: str) -> Iterator[Any]:
 @contextmanager
 def _callbacks() -> Iterator[None]:
     """Keep the user's ``on_compile_start`` and ``on_compile_end`` registered."""
-    handler = getattr(names.part("callback"), "callback_handler", None)
+    handler = getattr(names.dynamo_module("callback"), "callback_handler", None)
     lists = [getattr(handler, name, None) for name in ("start_callbacks", "end_callbacks")]
     saved = [(callbacks, list(callbacks)) for callbacks in lists if isinstance(callbacks, list)]
     try:
@@ -100,7 +102,7 @@ def _callbacks() -> Iterator[None]:
 @contextmanager
 def _compiled_autograd() -> Iterator[None]:
     """Keep the compiler of backward passes that somebody has entered."""
-    module = names.part("compiled_autograd")
+    module = names.dynamo_module("compiled_autograd")
     if not getattr(module, "compiled_autograd_enabled", False):
         yield
         return
@@ -116,14 +118,14 @@ def _compiled_autograd() -> Iterator[None]:
 
 def _no_examples() -> None:
     """Clear the first inputs that ``eager_then_compile`` keeps of each file and line, for ever."""
-    examples = getattr(names.part("eval_frame"), "_EXAMPLE_INPUTS", None)
+    examples = getattr(names.dynamo_module("eval_frame"), "_EXAMPLE_INPUTS", None)
     if examples:
         examples.clear()
 
 
 def _no_profile() -> None:
     """Make the profile empty where there is none, so that it is not read from disk."""
-    pgo = names.part("pgo")
+    pgo = names.dynamo_module("pgo")
     state = getattr(pgo, "CodeState", None)
     if state is not None and getattr(pgo, "_CODE_STATE", ...) is None:
         pgo._CODE_STATE = defaultdict(state)

@@ -1,7 +1,7 @@
-"""Sensors of modules that torch may import only while a window is open.
+"""Sensors of modules that torch may import late, while a window is open: by ``LatePatch``.
 
-DDP, which cuts a graph into gradient buckets, exports that are stopped, functions compiled ahead of
-time (``captures``), and ``torch.compiler.set_stance``.
+They are for DDP, which cuts a graph into gradient buckets, exports that are stopped, functions
+compiled ahead of time (``captures``), and ``torch.compiler.set_stance``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class LateSensors:
     ) -> None:
         self._notes = notes
         self._depth = threading.local()
+        """How many exports this thread is in."""
         hooks: dict[names.Name, Hook] = {
             **captures.hooks,
             names.EXPORT: self._export,
@@ -103,7 +104,7 @@ class LateSensors:
         try:
             return original(*args, **kwargs)
         except Exception as fault:
-            if depth == 0:
+            if depth == 0:  # noted once, by the outermost export
                 with self._notes.guard(_EXPORTS):
                     self._note_stop(fault)
             raise

@@ -79,6 +79,7 @@ def guard(texts: tuple[str, ...]) -> str:
     text = re.sub(r"^!?[\d/]+:\s*", "", newest.strip())
     text = text.split("\nUser stack trace:")[0]
     text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
+    # Advice of torch: for guards on the backend (guards.py of 2.13), and on parameters.
     text = re.split(r" If this is unexpected, wrap your backend| Guard failed on a param", text)[0]
     return without_details(text) or UNNAMED
 
@@ -88,9 +89,9 @@ def subject(guard: str) -> str:
     match = _SUBJECT.match(guard)
     if match is None:
         return ""
-    parts = match.groupdict()
-    attribute, property = parts.pop("attribute"), parts.pop("property")
-    text = next(filter(None, parts.values()))
+    groups = match.groupdict()
+    attribute, property = groups.pop("attribute"), groups.pop("property")
+    text = next(filter(None, groups.values()))  # each form of a guard has one of these
     attribute = "requires_grad" if property == "requires_grad" else attribute
     return f"{text}.{attribute}" if attribute else text
 
@@ -112,10 +113,11 @@ def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
     text = texts[0] if texts else ""
     if stack := stacks.read(text.partition("\nUser stack trace:")[2]):
         return stack
-    parts = text.split("  # ")[1:]
-    for number, part in enumerate(parts[1:], 1):
-        if place := _PLACE.match(part):  # a comment in the line itself may come before it
-            code = "  # ".join(parts[:number]).strip()
+    # After the guard come the line of code, its own comments, and a place.
+    comments = text.split("  # ")[1:]
+    for number, comment in enumerate(comments[1:], 1):
+        if place := _PLACE.match(comment):
+            code = "  # ".join(comments[:number]).strip()
             return (Line(place[1], int(place[2]), place[3], code),)
     return ()
 
@@ -231,7 +233,7 @@ def _module(match: re.Match[str]) -> str:
 LONGEST: Final = 4_000
 """The longest reason, in characters: thousands are kept, and each may fill a log's line."""
 
-_HINTS: Final = 20
+_MOST_HINTS: Final = 20
 
 _BROKE: Final = re.compile(
     r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d{1,9})\n"
@@ -261,7 +263,7 @@ def cut_reason(why: Reason) -> Reason:
         why.text[:LONGEST],
         why.id,
         why.explanation[:LONGEST],
-        tuple(hint[:LONGEST] for hint in why.hints[:_HINTS]),
+        tuple(hint[:LONGEST] for hint in why.hints[:_MOST_HINTS]),
     )
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import TURN, EventWindow, Observer, SensorLock, Window
+from pytest_graphbreak.layers.base import READER_WAIT, EventWindow, Observer, SensorLock, Window
 from pytest_graphbreak.layers.dynamo import isolation
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.executions import calls_since
@@ -51,8 +51,9 @@ class DynamoObserver(Observer):
         self._holders = 0
         self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
-        self._isolated: list[str] | None = None
-        self._stuck = False
+        self._isolation_faults: list[str] | None = None
+        """What prevented isolating the next window; None if nobody tried."""
+        self._is_stuck = False
 
     def open(self, places: Places) -> Window:
         """Begin to watch. torch is not imported by this, but waited for if need be."""
@@ -60,8 +61,8 @@ class DynamoObserver(Observer):
             if self._sensors is None:
                 self._sensors = DynamoSensors(self.runs)
             sensors = self._sensors
-            window = DynamoWindow(self, sensors, places, self._isolated)
-            self._isolated = None
+            window = DynamoWindow(self, sensors, places, self._isolation_faults)
+            self._isolation_faults = None
             self._windows.append(window)
             if not _is_imported() and self._import is None:
                 self._import = ImportWatch([DYNAMO], lambda: self._on_import(sensors))
@@ -81,21 +82,21 @@ class DynamoObserver(Observer):
 
         A reset that fails is reported by the next window.
         """
-        self._isolated = notes = list[str]()
+        self._isolation_faults = notes = list[str]()
         if not _is_imported():
             return
 
         def tell(fault: Exception) -> None:
-            self._stuck = isinstance(fault, _Busy)
+            self._is_stuck = isinstance(fault, _Busy)
             notes.append(
                 f"dynamo: torch._dynamo.reset() failed before {key}, "
                 f"so its counts depend on what ran before it: {fault}"
             )
 
         with guard(tell):
-            with _no_other_compiles(0 if self._stuck else PATIENCE):
+            with _no_other_compiles(0 if self._is_stuck else PATIENCE):
                 isolation.reset()
-            self._stuck = False
+            self._is_stuck = False
 
     def leave(self, window: DynamoWindow) -> None:
         """Close a window; with the last one everything is put back, unless it is held."""
@@ -152,15 +153,15 @@ class DynamoWindow(EventWindow):
         observer: DynamoObserver,
         sensors: DynamoSensors,
         places: Places,
-        isolated: Sequence[str] | None,
+        isolation_faults: Sequence[str] | None,
     ) -> None:
-        """Open a window; ``isolated`` is what prevented isolating it, None if nobody tried."""
-        sensors.check(TURN)  # what nobody saw before belongs to earlier windows
+        """Open a window; ``isolation_faults`` prevented isolating it, None if nobody tried."""
+        sensors.check(READER_WAIT)  # what nobody saw before belongs to earlier windows
         super().__init__("dynamo", sensors.notes.events)
         self._observer = observer
         self._sensors = sensors
         self._places = places
-        self._isolated = isolated
+        self._isolation_faults = isolation_faults
         self._errors: list[str] = []
         self._stance = current_stance()
         self._ran = sensors.ran()
@@ -177,23 +178,25 @@ class DynamoWindow(EventWindow):
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        self._sensors.check(TURN)
+        self._sensors.check(READER_WAIT)
         start = len(self._noted)
         ran = self._sensors.ran()
-        there = _is_imported()
-        mark = isolation.mark() if there and self._isolated is not None else None
+        was_imported = _is_imported()
+        is_isolated = self._isolation_faults is not None
+        mark = isolation.mark() if was_imported and is_isolated else None
         try:
             yield
         finally:
-            self._sensors.check(TURN)
+            self._sensors.check(READER_WAIT)
             self._exclude_since(start)
+            # What ran inside counts as having run before this window.
             for key, count in calls_since(self._sensors.ran(), ran).items():
                 self._ran[key] = self._ran.get(key, 0) + count
             with guard(self._not_forgotten):
                 if mark is not None:
                     isolation.forget(mark)
-                elif self._isolated is not None and not there and _is_imported():
-                    isolation.reset()
+                elif is_isolated and not was_imported and _is_imported():
+                    isolation.reset()  # all that is compiled was compiled inside
 
     def _not_forgotten(self, fault: Exception) -> None:
         self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
@@ -202,11 +205,11 @@ class DynamoWindow(EventWindow):
         self._observer.leave(self)
 
     def _look(self) -> Record | None:
-        if not is_extension(EXTENSION):
+        if not is_extension(EXTENSION):  # torch was not imported
             return None
         if _is_imported() and not self._sensors.attached:
-            return explain((), self._places, [*self._errors, _UNSEEN])
-        self._sensors.check(TURN)
+            return explain((), self._places, [*self._errors, _NOT_WATCHED])
+        self._sensors.check(READER_WAIT)
         record = self._read_events()
         return None if record is None else self._with_runs(record)
 
@@ -225,14 +228,14 @@ class DynamoWindow(EventWindow):
 
     def _explain(self, events: Sequence[Event]) -> Record:
         errors = self._errors_of(events)
-        isolated = [note for note in self._isolated or () if note not in errors]
+        not_isolated = [fault for fault in self._isolation_faults or () if fault not in errors]
         notes = stance_notes(events, self._stance, self._places)
-        return explain(events, self._places, errors).with_notes(*isolated, *notes)
+        return explain(events, self._places, errors).with_notes(*not_isolated, *notes)
 
     def _errors_of(self, events: Sequence[Event]) -> Sequence[str]:
         """Return what could not be observed; what was not isolated, only if something compiled."""
         compiled = any(isinstance(event, (Started, Made, Missed)) for event in events)
-        return [*((self._isolated or ()) if compiled else ()), *self._errors]
+        return [*((self._isolation_faults or ()) if compiled else ()), *self._errors]
 
 
 def _is_imported() -> bool:
@@ -262,7 +265,7 @@ def _no_other_compiles(patience: float) -> Iterator[None]:
         lock.release()
 
 
-_UNSEEN = (
+_NOT_WATCHED = (
     "dynamo: torch._dynamo was imported in a way that could not be watched. "
     "Import it before the test, for example at the top of conftest.py."
 )

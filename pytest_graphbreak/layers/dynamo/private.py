@@ -94,7 +94,7 @@ nothing is observed."""
 # Functions that are followed from the moment on at which torch imports their modules.
 
 LateName = tuple[str, str]
-"""A module, and the chain of attributes inside it."""
+"""The module and the chain of attributes of a ``LatePatch``, which says itself what is lost."""
 
 BUCKETS = Name(
     "torch._dynamo.backends.distributed",
@@ -161,7 +161,7 @@ SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE, GRAD_MODE)
 
 
 def torch_version() -> str:
-    """Return the version of torch in this process, ``2.9.1+cu128``."""
+    """Return the version of the torch that is imported, ``2.9.1+cu128``."""
     return str(getattr(sys.modules.get("torch"), "__version__", "unknown"))
 
 
@@ -208,7 +208,7 @@ def value(name: Name) -> Any:
     return getattr(owner, last)
 
 
-def part(module: str) -> Any:
+def dynamo_module(module: str) -> Any:
     """Return a module of Dynamo by its last name if it is loaded, or None."""
     return sys.modules.get(f"torch._dynamo.{module}")
 
@@ -253,7 +253,7 @@ def missing_name(name: Name, why: str = "it is missing") -> str:
 # turned off around a call of ours that an exception could leave off.
 
 _MARKED: Final[dict[int, CodeType]] = {}
-"""The code that is marked, by its id, and kept so that the id stays its own."""
+"""The code that is marked, by its id, and kept alive so that no other code gets that id."""
 
 
 def never_compile(code: CodeType, within: bool = False) -> None:

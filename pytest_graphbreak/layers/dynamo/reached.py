@@ -24,6 +24,7 @@ from pytest_graphbreak.model.stacks import Line
 _TRANSLATOR: Final = ("_dynamo/symbolic_convert.py", "_dynamo\\symbolic_convert.py")
 _ENTRY: Final = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 _OPERATORS: Final = ("higher_order_ops", "invoke_subgraph", "flex_attention")
+"""The modules of Dynamo that trace the function which a higher-order operator is called with."""
 _CALLS: Final = frozenset(
     {"symbolic_convert", "functions", "lazy", "nn_module", "user_defined", "misc", "base"}
 )
@@ -61,8 +62,8 @@ def inlined_functions(frames: Sequence[FrameType]) -> Inlined:
 
 def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
     """Return what called a function, by what Dynamo did for it; empty for a plain call."""
-    ours = [code for code in between if "_dynamo" in code.co_filename]
-    modules = {code.co_filename.replace("\\", "/").rpartition("/")[2][:-3] for code in ours}
+    dynamos = [code for code in between if "_dynamo" in code.co_filename]
+    modules = {code.co_filename.replace("\\", "/").rpartition("/")[2][:-3] for code in dynamos}
     if modules.intersection(_OPERATORS):
         return "operator"
     if traced.co_flags & CO_GENERATOR:
@@ -70,9 +71,10 @@ def _way(traced: CodeType, between: Sequence[CodeType]) -> str:
     if traced.co_name.startswith("__"):
         return "method"
     is_call = any(
-        code.co_name.startswith("CALL") and code.co_filename.endswith(_TRANSLATOR) for code in ours
+        code.co_name.startswith("CALL") and code.co_filename.endswith(_TRANSLATOR)
+        for code in dynamos
     )
-    if not is_call:
+    if not is_call:  # an instruction that is no call runs a method: an operator, an attribute
         return "method"
     return "" if modules <= _CALLS else "callback"
 
@@ -101,14 +103,15 @@ def through(event: Broke, places: Places) -> str:
 def _inside(event: Broke, places: Places) -> str:
     """Return what leads from the compiled function to the line; empty for plain calls."""
     is_user = [places.is_user(line.file) for line in event.stack]
+    # The stack has a line of the compiled function, and one of each that was inlined.
     if True not in is_user or len(event.inlined) != len(is_user) - 1:
         return UNKNOWN
-    last = len(is_user) - is_user[::-1].index(True)
-    steps = zip(event.inlined, event.stack[1:last], is_user, is_user[1:], strict=False)
-    for way, line, outer, inner in steps:
+    end = len(is_user) - is_user[::-1].index(True)  # below the user's last line all is a library's
+    steps = zip(event.inlined, event.stack[1:end], is_user, is_user[1:], strict=False)
+    for way, line, is_caller_user, is_called_user in steps:
         if way:
             return way
-        if inner and not outer and line.name != "forward":
+        if is_called_user and not is_caller_user and line.name != "forward":
             return "callback"
     return ""
 
@@ -116,16 +119,17 @@ def _inside(event: Broke, places: Places) -> str:
 def _led_to(attempt: Attempt, parent: Attempt, places: Places) -> str:
     """Return what leads from the function that was compiled before to this one."""
     if is_resume(attempt.code.name) and _is_same(attempt.code, parent.code):
-        return ""
+        return ""  # the rest of the function that broke
     if attempt.code.name.startswith("__"):
         return "method"
-    if parent.outcome != "compiled" or not parent.broke or not attempt.above:
+    if parent.outcome != "compiled" or not parent.breaks or not attempt.above:
         return UNKNOWN
     caller = attempt.above[-1]
     if not _is_same(caller, parent.code):
+        # A module is called by code of torch.nn, which then is the caller.
         is_forward = attempt.code.name == "forward" and not places.is_user(caller.file)
         return "" if is_forward else UNKNOWN
-    return _inside([*parent.broke.values()][-1], places)
+    return _inside([*parent.breaks.values()][-1], places)
 
 
 def _is_same(code: Line, later: Line) -> bool:

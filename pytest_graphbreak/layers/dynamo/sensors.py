@@ -61,8 +61,8 @@ from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.model.stacks import first_line
 
-_APART: Final = (names.STRATEGY, names.STRATEGY_KIND, names.ACTION)
-"""The names without which no hook can be made."""
+_KEEP_OUT: Final = (names.STRATEGY, names.STRATEGY_KIND, names.ACTION)
+"""The names by which Dynamo is kept from compiling hooks: without them none is put in."""
 _OF_RUNS: Final = (names.INSTALL, names.CLEANUP)
 """The names without which runs are not counted."""
 
@@ -84,10 +84,11 @@ class DynamoSensors:
         self._breaks = BreakSensors(self.notes, self._resolved)
         self._captures = Captures(self.notes)
         self._late = LateSensors(self.notes, self._captures, self._cannot_install)
-        self._where: dict[str, int] = {}
+        self._parameters: dict[str, int] = {}
+        """The positions of those parameters of Dynamo's ``_compile`` that are read."""
         self._blind: list[str] = []
         self._modules: dict[str, Modules] = {}
-        self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
+        self._makers: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
         """Put the sensors in. ``torch._dynamo`` has to be imported. Faults become events."""
@@ -99,22 +100,22 @@ class DynamoSensors:
             names.INSTALL: self._install_global,
             **self._breaks.hooks(),
         }
-        is_apart = all(map(names.is_there, _APART))
-        if not is_apart:
+        can_hook = all(map(names.is_there, _KEEP_OUT))
+        if not can_hook:  # Dynamo's own counter is read all the same
             hooks, self.executions = {}, None
         for name in names.required_names(names.torch_version()):
             if name in _OF_RUNS and self.executions is None:
                 continue
-            is_blind = len(self._blind)
+            errors_before = len(self._blind)
             with guard(partial(self._cannot_install, name)):
                 self._install(name, hooks.get(name))
-            if len(self._blind) > is_blind and name in _OF_RUNS:
+            if len(self._blind) > errors_before and name in _OF_RUNS:
                 self.executions = None  # a count of only some runs is no count
         self._ledger.begin(self._resolved.get(names.COUNTERS))
         if self.executions is not None:
             with self.notes.guard("runs of graphs"):
                 self.executions.attach()
-        if is_apart:
+        if can_hook:
             self._captures.attach(self.executions)
             self._late.attach()
 
@@ -129,8 +130,8 @@ class DynamoSensors:
         target = getattr(owner, attribute)
         self._resolved[name] = target
         if name is names.COMPILE:
-            self._where = _positions(target, ("code", "locals", "one_graph", "export"))
-        if isinstance(target, type):
+            self._parameters = _positions(target, ("code", "locals", "one_graph", "export"))
+        if isinstance(target, type):  # what is followed of a class is that it is made
             owner, attribute = target, "__init__"
         if hook is not None:
             self._patches.append(Patch(owner, attribute, hook))
@@ -188,7 +189,7 @@ class DynamoSensors:
                 self._end(attempt, result, None)
             return result
         finally:
-            self.notes.local.end(attempt)
+            self.notes.local.end(attempt)  # where ``_end`` failed before it did
             listener.on_end()
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -198,12 +199,12 @@ class DynamoSensors:
             self.notes.events.append(Started(attempt))
         self.notes.local.failed = None
         attempt.id = str(kwargs["compile_id"])
-        code: CodeType = argument("code", self._where, args, kwargs)
-        values = argument("locals", self._where, args, kwargs)
+        code: CodeType = argument("code", self._parameters, args, kwargs)
+        values = argument("locals", self._parameters, args, kwargs)
         attempt.code = first_line(code)
         attempt.written = first_line(or_else(None, written_forward, code, values) or code)
-        attempt.export = bool(argument("export", self._where, args, kwargs))
-        attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
+        attempt.export = bool(argument("export", self._parameters, args, kwargs))
+        attempt.fullgraph = bool(argument("one_graph", self._parameters, args, kwargs))
         attempt.above, attempt.parent = self.notes.look_up(caller())
         attempt.owner = or_else("", owner, caller(), values)
         self.notes.latest[attempt.code] = attempt
@@ -266,25 +267,32 @@ class DynamoSensors:
         self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float
     ) -> None:
         """Note a graph that came back from the backend, by one call or, in buckets, by several."""
-        attempt = self.notes.local.current() or self._owner(output)
+        attempt = self.notes.local.current() or self._maker(output)
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
             attempt = self._captures.capture(getattr(output, "root_tx", None))
         if attempt.is_torchs:
             attempt.is_torchs = False
             self.notes.events.append(Started(attempt))
-        number = attempt.graphs
-        if number == 0 or attempt.outcome == "running":
-            counted = self._ledger.count_seen()
-            attempt.counted = attempt.counted or counted
-            self._owners[id(output)] = (weakref.ref(output), attempt)
+        first, is_running = attempt.graphs, attempt.outcome == "running"
+        # What has ended and made a graph is at a specialization, which Dynamo does not count.
+        if is_running or first == 0:
+            count_before = self._ledger.count_seen()
+            attempt.counted = attempt.counted or count_before
+            self._makers[id(output)] = (weakref.ref(output), attempt)
         reason = getattr(output, "compile_subgraph_reason", None)
         after_break = bool(getattr(reason, "graph_break", False))
-        for part, shape in enumerate(shapes):
-            after = after_break and part == len(shapes) - 1
-            late = None if attempt.outcome == "running" else took / len(shapes)
-            place = number + part
-            event = Made(attempt, place, *shape, after, part, len(shapes), cached, late)
+        for bucket, shape in enumerate(shapes):
+            event = Made(
+                attempt,
+                first + bucket,
+                *shape,
+                after_break=after_break and bucket == len(shapes) - 1,
+                bucket=bucket,
+                buckets=len(shapes),
+                cached=cached,
+                backend_seconds=None if is_running else took / len(shapes),
+            )
             self.notes.events.append(event)
             self.notes.local.latest_graph = event
         attempt.graphs += len(shapes)
@@ -304,14 +312,14 @@ class DynamoSensors:
         """Return all runs of graphs up to now."""
         return {} if self.executions is None else self.executions.calls_so_far()
 
-    def _owner(self, output: Any) -> Attempt | None:
+    def _maker(self, output: Any) -> Attempt | None:
         """Return the attempt that made a graph which is compiled again while it runs.
 
         That happens for a specialization (``mark_dynamic(specialize_on=...)``).
         Dynamo does not count it; for the device it is one graph more.
         """
-        owner = self._owners.get(id(output))
-        return owner[1] if owner is not None and owner[0]() is output else None
+        maker = self._makers.get(id(output))
+        return maker[1] if maker is not None and maker[0]() is output else None
 
     # Recompiles: Dynamo asks which guards failed before it compiles a frame again.
 
@@ -325,14 +333,15 @@ class DynamoSensors:
                 attempt.guards = tuple(str(reason) for reason in reasons or ())
                 if attempt.guards:
                     values, guard_text = frame.f_locals, attempt.guards[0]
-                    attempt.guard_value = or_else("", self._now, attempt, guard_text, values)
+                    attempt.guard_value = or_else("", self._what_came, attempt, guard_text, values)
         return reasons
 
-    def _now(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
+    def _what_came(self, attempt: Attempt, guard: str, values: Mapping[str, Any]) -> str:
         """Return what the guard met: ``n is 3 now``, ``another Block: self.n is 3 now``."""
         value = current_value(guard, values)
         before = self._modules.get(compile_of(guard), {})
-        if instance := other_instance(guard, before, self._modules.get(attempt.id, {}), values):
+        now = self._modules.get(attempt.id, {})
+        if instance := other_instance(guard, before, now, values):
             return f"another {instance}: {value}" if value else f"another {instance} now"
         return value
 

@@ -69,10 +69,10 @@ class InductorObserver(HookedObserver):
             for graph in record.graph_list
             if graph.layer == DYNAMO
         }
-        ahead = (graph for graph in record.graph_list if _is_ahead(graph))
+        ahead = (graph for graph in record.graph_list if _is_ahead_of_time(graph))
         parts = Counter((graph.process, graph.sources, graph.cause) for graph in ahead)
         graphs = tuple(
-            _of_dynamo(graph, above, parts[graph.process, graph.sources, graph.cause] > 1)
+            _joined(graph, above, parts[graph.process, graph.sources, graph.cause] > 1)
             if graph.layer == LAYER
             else graph
             for graph in record.graph_list
@@ -112,8 +112,11 @@ def _graph(event: InductorGraph, number: int, places: Places) -> Graph:
 
 
 def _is_again(frame: str) -> bool:
-    """Return whether a compile id is that of a frame which was compiled before: ``0/1``."""
-    return frame.partition("/")[2].partition("_")[0].isdigit() and not frame.endswith("/0")
+    """Return whether a compile id is that of a frame which was compiled before: ``0/1``.
+
+    One of compiled autograd (``!0/1/0``) does not say it.
+    """
+    return frame.partition("/")[2].isdigit() and not frame.endswith("/0")
 
 
 def _is_given_up(event: InductorGraph | Skipped) -> bool:
@@ -121,15 +124,16 @@ def _is_given_up(event: InductorGraph | Skipped) -> bool:
     return isinstance(event, InductorGraph) and bool(event.function and event.function.given_up)
 
 
-def _is_ahead(graph: Graph) -> bool:
+def _is_ahead_of_time(graph: Graph) -> bool:
     """Return whether a graph belongs to a function that was compiled ahead of time."""
     return graph.layer == LAYER and any(source.startswith(CAPTURE) for source in graph.sources)
 
 
-def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph], is_part: bool) -> Graph:
+def _joined(graph: Graph, above: dict[tuple[str | None, str], Graph], is_part: bool) -> Graph:
     """Return a graph with what the Dynamo graph that it came from knows.
 
-    One of several of a function that was compiled ahead of time has a place of its own.
+    ``is_part``: one of several of a function that was compiled ahead of time, which has a place of
+    its own.
     """
     if not graph.sources:
         return graph
@@ -139,7 +143,7 @@ def _of_dynamo(graph: Graph, above: dict[tuple[str | None, str], Graph], is_part
     origin = origin or above.get((graph.process, source.partition("#")[0]))
     if origin is None:
         return graph
-    kind = graph.name.partition(" ")[2].partition("#")[0]
+    kind = graph.name.partition(" ")[2].partition("#")[0]  # as _graph has named it
     return replace(
         graph,
         cause="recompile" if origin.cause == "recompile" else kind or graph.cause,

@@ -102,6 +102,7 @@ class InductorSensors:
         self._failed = failed
         self._local = _Lookup()
         self._built: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        """The graphs that were compiled here, by ``id()``, and whether CUDA graphs were asked."""
         self._noted: dict[int, weakref.ref[Any]] = {}
         self._bypassed: dict[str | int, str] = {}
         """By frame, or without one by thread, why AOTAutograd bypassed its cache; empty where it
@@ -109,10 +110,10 @@ class InductorSensors:
 
     def hooks(self) -> tuple[LatePatch, ...]:
         return (
-            LatePatch(*private.INDUCTOR_INIT, self._init, self._failed),
-            LatePatch(*private.INDUCTOR_POST_COMPILE, self._post_compile, self._failed),
-            LatePatch(*private.INDUCTOR_KEY, self._key, do_without),
-            LatePatch(*private.AUTOGRAD_KEY, self._autograd_key, do_without),
+            LatePatch(*private.INDUCTOR_INIT, self._on_init, self._failed),
+            LatePatch(*private.INDUCTOR_POST_COMPILE, self._on_post_compile, self._failed),
+            LatePatch(*private.INDUCTOR_KEY, self._on_key, do_without),
+            LatePatch(*private.AUTOGRAD_KEY, self._on_autograd_key, do_without),
             LatePatch(*private.INDUCTOR_SKIP, note_hook(self._note_skip, self._failed), do_without),
         )
 
@@ -121,7 +122,7 @@ class InductorSensors:
         self._bypassed.clear()
         captures.forget_function()
 
-    def _init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_init(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``CompiledFxGraph(...)``, which may turn CUDA graphs off."""
         __tracebackhide__ = True
         asked = False
@@ -137,7 +138,7 @@ class InductorSensors:
         number = id(graph)
         self._built[number] = (weakref.ref(graph, lambda _: self._built.pop(number, None)), asked)
 
-    def _post_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_post_compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``post_compile(self, example_inputs, constants, graph_kwargs)``."""
         __tracebackhide__ = True
         asked, options = False, dict[str, Any]()
@@ -146,43 +147,43 @@ class InductorSensors:
             asked = bool(options.get("cudagraphs"))
         result = original(*args, **kwargs)
         with guard(self._failed):
-            self._compiled(args[0], options, asked, args[1] if len(args) > 1 else ())
+            self._note_graph(args[0], options, asked, args[1] if len(args) > 1 else ())
         return result
 
-    def _compiled(self, graph: Any, options: Any, asked: bool, inputs: Any) -> None:
+    def _note_graph(self, graph: Any, options: Any, asked: bool, inputs: Any) -> None:
+        """Note a graph once. ``asked``: its ``options`` had CUDA graphs when it was ready."""
         number = id(graph)
         if (reference := self._noted.get(number)) is not None and reference() is graph:
             return
         self._noted[number] = weakref.ref(graph, lambda _: self._noted.pop(number, None))
-        built = self._built.get(number)
-        compiled = built is not None and built[0]() is graph
-        asked = asked or (built is not None and compiled and built[1])
+        reference, asked_before = self._built.get(number, (None, False))
+        built = reference is not None and reference() is graph
+        asked = asked or (built and asked_before)
         key = str(getattr(graph, "_fx_graph_cache_key", None) or "")
         skip = _why_skipped(graph) if asked and not options.get("cudagraphs") else ""
         compile_id = _compile_id()
         bypassed = self._bypassed.get(compile_id or threading.get_ident())
-        missed = self._missed(key, bypassed) if compiled or bypassed else ""
+        missed = self._missed(key, bypassed) if built or bypassed else ""
         self._local.passed_over = None
         calls = int(graph.counter_deltas.get("extern_calls", 0))
-        # A fallback is among the calls (codegen_extern_call of _inductor/scheduler.py).
         code, operations = (str(getattr(graph, name, "") or "") for name in private.INDUCTOR_TEXTS)
-        self._note(
-            InductorGraph(
-                compile_id,
-                None if compile_id else captures.latest_function(),
-                _kind(graph),
-                int(graph.metrics_deltas.generated_kernel_count),
-                calls,
-                len(inputs or ()),
-                "" if bypassed and not compiled else key,
-                not (compiled or bypassed),
-                missed,
-                skip,
-                stack_here(),
-                fallbacks(code, operations) if calls else (),
-                Part() if compile_id else part(operations),
-            )
+        event = InductorGraph(
+            compile_id=compile_id,
+            function=None if compile_id else captures.latest_function(),
+            kind=_kind(graph),
+            kernels=int(graph.metrics_deltas.generated_kernel_count),
+            calls=calls,
+            inputs=len(inputs or ()),
+            key="" if bypassed and not built else key,
+            loaded=not (built or bypassed),
+            missed=missed,
+            skip=skip,
+            stack=stack_here(),
+            # A fallback is among the calls (codegen_extern_call of _inductor/scheduler.py).
+            fallbacks=fallbacks(code, operations) if calls else (),
+            part=Part() if compile_id else read_part(operations),
         )
+        self._note(event)
 
     def _missed(self, key: str, bypassed: str | None) -> str:
         """Return why a graph had to be compiled, as far as torch says it.
@@ -201,7 +202,7 @@ class InductorSensors:
             return f"inductor bypassed its cache: {self._local.passed_over}"
         return "AOTAutograd's cache did not have it" if not key and bypassed is not None else ""
 
-    def _key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``FxGraphCache.prepare_key(...)``: a key, or why there is none."""
         result = original(*args, **kwargs)
         with guard(self._failed):
@@ -210,7 +211,7 @@ class InductorSensors:
             self._local.passed_over = reason
         return result
 
-    def _autograd_key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _on_autograd_key(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """Handle ``autograd_cache_key(...)``, which raises where the cache is bypassed."""
         frame = _compile_id() or threading.get_ident()
         try:
@@ -304,7 +305,7 @@ _SYMBOL: Final = re.compile(r"\b[a-z]+\d+")
 _WORD: Final = re.compile(r"\w+")
 
 
-def part(operations: str) -> Part:
+def read_part(operations: str) -> Part:
     """Return what is known of a part from its operations."""
     head = _FIRST_INPUT.search(operations)
     if head is None:
@@ -317,7 +318,7 @@ def part(operations: str) -> Part:
             line = place
         elif name in _WORD.findall(text):
             break
-    else:
+    else:  # nothing reads it
         line = None
     return Part(f"{shape}, any {', '.join(symbols)}" if symbols else shape, line)
 

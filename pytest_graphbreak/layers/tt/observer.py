@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import Observer, OneWindow
+from pytest_graphbreak.layers.base import Observer, WindowBase
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.logfile import (
     FILE,
@@ -61,7 +61,7 @@ class TTObserver(Observer):
         return count_through_xla(record)
 
 
-class TTWindow(OneWindow):
+class TTWindow(WindowBase):
     """One stretch of time on the tt layer: what was added to the plugin's log in it."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from pytest_graphbreak.layers import hooks
-from pytest_graphbreak.layers.base import NOTIFIER, TURN, MissingName, Turn
+from pytest_graphbreak.layers.base import NOTIFIER, READER_WAIT, MissingName, Turn
 from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Hook, Patch, RuntimePatch, do_nothing
 from pytest_graphbreak.layers.xla import private as native
@@ -253,10 +253,10 @@ class Recorder:
     @contextmanager
     def exclude(self) -> Iterator[None]:
         """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
-        self.drain(patience=TURN)
+        self.drain(patience=READER_WAIT)
         with self.meter.exclude():
             yield
-        self._turn.take(self._leave_out, TURN)
+        self._turn.take(self._leave_out, READER_WAIT)
 
     def _leave_out(self) -> None:
         self.debug.read()

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.base import TURN, MissingName, Observer, OneWindow
+from pytest_graphbreak.layers.base import READER_WAIT, MissingName, Observer, WindowBase
 from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed
 from pytest_graphbreak.layers.xla import private as native
@@ -198,7 +198,7 @@ class _Mark(NamedTuple):
     ran: Moment
 
 
-class XlaWindow(OneWindow):
+class XlaWindow(WindowBase):
     """One stretch of time on the xla layer."""
 
     def __init__(
@@ -254,7 +254,7 @@ class XlaWindow(OneWindow):
         """Return how much there was up to now."""
         moment = None
         if native.is_loaded():
-            _recorder.drain(patience=TURN)
+            _recorder.drain(patience=READER_WAIT)
             moment = _recorder.guard(_recorder.executions.mark) if self._runs else None
         return _Mark(_recorder.graphs, len(_recorder.events), _recorder.loaded, moment or Moment())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.base import TURN, MissingName, SensorLock, locate
+from pytest_graphbreak.layers.base import READER_WAIT, MissingName, SensorLock, locate
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.hooks import After, Before, Patch, RuntimePatch
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed, is_whole, loaded
@@ -129,7 +129,7 @@ class XlaSensors:
                     self._imports.attach()
             if native.is_loaded():
                 self._attach()
-                recorder.drain(patience=TURN)
+                recorder.drain(patience=READER_WAIT)
 
     def release(self, reasons: bool) -> None:
         with self._lock:
