@@ -5,6 +5,9 @@ block in a test, a pytest run inside a test), so an observer hands out one
 window for each ``open``; each window sees every event between its own open and
 close, whatever other windows there are. Sensors are put in with the first open
 window and taken out with the last.
+
+Below them are the observers of this process, what sensors in several threads share (``SensorLock``,
+``Turn``), and how a child process is notified of what was compiled (``NOTIFIER``).
 """
 
 from __future__ import annotations

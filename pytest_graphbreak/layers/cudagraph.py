@@ -102,7 +102,7 @@ class CudaGraphObserver(HookedObserver):
         if again is None and number in self._captured:
             again = "the same CUDAGraph was captured again"
         self._captured.add(number)
-        self.note(Captured(number, cause, again, stack_here()))
+        self.note(Captured(number, cause, again=again, stack=stack_here()))
 
     def _number(self, graph: Any) -> int:
         """Return the number of a CUDA graph of this process, from 1."""

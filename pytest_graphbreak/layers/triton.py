@@ -44,7 +44,7 @@ class Kernel(Struct, frozen=True):
     """
 
     name: str
-    now: Specialization
+    specialization: Specialization
     again: str | None
     loaded: bool | None
     stack: tuple[Line, ...]
@@ -107,12 +107,12 @@ class TritonObserver(HookedObserver):
             filter(None, (str(getattr(function, "module", "")), str(getattr(function, "name", ""))))
         )
         jit = getattr(function, "jit_function", function)
-        now = or_else(UNREAD, read, kwargs.get("compile") or {}, jit)
+        now = or_else(UNREAD, read_specialization, kwargs.get("compile") or {}, jit)
         earlier = self._compiled_for.setdefault(jit, [])
         again = difference(earlier, now) if earlier else None
         earlier.append(now)
         loaded, self._local.loaded = self._local.loaded, None
-        self.note(Kernel(name, now, again, loaded, stack_here()))
+        self.note(Kernel(name, now, again=again, loaded=loaded, stack=stack_here()))
 
     def explain(self, events: Sequence[Any], places: Places) -> Record:
         numbers: Counter[str] = Counter()
@@ -127,7 +127,7 @@ def _explain(event: Kernel, number: int, places: Places) -> tuple[Graph, Recompi
     """Return a kernel's graph; ``number`` counts those of one name, from 1."""
     name = f"{event.name}#{number}" if number > 1 else event.name
     cached = None if event.loaded is None else "loaded" if event.loaded else "compiled"
-    graph = Graph(LAYER, name, "kernel", reason=event.now.text, cached=cached)
+    graph = Graph(LAYER, name, "kernel", reason=event.specialization.text, cached=cached)
     again = None if event.again is None else f"{event.name}: {event.again}"
     return graph_called(graph, event.stack, again, places)
 
@@ -168,16 +168,16 @@ UNREAD: Final = Specialization({}, {}, frozenset(), {})
 """What is known of a kernel whose constants refuse to be printed."""
 
 
-def read(compiled: Mapping[str, Any], function: Any) -> Specialization:
+def read_specialization(compiled: Mapping[str, Any], function: Any) -> Specialization:
     """Return the specialization that Triton hands to its hook as ``compile``.
 
-    Arguments are named, or a path of numbers.
+    Its keys are names of arguments, or paths of numbers that begin with the position of one.
     """
     names: Sequence[str] = getattr(function, "arg_names", ())
 
     def name(key: Any) -> str:
-        at = key[0] if isinstance(key, tuple) and key else key
-        return str(names[at]) if isinstance(at, int) and at < len(names) else str(at)
+        first = key[0] if isinstance(key, tuple) and key else key
+        return str(names[first]) if isinstance(first, int) and first < len(names) else str(first)
 
     constants = {
         name(key): _short(value) for key, value in (compiled.get("constants") or {}).items()

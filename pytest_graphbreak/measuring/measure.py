@@ -1,7 +1,8 @@
 """Opens the observers around a piece of code and returns its ``Record``.
 
 It knows no layer by name, and no pytest: the plugin, ``observe()`` and the
-command line all measure through it.
+command line all measure through it. With it are why a budget cannot be judged here, and the backend
+that takes the place of another meanwhile.
 """
 
 from __future__ import annotations

@@ -22,12 +22,10 @@ from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     NO_CODE,
-    UNTOLD,
     Attempt,
     BreakDetails,
     Broke,
     Ended,
-    Inlined,
     Notes,
     Refused,
     argument,
@@ -91,24 +89,22 @@ class BreakSensors(Struct, frozen=True):
         else:
             inlined = inlined_functions(live_frames())
             details = BreakDetails(message, stack, inlined=inlined)
-        self.add_break(attempt, *details)
+        self.add_break(attempt, details)
 
-    def add_break(
-        self,
-        attempt: Attempt | None,
-        message: str,
-        stack: Any,
-        raised: Line = NO_CODE,
-        disabled: Line = NO_CODE,
-        inlined: Inlined = UNTOLD,
-    ) -> None:
+    def add_break(self, attempt: Attempt | None, details: BreakDetails) -> None:
         """Note a break once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
-        lines = stack_lines(stack or self._resolved[names.STACK]())
-        event = Broke(attempt, message, lines, raised=raised, disabled=disabled, inlined=inlined)
+        event = Broke(
+            attempt,
+            details.message,
+            stack_lines(details.stack or self._resolved[names.STACK]()),
+            raised=details.raised,
+            disabled=details.disabled,
+            inlined=details.inlined,
+        )
         if attempt is not None:
-            key = (message, event.stack[-1:])
+            key = (event.message, event.stack[-1:])
             if key in attempt.breaks:
                 return
             attempt.breaks[key] = event
@@ -156,7 +152,7 @@ class BreakSensors(Struct, frozen=True):
         # Until 2.10 a break that ends the whole function is reported only by its exception.
         traced = attempt.fault is not None and attempt.fault.traced
         if traced and self._find_unsupported(fault) is not None and self._mark(fault):
-            self.add_break(attempt, *_details(self._root(fault)))
+            self.add_break(attempt, _details(self._root(fault)))
 
     def _handle_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle a new ``Unsupported``. If raised from another one, it is a consequence of that."""
@@ -174,7 +170,7 @@ class BreakSensors(Struct, frozen=True):
         """Handle that the second tracing has reached the line at which it has to stop."""
         attempt = self._notes.local.current()
         if attempt is not None and attempt.pending:
-            self.add_break(attempt, *attempt.pending)
+            self.add_break(attempt, attempt.pending)
 
     def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle ``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""

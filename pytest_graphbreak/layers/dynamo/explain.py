@@ -269,15 +269,13 @@ class _WindowReader(EventReader):
         graphs = [event for event in events if isinstance(event, Made)]
         missed = sum(event.graphs for event in events if isinstance(event, Missed))
         spent = self._seconds_after_breaks(graphs)
-        recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
+        compiled = [attempt for attempt in self._attempts if attempt.outcome == "compiled"]
+        recompiles = [attempt for attempt in compiled if attempt.guards is not None]
         return record_of(
             LAYER,
             graphs=len(graphs) + missed,
             recompiles=len(recompiles),
-            frames=Frames(
-                len(self._attempts),
-                sum(attempt.outcome == "compiled" for attempt in self._attempts),
-            ),
+            frames=Frames(len(self._attempts), len(compiled)),
             breaks=(
                 self.graph_break(event, spent.get(id(event)))
                 for event in events

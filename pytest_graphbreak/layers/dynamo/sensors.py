@@ -221,7 +221,7 @@ class DynamoSensors:
             code = getattr(result, "guarded_code", result)
             attempt.outcome = "skipped" if code is None else "compiled"
             if attempt.outcome == "skipped" and attempt.unlogged:
-                self._breaks.add_break(attempt, *attempt.unlogged)
+                self._breaks.add_break(attempt, attempt.unlogged)
         attempt.pending = attempt.unlogged = None
         if not attempt.is_torchs:
             self.notes.events.append(Ended(attempt))
