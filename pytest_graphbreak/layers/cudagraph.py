@@ -197,4 +197,4 @@ def _why_again(manager: Any, inputs: Any, function: Any) -> str | None:
 def _runs(key: Replay, times: int, places: Places) -> LineRuns:
     number, code, instruction = key
     where: Frame = NOWHERE if code is None else places.frame(*line_of(code, instruction))
-    return LineRuns(LAYER, "call", str(number), times, where=where)
+    return LineRuns(LAYER, "call", str(number), count=times, where=where)

@@ -159,7 +159,7 @@ def graph_called(
     graph = replace(graph, where=stack[-1] if stack else NOWHERE, stack=stack)
     if again is None:
         return graph, None
-    repeat = Recompile(graph.layer, graph.name, again, graph.where, stack)
+    repeat = Recompile(graph.layer, graph.name, again, where=graph.where, stack=stack)
     return replace(graph, cause="recompile", reason=again), repeat
 
 

@@ -37,7 +37,7 @@ class _Family:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._open = 0
+        self._open_windows = 0
         self._between: list[Places] = []
         """Those of each ``follow_between_windows`` that is under way."""
         self._is_followed = False
@@ -45,21 +45,23 @@ class _Family:
         self.spool = ""
         self._child: Child | None = None
         self._places: Places | None = None
+        """Those that children name their source files by."""
         self._had_path = False
+        """Whether ``PYTHONPATH`` was set when this began to follow."""
 
     def enter(self, places: Places) -> None:
         """Open a window; children are followed from the first one on."""
         with self._lock:
             self._take_spool()
-            self._open += 1
-            if self._open == 1:
+            self._open_windows += 1
+            if self._open_windows == 1:
                 self._follow(places)
 
     def leave(self) -> None:
         """Close a window; the last one puts the environment back as it was."""
         with self._lock:
-            self._open -= 1
-            if self._open or self._child is not None:
+            self._open_windows -= 1
+            if self._open_windows or self._child is not None:
                 return
             self._unfollow()
             spool.sweep(self.spool)
@@ -70,19 +72,19 @@ class _Family:
         with self._lock:
             self._take_spool()
             self._between.append(places)
-            if not self._open:
+            if not self._open_windows:
                 self._follow(places)
         try:
             yield
         finally:
             with self._lock:
                 self._between.remove(places)
-                if not self._open and self._child is None:
+                if not self._open_windows and self._child is None:
                     self._unfollow()
 
     def _follow(self, places: Places) -> None:
         """Follow children from now on, also where somebody removed the variables."""
-        if self._child is not None:
+        if self._child is not None:  # its own children are followed to its end
             return
         self._places = places
         if not self._is_followed:
@@ -118,14 +120,15 @@ class _Family:
             self.spool = self._child.about_children.spool
 
     def _end(self, pid: int) -> None:
+        # A fork inherits what is registered; the spool of a child is its test's to remove.
         if pid == os.getpid() and self._child is None:
             spool.remove(self.spool)
 
     def on_fork(self) -> None:
         """Set up a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()  # a thread that this process does not have may hold it
-        watched = self._open > 0 or bool(self._between) or self._child is not None
-        self._open = 0
+        watched = self._open_windows > 0 or bool(self._between) or self._child is not None
+        self._open_windows = 0
         self._between = []
         NOTIFIER.listener = NOBODY  # that of the process that was forked
         with guard():

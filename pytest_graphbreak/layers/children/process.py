@@ -136,8 +136,8 @@ class Child(Listener):
                 return
             self._written = record
             self._begin_to_count_runs()
-            device = self._is_silent or any(observer.defers() for observer in self._watched)
-            self._node.write(record, self._name(), final=final, device=device)
+            has_device = self._is_silent or any(observer.defers() for observer in self._watched)
+            self._node.write(record, self._name(), final=final, device=has_device)
 
     def _mark(self, compiling: bool) -> None:
         with guard():

@@ -81,7 +81,8 @@ class About(Data, frozen=True):
 class _Report(Data, frozen=True):
     """The report of a process: its ``name`` and all that it compiled.
 
-    ``final``: this is its last report. ``device``: it had a device open.
+    ``final``: this is its last report. ``device``: it had a device open, on which more may be
+    compiled without a report.
     """
 
     name: str = ""
@@ -161,7 +162,7 @@ class Node:
     def write(self, record: Record, name: str, *, final: bool, device: bool) -> None:
         """Replace the report. Raises ``OSError``."""
         _make(self.path)
-        data = _Report(name, final, device, record).to_dict()
+        data = _Report(name, final=final, device=device, record=record).to_dict()
         put(Path(self.path, _RECORD), dumps(data).encode())
 
     def open_run_counts(self) -> RunCounts:

@@ -330,13 +330,13 @@ _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
 
 def in_capture(frame: FrameType | None) -> bool:
     """Return whether torch was compiling when Dynamo's hook, whose frame is given, was called."""
-    nearest = True
+    is_nearest = True  # only torch's innermost frame says whether sizes are worked out
     for outer in outwards(frame):
         file = outer.f_code.co_filename
         if _CAPTURE.search(file) and outer.f_code.co_name != _RUNS_CAPTURED:
             return True
-        if nearest and _TORCH.search(file) and not file.endswith(_CONVERT_FRAME):
+        if is_nearest and _TORCH.search(file) and not file.endswith(_CONVERT_FRAME):
             if _SYMBOLIC_SIZES.search(file):
                 return True
-            nearest = False
+            is_nearest = False
     return False
