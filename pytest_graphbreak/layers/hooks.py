@@ -64,7 +64,7 @@ class Patch:
         for ours in (wrapper, hook):
             if (code := getattr(ours, "__code__", None)) is not None:
                 never_compile(code)
-        for ours in (_tell, guard.__init__, guard.__enter__, guard.__exit__):
+        for ours in (_tell, guard.__init__, guard.__enter__, guard.__exit__):  # hooks call them
             keep_out(ours)
         self.patched: Any = wrapper if kind is None else kind(wrapper)
         setattr(owner, attribute, self.patched)

@@ -166,9 +166,9 @@ def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     from pytest_graphbreak.config.typed import this_command
     from pytest_graphbreak.judging.judgement import Case, judgement
 
-    fault = measure.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
-    if not record.errors and fault:
-        record = replace(record, errors=(f"{fault}, so it cannot be judged",))
+    why_not = measure.cap_impossible(cap, record.layers) or unknown_runs(record, cap)
+    if why_not and not record.errors:
+        record = replace(record, errors=(f"{why_not}, so it cannot be judged",))
     judged = judgement(Case(record, cap=cap))
     if not judged.fails:
         return judged
@@ -179,8 +179,8 @@ def judge(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
 
 # A budget for the steps of a loop: ``with graph_budget.steps(warm=2) as steps:``.
 
-_WARM: Final = "warm step"
 _BEFORE: Final = "step before"
+_NO_GRAPHS: Final = Cap(every=0, by="warm step")
 
 
 class Steps(AbstractContextManager["Steps"]):
@@ -218,19 +218,20 @@ class Steps(AbstractContextManager["Steps"]):
         record = self._measurement.close()
         if kind is None and self._settled is not None:
             between = added_since(record, self._settled)
-            self._judge(between, Cap(every=0, by=_WARM), f"after step {len(self.counts)}")
+            self._judge(between, _NO_GRAPHS, f"after step {len(self.counts)}")
 
     def step(self) -> AbstractContextManager[None]:
         """Return one step of the loop, judged at its end. Raises ``BudgetExceeded`` there."""
         return _LoopStep(self)
 
-    def _end(self, before: Record) -> None:
+    def _end_step(self, before: Record) -> None:
+        """Judge the step that ends now; ``before`` is what was seen when it began."""
         __tracebackhide__ = True
         record = self._measurement.peek()
         step, number = added_since(record, before), len(self.counts) + 1
         # The first step after the warm ones has none that it has to run like.
         last = self.counts[-1] if number > self._warm + 1 else None
-        between = added_since(before, self._settled) if self._settled is not None else None
+        between = None if self._settled is None else added_since(before, self._settled)
         counts = StepCounts(step.graphs, step.executions, step.reads)
         self.counts.append(counts)
         if self._note is not None:
@@ -240,8 +241,8 @@ class Steps(AbstractContextManager["Steps"]):
         if number <= self._warm:
             return
         if between is not None:
-            self._judge(between, Cap(every=0, by=_WARM), f"before step {number}")
-        self._judge(step, Cap(every=0, by=_WARM), f"step {number}")
+            self._judge(between, _NO_GRAPHS, f"before step {number}")
+        self._judge(step, _NO_GRAPHS, f"step {number}")
         if last is not None:
             if unknown := unknown_runs(step, Cap(executions=0, reads=0)):
                 step = replace(step, errors=(*step.errors, unknown))
@@ -288,7 +289,7 @@ class _LoopStep(AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         __tracebackhide__ = True
         if kind is None:
-            self._steps._end(self._before)
+            self._steps._end_step(self._before)
 
 
 def _known(counts: Mapping[str, int | None]) -> dict[str, int]:

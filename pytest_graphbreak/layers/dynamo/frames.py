@@ -74,7 +74,7 @@ def written_forward(code: CodeType, values: Mapping[str, Any]) -> CodeType | Non
     the function that is compiled.
     """
     module = values.get("self")
-    if module is None and type(values.get("args")) is tuple:
+    if module is None and type(values.get("args")) is tuple:  # of a wrapper(*args, **kwargs)
         module = next(iter(values["args"]), None)
     if not _is_module(module):
         return None
