@@ -133,21 +133,21 @@ def _enum_member(value: Any) -> str:
     return f"{type(value).__name__}.{name}" if is_enum and type(name) is str else ""
 
 
-class _Module(NamedTuple):
+class _ModuleState(NamedTuple):
     """What distinguishes a module from another of its class; ``shapes`` are of its parameters."""
 
     id: int
     shapes: tuple[tuple[int, ...], ...]
 
 
-Modules = Mapping[str, _Module]
+Modules = Mapping[str, _ModuleState]
 """The modules among the local variables of a call, by the name of the variable."""
 
 
 def modules(values: Mapping[str, Any]) -> Modules:
     """Return what distinguishes the modules of one call of a function from those of another."""
     return {
-        name: _Module(id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
+        name: _ModuleState(id(value), tuple(islice(_shapes(value), _MOST_SHAPES)))
         for name, value in values.items()
         if _is_module(value)
     }
