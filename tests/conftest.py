@@ -73,6 +73,12 @@ def _libraries_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _excepthook_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``init_process_group`` leaves one of its own, which writes ``[rank0]:``."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+
+
+@pytest.fixture(autouse=True)
 def _guards_untimed() -> None:
     leave_guards_untimed()
 

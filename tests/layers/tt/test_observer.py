@@ -37,7 +37,8 @@ OBSERVER = TTObserver()
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # also what was not there is put back
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
@@ -230,7 +231,7 @@ def test_what_is_set_for_a_log_is_put_back(
     expected = {name: value.replace("DIR", str(directory)) for name, value in added.items()}
     assert variables() == before | expected
     if "XLA_HLO_DEBUG" in added:
-        monkeypatch.setenv("XLA_HLO_DEBUG", "0")  # by the user, meanwhile
+        os.environ["XLA_HLO_DEBUG"] = "0"  # by the user, meanwhile
         before = {**before, "XLA_HLO_DEBUG": "0"}
     off()
     assert variables() == before
