@@ -124,11 +124,11 @@ class Origins:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._rank(rank)
         logged = state.pending or state.lowered
-        lowers = explain.lowers(report)
+        lowers = report.lowers
         # Each part of an FX graph that was split is lowered: a second one without a new FX graph
         # of Dynamo's before it shows that there was a cut.
         relowered = lowers and logged is not None and state.pending is None
-        if relowered and not explain.in_backward(report):
+        if relowered and not report.is_in_backward:
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
         event = _event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)

@@ -74,10 +74,10 @@ class Totals(NamedTuple):
     asked: Counter[Asked]
 
 
-class _Doing(threading.local):
+class _Lowering(threading.local):
     """How many functions that lower graphs are running in this thread: they call each other."""
 
-    lowers = 0
+    depth = 0
 
 
 class DeviceRuns:
@@ -98,10 +98,11 @@ class DeviceRuns:
         """Whether a frame of this code is the user's; None for torch's, which no stack has."""
         self._places: Places | None = None
         self._library: Any = None
+        """What holds our kernel: torch takes it out once this is collected (torch/library.py)."""
         self._watched = False
         self._counter_value: Callable[[str], int | None] = lambda name: None
         """The function of torch_xla, once runs are counted: a step calls it four times."""
-        self._local = _Doing()
+        self._lowering = _Lowering()
 
     def add_cleared_metrics(self) -> None:
         """Add up the metrics before the user's code clears them; what still runs comes later."""
@@ -146,19 +147,19 @@ class DeviceRuns:
         if before is None or before == after:
             return False
         self._note(Asked("sync", self._stack()))
-        return before[1] != after[1] and not self._local.lowers
+        return before[1] != after[1] and not self._lowering.depth
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         self._note(Asked("call", self._stack()))
 
     def before_lower(self, args: tuple[Any, ...]) -> bool:
         """Note that the bridge lowers a graph: what it syncs meanwhile is its own."""
-        self._local.lowers += 1
+        self._lowering.depth += 1
         return True
 
     def after_lower(self, token: bool | None, result: Any) -> None:
         if token:  # None if ``before_lower`` failed
-            self._local.lowers -= 1
+            self._lowering.depth -= 1
 
     def _stack(self) -> Stack:
         """Return the frames from the innermost that is not torch's to the user's, if any."""
@@ -197,7 +198,7 @@ class DeviceRuns:
         It stays when nobody watches, and then only passes calls on: torch's table of kernels must
         not change while another thread calls one (``OperatorEntry::lookup`` takes no lock).
         """
-        if self._places is not places:
+        if self._places is not places:  # of a pytest run in a test, say
             self._places = places
             self._is_users = {}
         self._watched = True
@@ -212,7 +213,7 @@ class DeviceRuns:
         self._watched = False
         self._asked.clear()
         self._same.clear()
-        self._local = _Doing()  # an exception may have ended something half-way
+        self._lowering = _Lowering()  # an exception may have ended something half-way
 
     def _kernel(self) -> Callable[[Any], Any]:
         """Return ``aten::item`` as ``item`` of ATen/native/Scalar.cpp has it, with our notes."""

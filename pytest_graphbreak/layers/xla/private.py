@@ -27,6 +27,8 @@ from pytest_graphbreak.layers.imports import is_extension, loaded
 
 BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 """The module that lowers FX graphs; ``sensors`` names the functions of it."""
+LOWERED: Final = "optimized_mod"
+"""The function that the bridge puts into an FX graph for each part that it lowered."""
 
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
