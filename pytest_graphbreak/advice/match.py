@@ -171,8 +171,6 @@ BELOW: Final = ("inductor", "cudagraph", "triton")
 """The layers below Dynamo that have words of their own."""
 DEVICES: Final = ("xla", "tt")
 """The layers that compile Dynamo's graphs for a device."""
-JAX: Final = ("jax",)
-"""The layers whose programs JAX makes."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns
 """The items for which there can be advice."""
@@ -180,7 +178,7 @@ Item = Break | Eager | Recompile | Graph | LineRuns
 
 def family(item: Item) -> Family | None:
     """Return the family that an item belongs to, or None if this package has no words for it."""
-    if item.layer in JAX:
+    if item.layer == "jax":
         return _jax_family(item)
     if item.layer in BELOW:
         is_graph = isinstance(item, Graph)

@@ -50,7 +50,7 @@ _BEGIN: Final = re.compile(r"^(?:Graph break(?=:| \(| in user code)|Recompiling 
 _LONGEST: Final = 512 * 1024
 
 
-class Torch(NamedTuple):
+class TorchRecord(NamedTuple):
     """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
 
     ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
@@ -100,12 +100,12 @@ class _Open:
             return len(self.lines) > 1  # the second names the function
         return not self.lines[0].endswith(":") or not self.lines[-1]
 
-    def record(self) -> Torch:
+    def record(self) -> TorchRecord:
         tags = self.prefix["tags"]
         number = _ID.search(tags)
         id, _, attempt = number[1].partition("_") if number else ("", "", "")
         artifact = _ARTIFACT.search(tags)
-        return Torch(
+        return TorchRecord(
             rank=self.rank,
             pid=self.prefix["pid"],
             where=self.prefix["file"],
@@ -124,12 +124,12 @@ class TorchLines:
     there is one.
     """
 
-    def __init__(self, take: Callable[[Torch], None]) -> None:
+    def __init__(self, take: Callable[[TorchRecord], None]) -> None:
         self.is_waiting = False
         self._take = take
         self._open: dict[tuple[str, str], _Open] = {}
 
-    def line(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take the next line that has ``HINT`` in it, or any next one while ``is_waiting``."""
         tag = line.find(_TAG)
         if not self.is_waiting and tag >= 0 and not _is_read(line, tag):

@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
 from pytest_graphbreak.logs.dynamo import LoggedGraph
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
+from pytest_graphbreak.model.record import Frame, Graph, Record
 from pytest_graphbreak.text import prefixes
 
 DYNAMO: Final = "dynamo"
@@ -54,7 +54,7 @@ class XlaLines:
         self._take = take
         self._readers: dict[str, Reader] = {}
 
-    def line(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take the next line of the log that has ``HINT`` in it."""
         at = line.find(_ANALYSIS)
         if at < 0:
@@ -101,16 +101,17 @@ class Origins:
 
     def __init__(self, sources: Sources) -> None:
         self.counted: Counter[tuple[str, str]] = Counter()
-        self.dynamo = False
+        self.is_dynamo_logged = False
         self.compilations = 0
+        """Those that torch_xla reported."""
         self._sources = sources
         self._ranks: dict[str, _Rank] = {}
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
-    def take(self, logged: LoggedGraph) -> None:
+    def add_fx_graph(self, logged: LoggedGraph) -> None:
         """Note that Dynamo made an FX graph: the next device graph comes from it."""
-        self.dynamo = True
+        self.is_dynamo_logged = True
         state = self._rank(logged.rank)
         change = logged.graph.reason if logged.graph.cause == "recompile" else ""
         state.pending = logged
@@ -120,7 +121,7 @@ class Origins:
         """Note that a program was exported outside Dynamo."""
         self._rank(rank).exported = True
 
-    def compilation(self, rank: str, report: CompileReport) -> None:
+    def add_compilation(self, rank: str, report: CompileReport) -> None:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._rank(rank)
         logged = state.pending or state.lowered
@@ -148,7 +149,7 @@ class Origins:
             self._graphs.append(graph)
         state.compiled = graph
 
-    def program(self, program: Program) -> None:
+    def begin_program(self, program: Program) -> None:
         """Note that the TT compiler begins a graph."""
         state = self._rank(program.rank)
         if state.compiled is not None:
@@ -163,7 +164,7 @@ class Origins:
             program.sources, program.where = (logged.graph.name,), logged.graph.where
         elif state.exported:
             program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
-        elif self.dynamo:
+        elif self.is_dynamo_logged:
             program.origin, program.why = TORCH_XLA, CUT
         else:
             program.origin = UNKNOWN
@@ -201,7 +202,7 @@ def place(program: Program) -> Frame:
     """Return the best place known for a program: from its own text, else from its origin."""
     if program.places:
         return program.places[0][0]
-    return program.where or NOWHERE
+    return program.where
 
 
 # The places that a module's text names: ``loc(...)``, with ``XLA_HLO_DEBUG=1``.
@@ -234,6 +235,7 @@ MOST: Final = 100_000
 """The most aliases that are read of one graph; the rest of a larger one is skipped."""
 
 DEPTH: Final = 200
+"""How deep locations may be nested: a log is not trusted."""
 
 Place = tuple[str, int, str]
 """The file as the log names it, the 1-based line, and the function (empty if not named)."""

@@ -155,7 +155,7 @@ def _graph_info(report: CompileReport, text: str) -> None:
 # where it is, output that they want on stderr stays there (and the causes that
 # only it reports stay unknown).
 
-SETTINGS = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
+VARIABLES = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 """The variables to set: level 1 reports compilations, 2 every execution too."""
 FILE = "PT_XLA_DEBUG_FILE"
 _OURS = "/proc/self/fd/"
@@ -274,7 +274,7 @@ class DebugFile:
         os.ftruncate(self._fd, 0)
         if not self._taken:
             self._lent = True
-            for name, value in {**SETTINGS, FILE: f"{_OURS}{self._fd}"}.items():
+            for name, value in {**VARIABLES, FILE: f"{_OURS}{self._fd}"}.items():
                 os.putenv(name, value)
 
     def _give_back(self) -> None:
@@ -282,7 +282,7 @@ class DebugFile:
         if not self._lent:
             return
         self._lent = False
-        for name in (*SETTINGS, FILE):
+        for name in (*VARIABLES, FILE):
             native.give_back(name)
 
     def _after_fork(self) -> None:
