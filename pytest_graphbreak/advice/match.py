@@ -243,8 +243,11 @@ def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ..
 
 def _line(item: Item) -> FixLine | None:
     matching = family(item)
-    is_left = isinstance(item, Eager) and item.layer == "dynamo"
-    return None if matching is None or is_left else fix_line(matching, *_texts(item))
+    if matching is None:
+        return None
+    if isinstance(item, Eager) and item.layer == "dynamo":
+        return None  # no test has followed a line for a function that was left to eager
+    return fix_line(matching, *_texts(item))
 
 
 def _alone(item: Break, reason: BreakReason) -> Break:

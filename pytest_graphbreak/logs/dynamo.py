@@ -97,6 +97,7 @@ class Dynamo:
         self._processes: dict[tuple[str, str], Process] = {}
         self._breaks: dict[tuple[str, ...], Break] = {}
         self._places: dict[tuple[str, int], Break] = {}
+        """The first break at each file and line, as torch names them."""
         self._eager: dict[tuple[str, ...], Eager] = {}
         self._recompiles: dict[tuple[str, str], Recompile] = {}
         self._graphs: list[Graph] = []

@@ -144,10 +144,12 @@ class TorchLines:
                 return
         if self.is_waiting:
             self._close_complete()
-        if tag >= 0:
-            self._find(line, tag if _is_read(line, tag) else -1)
-        else:
-            self._find(line, next((at for mark in _MARKS if (at := line.find(mark)) >= 0), -1))
+        if tag < 0:
+            place = next((at for mark in _MARKS if (at := line.find(mark)) >= 0), None)
+            if place is not None:
+                self._find(line, place)
+        elif _is_read(line, tag):
+            self._find(line, tag)
 
     def finish(self) -> None:
         """End the log: nothing more will be added to the open records."""
@@ -157,7 +159,8 @@ class TorchLines:
     def _find(self, line: str, at: int) -> None:
         """Begin the record that has a mark ``at`` a place in its first line."""
         begin = max(0, at - prefixes.REACH)
-        prefix = _PREFIX.search(line, begin, at + 64) if at >= 0 else None
+        # The mark may be in the prefix itself, whose tags follow it.
+        prefix = _PREFIX.search(line, begin, at + 64)
         if prefix is None or prefix.start() > at:
             return
         ahead = line[max(begin, prefix.start() - prefixes.BEFORE) : prefix.start()]

@@ -298,12 +298,10 @@ def _outside(same: Sequence[Graph]) -> str:
     return f"{reason}; {again.name.rpartition('/')[0]} again, {again.reason}"
 
 
-def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
-    return users(_own_lines(lines) or lines, places)
-
-
-def _own_lines(lines: Sequence[Line]) -> list[Line]:
-    return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
+def _stack(stack: Sequence[Line], places: Places) -> tuple[Frame, ...]:
+    """Return the user's frames, without those of libraries that wrap JAX unless all are theirs."""
+    without = [line for line in since_test(stack) if not LIBRARIES.search(line.file)]
+    return users(without or stack, places)
 
 
 def _load_notes(loaded: int, compiled: int) -> Iterable[str]:

@@ -66,7 +66,7 @@ class FunctionLedger:
             self._difference(("parameters", *identity), made_with)[1],
         ]
         why = next((why for why in whys if why != FORGOTTEN), "")
-        return why.replace("the static argument ", "")
+        return why.replace("the static argument ", "")  # parameters were compared as such
 
     def _difference(self, identity: Identity, key: Key) -> tuple[bool, str]:
         """Return whether a program is not the identity's first, and how it differs from before.

@@ -78,6 +78,7 @@ class Bridge:
     # extract_compiled_graph(xla_model, xla_args): one FX graph is lowered.
 
     def before_extract(self, args: tuple[Any, ...]) -> FxGraph | None:
+        """Return what this thread was lowering before, to be put back after."""
         self._recorder.note_if_compiled()
         outer = self._graph
         gm, inputs = args[:2]
@@ -108,7 +109,7 @@ class Bridge:
         if self._graph is not None:
             self._recorder.note_if_compiled(LoweringContext("inputs", self._graph))
         self._local.graph = outer
-        self._recorder.settle_counters()
+        self._recorder.settle_counters()  # what was tried on the CPU explains no later graph
 
     def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
         """Return why Dynamo compiled this graph again; empty for the first of its frame."""

@@ -184,20 +184,22 @@ class Recorder:
         self.owner: Owner = lambda report, ops: None
         self.graphs = 0
         """The count at the last ``note_compiled``; each graph since the first one is an event."""
+        self.loaded = 0
+        """The graphs that the persistent cache had so far; they are not counted.
+
+        It is never set back: only differences have a meaning."""
         self._turn = Turn()
         self._contexts: deque[LoweringContext | None] = deque()
         """What compilations belong to that are still to be noted, in the order of the calls."""
         self._queue: list[CompileReport] = []
+        """Reports of compilations that the metric has not counted yet."""
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
+        """These and ``_fallbacks``: the CPU counters when an event was noted last."""
         self._counted = 0
         """The counters of compilations at the last ``note_compiled``; the user may clear them."""
-        self.loaded = 0
-        """The graphs that the persistent cache had so far; they do not count.
-
-        It is never set back: only differences have a meaning."""
         self._hits = 0
-        """torch_xla's counter of these at the last ``note_compiled``."""
+        """torch_xla's counter of loaded graphs at the last ``note_compiled``."""
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -258,9 +260,9 @@ class Recorder:
         self.note_compiled(patience=TURN)
         with self.meter.exclude():
             yield
-        self._turn.take(self._leave_out, TURN)
+        self._turn.take(self._drop_reports, TURN)
 
-    def _leave_out(self) -> None:
+    def _drop_reports(self) -> None:
         self.debug.read()
         self.settle_counters()
 
@@ -270,6 +272,7 @@ class Recorder:
         self._resharded = native.reshard_count()
 
     def _note_new(self, context: LoweringContext | None) -> None:
+        """Note as many events as graphs were counted; reports may be fewer."""
         hits = native.cache_hits()
         self.loaded += _growth(self._hits, hits)
         self._hits = hits
@@ -280,10 +283,16 @@ class Recorder:
         if new <= 0:
             return
         reports = self._queue[:new]
-        unreported = new - len(reports)
         del self._queue[:new]
         if not self._queue:  # a report without a count yet is of a compilation that is under way
             self.debug.settle()
+        self._add_events(context, reports, unreported=new - len(reports))
+        for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
+            event.seconds = took
+
+    def _add_events(
+        self, context: LoweringContext | None, reports: Iterable[CompileReport], unreported: int
+    ) -> None:
         fallbacks, resharded = self._ran_on_cpu()
         stack = python_stack() if unreported and context is not None else ()
         backward = self.backward[-1] if self.backward else ()
@@ -296,8 +305,6 @@ class Recorder:
             event.resharded = number < resharded
             event.off = self.debug.off
             self.events.append(event)
-        for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
-            event.seconds = took
 
     def _ran_on_cpu(self) -> tuple[dict[str, int], int]:
         """Return the operators that ran on the CPU since the last call, and the reshardings."""

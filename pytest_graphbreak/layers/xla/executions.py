@@ -16,7 +16,6 @@ for the device, which is a deadlock where another thread needs both.
 
 from __future__ import annotations
 
-import operator
 import sys
 import threading
 from collections import Counter
@@ -112,8 +111,8 @@ class DeviceRuns:
 
     def mark(self) -> Moment:
         """Return how much there was up to now. Only differences have a meaning."""
-        executions, reads = map(operator.add, self._before_clear, (_sum(_RAN), _sum(_READ)))
-        return Moment(executions, reads, len(self._asked))
+        ran, read = self._before_clear
+        return Moment(ran + _sum(_RAN), read + _sum(_READ), len(self._asked))
 
     def totals(self, spans: Iterable[tuple[Moment, Moment]]) -> Totals:
         """Return what there was in these stretches."""

@@ -185,7 +185,7 @@ class DebugFile:
         """Have compilations reported from now on, if that is possible."""
         self._reader = Reader()
         self._users_file = ""
-        self.off = self._users_wish()
+        self.off = self._conflict()
         if self.off:
             return
         path = os.environ.get(FILE, "")
@@ -232,7 +232,7 @@ class DebugFile:
         """Note that no compilation is under way in any thread."""
         self._reader.settle()
 
-    def _users_wish(self) -> str:
+    def _conflict(self) -> str:
         """Return why the user's own settings keep the reports from us; empty if they do not."""
         if os.environ.get("PJRT_LOCAL_PROCESS_RANK", "0") != "0":
             return "torch_xla reports compilations in the process of rank 0 only"
