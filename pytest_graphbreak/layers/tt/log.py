@@ -82,16 +82,21 @@ class TTLines:
         self.ends = 0
         """END markers."""
         self.torn = 0
-        """Parts of headers, where another writer cut one in two."""
+        """Headers that are not whole."""
         self.orphans = 0
         """END markers beyond the headers."""
         self.copies = Copies()
         self.levels: Counter[str] = Counter()
+        """The lines of the plugin's logger, by level."""
         self.size = 0
+        """The bytes that were read."""
         self._open: Program | None = None
+        """The graph whose first module is being printed."""
         self._has_preambles = False
         self._unclosed: Counter[str] = Counter()
+        """Headers without an END marker yet, by rank."""
         self._diagnostic = ""
+        """The error that MLIR printed last, before the plugin's own."""
 
     def add_line(self, line: str) -> None:
         """Take the next line of the log."""
@@ -100,7 +105,7 @@ class TTLines:
         else:
             if _DIAGNOSTIC in line:
                 self._diagnostic = prefixes.text(line.rpartition(_DIAGNOSTIC)[2])
-            if self._open is not None or not self.headers:
+            if self._open is not None or not self.headers:  # the text of later modules is not read
                 self._text(line)
         self.size += len(line)
 

@@ -85,6 +85,12 @@ class Bridge:
         self._local.graph = self._describe(gm, inputs, self._compiled_by_dynamo(gm))
         return outer
 
+    def after_extract(self, outer: FxGraph | None, result: Any) -> None:
+        if self._graph is not None:
+            self._recorder.note_if_compiled(LoweringContext("inputs", self._graph))
+        self._local.graph = outer
+        self._recorder.settle_counters()  # what was tried on the CPU explains no later graph
+
     def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
         graph = xla_fx.describe(gm, inputs, compiled)
         graph.change = self._change(gm, inputs, graph)
@@ -94,22 +100,6 @@ class Bridge:
         """Return the graph of Dynamo's that this one was made from, if any."""
         env = xla_fx.shape_env(gm)
         return self._compiled.get(env) if env is not None else None
-
-    # For ``lazy``: graphs that a backend runs itself.
-
-    def _describe_compiled(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
-        compiled = self._compiled_by_dynamo(gm)
-        return self._describe(gm, inputs, compiled) if compiled is not None else None
-
-    def _is_bridged(self, gm: Any) -> bool:
-        """Return whether a graph is run by the bridge, which lowers it."""
-        return self._graph is not None or gm in self._pieces
-
-    def after_extract(self, outer: FxGraph | None, result: Any) -> None:
-        if self._graph is not None:
-            self._recorder.note_if_compiled(LoweringContext("inputs", self._graph))
-        self._local.graph = outer
-        self._recorder.settle_counters()  # what was tried on the CPU explains no later graph
 
     def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
         """Return why Dynamo compiled this graph again; empty for the first of its frame."""
@@ -122,6 +112,16 @@ class Bridge:
             return ""
         before = f"{frame}/{int(number) - 1}"
         return xla_fx.change(self._signatures.get((before, graph.backward)), after)
+
+    # For ``lazy``: graphs that a backend runs itself.
+
+    def _describe_compiled(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
+        compiled = self._compiled_by_dynamo(gm)
+        return self._describe(gm, inputs, compiled) if compiled is not None else None
+
+    def _is_bridged(self, gm: Any) -> bool:
+        """Return whether a graph is run by the bridge, which lowers it."""
+        return self._graph is not None or gm in self._pieces
 
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for: then
@@ -180,7 +180,8 @@ class Bridge:
             self._graph.cuts.append(cut)
         self._recorder.note_if_compiled(LoweringContext("cut", self._graph, cut=cut))
 
-    # InputCollector.run_node(self, node): the bridge runs the partitioned graph.
+    # InputCollector.run_node(self, node): the bridge runs the partitioned graph, and with it
+    # the nodes that it left out once more.
 
     def before_bridge_node(self, args: tuple[Any, ...]) -> Any:
         return args[1]
