@@ -78,7 +78,7 @@ def _event(report: CompileReport, graph: FxGraph) -> Event:
     return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
 
 
-class _Rank(Struct):
+class _RankState(Struct):
     """What is known about the next device graph of one rank.
 
     ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the
@@ -105,25 +105,25 @@ class Origins:
         self.compilations = 0
         """Those that torch_xla reported."""
         self._sources = sources
-        self._ranks: dict[str, _Rank] = {}
+        self._ranks: dict[str, _RankState] = {}
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
     def add_fx_graph(self, logged: LoggedGraph) -> None:
         """Note that Dynamo made an FX graph: the next device graph comes from it."""
         self.is_dynamo_logged = True
-        state = self._rank(logged.rank)
+        state = self._state(logged.rank)
         change = logged.graph.reason if logged.graph.cause == "recompile" else ""
         state.pending = logged
         state.fx = FxGraph(logged.graph.name, where=logged.graph.where, change=change)
 
     def add_export(self, rank: str) -> None:
         """Note that a program was exported outside Dynamo."""
-        self._rank(rank).exported = True
+        self._state(rank).exported = True
 
     def add_compilation(self, rank: str, report: CompileReport) -> None:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
-        state = self._rank(rank)
+        state = self._state(rank)
         logged = state.pending or state.lowered
         lowers = report.lowers
         # Each part of an FX graph that was split is lowered: a second one without a new FX graph
@@ -139,7 +139,8 @@ class Origins:
         if context is not None and context.kind == "cut":
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))
         state.origin, state.kind = TORCH_XLA, graph.cause
-        if lowers and (graph.cause == "backward" or not relowered):
+        is_whole = lowers and (graph.cause == "backward" or not relowered)
+        if is_whole:  # not another part of a graph that torch_xla cut
             state.origin = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
                 state.kind = logged.graph.cause if logged is not None else "entry"
@@ -151,14 +152,14 @@ class Origins:
 
     def begin_program(self, program: Program) -> None:
         """Note that the TT compiler begins a graph."""
-        state = self._rank(program.rank)
+        state = self._state(program.rank)
         if state.compiled is not None:
             graph, state.compiled = state.compiled, None
             program.cause, program.why = graph.cause, graph.reason
             program.origin, program.kind = state.origin, state.kind
             program.sources, program.where = graph.sources, graph.where
-        elif state.pending is not None:
-            logged, state.pending, state.lowered = state.pending, None, state.pending
+        elif (logged := state.pending) is not None:
+            state.pending, state.lowered = None, logged
             program.cause, program.why = "fx", _why_again(logged.graph)
             program.origin, program.kind = EXPORT if logged.export else DYNAMO, logged.graph.cause
             program.sources, program.where = (logged.graph.name,), logged.graph.where
@@ -187,8 +188,8 @@ class Origins:
         """Return the graphs of the deepest layer by origin and cause."""
         return self.counted if tt else self._counts_xla
 
-    def _rank(self, rank: str) -> _Rank:
-        return self._ranks.setdefault(rank, _Rank())
+    def _state(self, rank: str) -> _RankState:
+        return self._ranks.setdefault(rank, _RankState())
 
 
 def _why_again(graph: Graph) -> str:

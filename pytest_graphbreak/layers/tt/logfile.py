@@ -51,6 +51,7 @@ class LogFiles:
         # Those of earlier windows are followed, too: the variable may be put back to one of them.
         self._starts = {path: _size(path) for path in files}
         self._open = _open_sizes() if files else {}
+        """The files that this process had open then, and their sizes."""
         self._excluded: dict[Path, list[tuple[int, int]]] = {}
         _log_paths.update(files)
 
