@@ -208,7 +208,7 @@ class XlaWindow(OneWindow):
         self._places = places
         self._reasons = reasons
         self._isolation = isolation
-        _sensors.acquire(reasons, places if runs else None)
+        _sensors.acquire(reasons, run_places=places if runs else None)
         self._gaps = _recorder.meter.gaps
         self._late_notes: list[str] = []
         """What was noticed as it closed."""
