@@ -263,10 +263,10 @@ def _is_own(fun: Any, direct: bool) -> bool:
         return direct
     if "<" in name:
         return True
-    named: Any = sys.modules.get(str(getattr(function, "__module__", "")))
+    by_name: Any = sys.modules.get(str(getattr(function, "__module__", "")))
     for part in name.split("."):
-        named = getattr(named, part, None)
-    return direct or (fun is function and named is not function)
+        by_name = getattr(by_name, part, None)
+    return direct or (fun is function and by_name is not function)
 
 
 def _is_of_library(fun: Any) -> bool:
