@@ -181,7 +181,8 @@ def _find_family(text: str) -> Family | None:
     )
     return (
         of_jax
-        or first(all_families.breaks, text, text, text)
+        # Which part of a break the text is, is not known.
+        or first(all_families.breaks, reason=text, detail=text, code=text)
         or first(all_families.recompiles, guard(text))
     )
 

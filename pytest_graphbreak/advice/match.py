@@ -171,8 +171,6 @@ BELOW: Final = ("inductor", "cudagraph", "triton")
 """The layers below Dynamo that have words of their own."""
 DEVICES: Final = ("xla", "tt")
 """The layers that compile Dynamo's graphs for a device."""
-JAX: Final = ("jax",)
-"""The layers whose programs JAX makes."""
 
 Item = Break | Eager | Recompile | Graph | LineRuns
 """The items for which there can be advice."""
@@ -180,7 +178,7 @@ Item = Break | Eager | Recompile | Graph | LineRuns
 
 def family(item: Item) -> Family | None:
     """Return the family that an item belongs to, or None if this package has no words for it."""
-    if item.layer in JAX:
+    if item.layer == "jax":
         return _jax_family(item)
     if item.layer in BELOW:
         is_graph = isinstance(item, Graph)
@@ -245,8 +243,11 @@ def shorts(item: Item, graphs: Mapping[str, int] | None = None) -> tuple[str, ..
 
 def _line(item: Item) -> FixLine | None:
     matching = family(item)
-    is_left = isinstance(item, Eager) and item.layer == "dynamo"
-    return None if matching is None or is_left else fix_line(matching, *_texts(item))
+    if matching is None:
+        return None
+    if isinstance(item, Eager) and item.layer == "dynamo":
+        return None  # no test has followed a line for a function that was left to eager
+    return fix_line(matching, *_texts(item))
 
 
 def _alone(item: Break, reason: BreakReason) -> Break:

@@ -22,6 +22,7 @@ from pytest_graphbreak.advice.match import load_yaml
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.record import NOWHERE, Break, Frame
+from pytest_graphbreak.text.safe import console
 
 RUN = "{run}"
 """Placeholder in a command for what runs the test: ``pytest tests/test_a.py::test_b``."""
@@ -153,8 +154,6 @@ def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tu
     ``command`` runs the test again, ``tool`` starts graphbreak. An error that was raised from
     another one is looked at first, then its cause, since backends wrap errors of the compiler.
     """
-    from pytest_graphbreak.text.safe import console
-
     seen: set[int] = set()
     exception: BaseException | None = error
     while exception is not None and id(exception) not in seen:

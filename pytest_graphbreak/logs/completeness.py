@@ -17,16 +17,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from pytest_graphbreak.layers.tt import logfile
+from pytest_graphbreak.layers.xla import reports
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.logs.tt import SURE
 from pytest_graphbreak.text.numbers import plural
 
-TT_VARIABLES: Final = {
-    "TTXLA_LOGGER_LEVEL": "DEBUG",
-    "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
-    "XLA_HLO_DEBUG": "1",
-}
-XLA_VARIABLES: Final = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """``+dynamo`` logs graphs and graph breaks; only ``recompiles`` logs which guard failed."""
 
@@ -156,10 +152,10 @@ def _dynamo_gaps(reading: Reading) -> Iterator[str]:
 
 def _commands(reading: Reading) -> Iterator[str]:
     """Yield all commands that lead to a log without gaps."""
-    variables = {"TORCH_LOGS": TORCH_LOGS, **XLA_VARIABLES}
+    variables = {"TORCH_LOGS": TORCH_LOGS, **reports.VARIABLES}
     if reading.tt.is_there or not reading.record.layers:
         yield "source venv/activate    # in the tt-xla checkout; not venv/bin/activate"
-        variables = {**TT_VARIABLES, **variables}
+        variables = {**logfile.WANTED["full"], **variables}
     settings = " ".join(f"{name}={_quote(value)}" for name, value in variables.items())
     yield f"{settings} {_program(reading.script)} > run.log 2>&1"
     yield "graphbreak analyze run.log"

@@ -24,7 +24,7 @@ from pytest_graphbreak.logs.dynamo_attempts import (
     is_recompile,
     parent,
 )
-from pytest_graphbreak.logs.dynamo_records import Torch
+from pytest_graphbreak.logs.dynamo_records import TorchRecord
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
@@ -97,6 +97,7 @@ class Dynamo:
         self._processes: dict[tuple[str, str], Process] = {}
         self._breaks: dict[tuple[str, ...], Break] = {}
         self._places: dict[tuple[str, int], Break] = {}
+        """The first break at each file and line, as torch names them."""
         self._eager: dict[tuple[str, ...], Eager] = {}
         self._recompiles: dict[tuple[str, str], Recompile] = {}
         self._graphs: list[Graph] = []
@@ -105,7 +106,7 @@ class Dynamo:
     def processes(self) -> int:
         return len(self._processes)
 
-    def take(self, record: Torch) -> LoggedGraph | None:
+    def take(self, record: TorchRecord) -> LoggedGraph | None:
         """Read one record of the log; return the graph that it reports, if any."""
         if "_dynamo/" not in record.where:
             return None
@@ -144,7 +145,7 @@ class Dynamo:
             graph_list=self._graphs,
         )
 
-    def _process(self, record: Torch) -> Process:
+    def _process(self, record: TorchRecord) -> Process:
         key = (record.rank, record.pid)
         process = self._processes.get(key)
         if process is None:
@@ -154,15 +155,16 @@ class Dynamo:
 
     # Frames
 
-    def _start(self, process: Process, record: Torch, match: re.Match[str]) -> None:
+    def _start(self, process: Process, record: TorchRecord, match: re.Match[str]) -> None:
         """Handle a frame that is compiled or traced: one attempt logs both, and traces retries."""
         verb, name, file, line = match.groups()
         self.seen.add(verb)
         begun = process.attempts.get(record.id)
-        if verb == "tracing" and begun is not None and (record.attempt or not begun.traced):
+        is_retried = record.attempt > 0
+        if verb == "tracing" and begun is not None and (is_retried or not begun.traced):
             begun.traced = True
             return
-        if begun is not None:  # begins once more, and is not retried: Dynamo was reset
+        if begun is not None:  # it begins once more: Dynamo was reset, and counts from 0/0 again
             process.begin()
         elif len(process.attempts) >= KEPT:
             process.forget()
@@ -183,7 +185,7 @@ class Dynamo:
         if record.id in process.guards:  # said before the frame began
             self._note_recompile(process, record.id, attempt, process.guards[record.id])
 
-    def _graph(self, process: Process, record: Torch) -> LoggedGraph:
+    def _graph(self, process: Process, record: TorchRecord) -> LoggedGraph:
         """Handle a graph that the backend made, or, with DDP, one of each gradient bucket."""
         attempt = process.attempts.get(record.id)
         if attempt is None:  # the log begins later than this frame
@@ -206,7 +208,7 @@ class Dynamo:
 
     # Breaks, and what was left to eager
 
-    def _break(self, process: Process, record: Torch) -> None:
+    def _break(self, process: Process, record: TorchRecord) -> None:
         attempt = process.attempts.get(record.id)
         message, traced, place = messages.read_break(record.text)
         why = messages.cut_reason(messages.reason(message))
@@ -243,7 +245,7 @@ class Dynamo:
             item = self._explain.left_to_eager(attempt, why or attempt.why_broke)
         _count(self._eager, item)
 
-    def _read_refusal(self, process: Process, record: Torch, match: re.Match[str]) -> None:
+    def _read_refusal(self, process: Process, record: TorchRecord, match: re.Match[str]) -> None:
         """Handle an error that Dynamo kept to itself, leaving the function to eager.
 
         The record often has no compile id.
@@ -257,7 +259,7 @@ class Dynamo:
 
     # Recompiles
 
-    def _recompile(self, process: Process, record: Torch) -> None:
+    def _recompile(self, process: Process, record: TorchRecord) -> None:
         match = _RECOMPILED.match(record.text)
         if match is None:
             return
@@ -303,7 +305,8 @@ class Dynamo:
             code = Line(file or "", int(line or 0), name or "")
             attempt = LoggedAttempt.at_code(process.name(id), code)
             process.add(id, attempt)
-            self.attempted += "tracing" in self.seen
+            if "tracing" in self.seen:  # else no frame is logged, and none is counted
+                self.attempted += 1
         self._leave(attempt, messages.limit_reached(what, limit))
 
 

@@ -50,7 +50,7 @@ _BEGIN: Final = re.compile(r"^(?:Graph break(?=:| \(| in user code)|Recompiling 
 _LONGEST: Final = 512 * 1024
 
 
-class Torch(NamedTuple):
+class TorchRecord(NamedTuple):
     """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
 
     ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
@@ -100,12 +100,12 @@ class _Open:
             return len(self.lines) > 1  # the second names the function
         return not self.lines[0].endswith(":") or not self.lines[-1]
 
-    def record(self) -> Torch:
+    def record(self) -> TorchRecord:
         tags = self.prefix["tags"]
         number = _ID.search(tags)
         id, _, attempt = number[1].partition("_") if number else ("", "", "")
         artifact = _ARTIFACT.search(tags)
-        return Torch(
+        return TorchRecord(
             rank=self.rank,
             pid=self.prefix["pid"],
             where=self.prefix["file"],
@@ -124,12 +124,12 @@ class TorchLines:
     there is one.
     """
 
-    def __init__(self, take: Callable[[Torch], None]) -> None:
+    def __init__(self, take: Callable[[TorchRecord], None]) -> None:
         self.is_waiting = False
         self._take = take
         self._open: dict[tuple[str, str], _Open] = {}
 
-    def line(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take the next line that has ``HINT`` in it, or any next one while ``is_waiting``."""
         tag = line.find(_TAG)
         if not self.is_waiting and tag >= 0 and not _is_read(line, tag):
@@ -144,10 +144,12 @@ class TorchLines:
                 return
         if self.is_waiting:
             self._close_complete()
-        if tag >= 0:
-            self._find(line, tag if _is_read(line, tag) else -1)
-        else:
-            self._find(line, next((at for mark in _MARKS if (at := line.find(mark)) >= 0), -1))
+        if tag < 0:
+            place = next((at for mark in _MARKS if (at := line.find(mark)) >= 0), None)
+            if place is not None:
+                self._find(line, place)
+        elif _is_read(line, tag):
+            self._find(line, tag)
 
     def finish(self) -> None:
         """End the log: nothing more will be added to the open records."""
@@ -157,7 +159,8 @@ class TorchLines:
     def _find(self, line: str, at: int) -> None:
         """Begin the record that has a mark ``at`` a place in its first line."""
         begin = max(0, at - prefixes.REACH)
-        prefix = _PREFIX.search(line, begin, at + 64) if at >= 0 else None
+        # The mark may be in the prefix itself, whose tags follow it.
+        prefix = _PREFIX.search(line, begin, at + 64)
         if prefix is None or prefix.start() > at:
             return
         ahead = line[max(begin, prefix.start() - prefixes.BEFORE) : prefix.start()]

@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
 from pytest_graphbreak.logs.dynamo import LoggedGraph
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.model.merging import record_of
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
+from pytest_graphbreak.model.record import Frame, Graph, Record
 from pytest_graphbreak.text import prefixes
 
 DYNAMO: Final = "dynamo"
@@ -54,7 +54,7 @@ class XlaLines:
         self._take = take
         self._readers: dict[str, Reader] = {}
 
-    def line(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take the next line of the log that has ``HINT`` in it."""
         at = line.find(_ANALYSIS)
         if at < 0:
@@ -78,7 +78,7 @@ def _event(report: CompileReport, graph: FxGraph) -> Event:
     return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
 
 
-class _Rank(Struct):
+class _RankState(Struct):
     """What is known about the next device graph of one rank.
 
     ``pending`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the
@@ -101,34 +101,35 @@ class Origins:
 
     def __init__(self, sources: Sources) -> None:
         self.counted: Counter[tuple[str, str]] = Counter()
-        self.dynamo = False
+        self.is_dynamo_logged = False
         self.compilations = 0
+        """Those that torch_xla reported."""
         self._sources = sources
-        self._ranks: dict[str, _Rank] = {}
+        self._ranks: dict[str, _RankState] = {}
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
-    def take(self, logged: LoggedGraph) -> None:
+    def add_fx_graph(self, logged: LoggedGraph) -> None:
         """Note that Dynamo made an FX graph: the next device graph comes from it."""
-        self.dynamo = True
-        state = self._rank(logged.rank)
+        self.is_dynamo_logged = True
+        state = self._state(logged.rank)
         change = logged.graph.reason if logged.graph.cause == "recompile" else ""
         state.pending = logged
         state.fx = FxGraph(logged.graph.name, where=logged.graph.where, change=change)
 
     def add_export(self, rank: str) -> None:
         """Note that a program was exported outside Dynamo."""
-        self._rank(rank).exported = True
+        self._state(rank).exported = True
 
-    def compilation(self, rank: str, report: CompileReport) -> None:
+    def add_compilation(self, rank: str, report: CompileReport) -> None:
         """Note a compilation that torch_xla reported; its cause there is the best evidence."""
-        state = self._rank(rank)
+        state = self._state(rank)
         logged = state.pending or state.lowered
-        lowers = explain.lowers(report)
+        lowers = report.lowers
         # Each part of an FX graph that was split is lowered: a second one without a new FX graph
         # of Dynamo's before it shows that there was a cut.
         relowered = lowers and logged is not None and state.pending is None
-        if relowered and not explain.in_backward(report):
+        if relowered and not report.is_in_backward:
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
         event = _event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
@@ -138,7 +139,8 @@ class Origins:
         if context is not None and context.kind == "cut":
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))
         state.origin, state.kind = TORCH_XLA, graph.cause
-        if lowers and (graph.cause == "backward" or not relowered):
+        is_whole = lowers and (graph.cause == "backward" or not relowered)
+        if is_whole:  # not another part of a graph that torch_xla cut
             state.origin = EXPORT if logged is not None and logged.export else DYNAMO
             if graph.cause != "backward":
                 state.kind = logged.graph.cause if logged is not None else "entry"
@@ -148,22 +150,22 @@ class Origins:
             self._graphs.append(graph)
         state.compiled = graph
 
-    def program(self, program: Program) -> None:
+    def begin_program(self, program: Program) -> None:
         """Note that the TT compiler begins a graph."""
-        state = self._rank(program.rank)
+        state = self._state(program.rank)
         if state.compiled is not None:
             graph, state.compiled = state.compiled, None
             program.cause, program.why = graph.cause, graph.reason
             program.origin, program.kind = state.origin, state.kind
             program.sources, program.where = graph.sources, graph.where
-        elif state.pending is not None:
-            logged, state.pending, state.lowered = state.pending, None, state.pending
+        elif (logged := state.pending) is not None:
+            state.pending, state.lowered = None, logged
             program.cause, program.why = "fx", _why_again(logged.graph)
             program.origin, program.kind = EXPORT if logged.export else DYNAMO, logged.graph.cause
             program.sources, program.where = (logged.graph.name,), logged.graph.where
         elif state.exported:
             program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
-        elif self.dynamo:
+        elif self.is_dynamo_logged:
             program.origin, program.why = TORCH_XLA, CUT
         else:
             program.origin = UNKNOWN
@@ -186,8 +188,8 @@ class Origins:
         """Return the graphs of the deepest layer by origin and cause."""
         return self.counted if tt else self._counts_xla
 
-    def _rank(self, rank: str) -> _Rank:
-        return self._ranks.setdefault(rank, _Rank())
+    def _state(self, rank: str) -> _RankState:
+        return self._ranks.setdefault(rank, _RankState())
 
 
 def _why_again(graph: Graph) -> str:
@@ -201,7 +203,7 @@ def place(program: Program) -> Frame:
     """Return the best place known for a program: from its own text, else from its origin."""
     if program.places:
         return program.places[0][0]
-    return program.where or NOWHERE
+    return program.where
 
 
 # The places that a module's text names: ``loc(...)``, with ``XLA_HLO_DEBUG=1``.
@@ -234,6 +236,7 @@ MOST: Final = 100_000
 """The most aliases that are read of one graph; the rest of a larger one is skipped."""
 
 DEPTH: Final = 200
+"""How deep locations may be nested: a log is not trusted."""
 
 Place = tuple[str, int, str]
 """The file as the log names it, the 1-based line, and the function (empty if not named)."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import dynamo_records, origin
 from pytest_graphbreak.logs.dynamo import Dynamo
-from pytest_graphbreak.logs.dynamo_records import Torch, TorchLines
+from pytest_graphbreak.logs.dynamo_records import TorchLines, TorchRecord
 from pytest_graphbreak.logs.origin import Locations, Origins, XlaLines
 from pytest_graphbreak.logs.sources import Sources
 from pytest_graphbreak.logs.tt import Guess, TTLog
@@ -96,7 +96,7 @@ def read(
         for number, line in enumerate(source):
             if on_progress is not None and number % OFTEN == 0:
                 on_progress(source.taken, source.size)
-            reader.line(line)
+            reader.add_line(line)
         return reader.finish(source.fault)
 
 
@@ -114,7 +114,7 @@ class TTGraphs(TTLog):
         self._locations = Locations()
 
     def on_begin(self, program: Program) -> None:
-        self._origins.program(program)
+        self._origins.begin_program(program)
         self._locations = Locations()
 
     def on_text(self, program: Program, text: str) -> None:
@@ -138,15 +138,15 @@ class _Reader:
         self._origins = Origins(sources)
         self._tt = TTGraphs(sources, self._origins)
         self._torch = TorchLines(self._record)
-        self._xla = XlaLines(self._origins.compilation)
+        self._xla = XlaLines(self._origins.add_compilation)
 
-    def line(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take the next line. Torch first: its line may begin what a device graph follows."""
         if dynamo_records.HINT in line or self._torch.is_waiting:
-            self._torch.line(line)
-        self._tt.line(line)
+            self._torch.add_line(line)
+        self._tt.add_line(line)
         if origin.HINT in line:
-            self._xla.line(line)
+            self._xla.add_line(line)
 
     def finish(self, fault: str | None) -> Reading:
         self._torch.finish()
@@ -169,14 +169,14 @@ class _Reader:
 
     # What others print
 
-    def _record(self, record: Torch) -> None:
+    def _record(self, record: TorchRecord) -> None:
         if record.where.endswith("symbolic_shapes.py"):
             if not record.id:
                 self._origins.add_export(record.rank)
         elif logged := self._dynamo.take(record):
-            self._origins.take(logged)
+            self._origins.add_fx_graph(logged)
         if "tracing" in self._dynamo.seen:
-            self._origins.dynamo = True
+            self._origins.is_dynamo_logged = True
 
     # Layers
 

@@ -104,9 +104,9 @@ def failures(reading: Reading) -> list[list[Program]]:
 
 def _deepest(reading: Reading) -> Iterator[Graph]:
     """Yield graphs of the deepest device layer, with why they exist and not how they ended."""
-    layer = reading.record.headline
     if not reading.tt.headers:
-        yield from (graph for graph in reading.record.graph_list if graph.layer == layer == "xla")
+        if reading.record.headline == "xla":
+            yield from (graph for graph in reading.record.graph_list if graph.layer == "xla")
         return
     for program in reading.tt.programs.list:
         yield Graph(

@@ -44,14 +44,14 @@ class Sources(Places):
         self._below = [os.path.join(os.path.realpath(folder), "") for folder in self._folders]
         self._installed = [os.path.join(directory, "") for directory in _packages()]
         self.find = lru_cache(_FILES)(self._find)
-        self._framed = lru_cache(_FILES)(super().frame)
+        self._cached_frame = lru_cache(_FILES)(super().frame)
 
     def file(self, filename: str) -> str:
         return super().file(self.find(filename) or filename)
 
     def frame(self, filename: str, line: int, name: str = "", code: str | None = None) -> Frame:
         """Return the place of a line; ``code`` from the log is preferred to that of a file here."""
-        return self._framed(filename, line, name, code)
+        return self._cached_frame(filename, line, name, code)
 
     def lines(self, file: str) -> list[str]:
         here = self.find(file)
@@ -78,9 +78,11 @@ class Sources(Places):
                 for root in self._folders
                 for index in range(max(0, len(parts) - _DEEPEST), len(parts))
             ]
-        return next((path for path in candidates if self._may(path) and _readable(path)), None)
+        return next(
+            (path for path in candidates if self._may_be_shown(path) and _readable(path)), None
+        )
 
-    def _may(self, file: str) -> bool:
+    def _may_be_shown(self, file: str) -> bool:
         """Return whether a file may be shown that a log names.
 
         A checkout may come from others and contain links that lead out of it, so links are

@@ -58,9 +58,11 @@ class Markers:
     def __init__(self) -> None:
         self._module = _Module()
         self._by_dialect = _Runs()
+        """A graph begins where a module is vhlo: what holds once there is one."""
         self._by_evidence = _Runs()
+        """A graph begins wherever anything says so: what holds else."""
         self._failed = False
-        self._vhlo = False
+        self._has_vhlo = False
         self._count = 0
 
     def __len__(self) -> int:
@@ -77,7 +79,7 @@ class Markers:
         self._by_dialect.add(module, begins)
         self._by_evidence.add(module, begins or _goes_back(self._by_evidence.last, module))
         self._failed = False
-        self._vhlo = self._vhlo or module.dialect == _VHLO
+        self._has_vhlo = self._has_vhlo or module.dialect == _VHLO
         self._count += 1
 
     def error(self) -> None:
@@ -88,7 +90,7 @@ class Markers:
 
     def guess(self) -> Guess:
         """Return what the markers so far mean."""
-        if self._vhlo:
+        if self._has_vhlo:
             return _whole_graphs(self._by_dialect)
         return _periods(self._by_evidence)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli import main
-from pytest_graphbreak.logs.completeness import TT_VARIABLES
+from pytest_graphbreak.layers.tt.logfile import WANTED
 
 pytestmark = pytest.mark.pure
 
@@ -42,5 +42,5 @@ def test_the_command_of_the_page_is_the_one_that_analyze_names(
 
 def test_the_hardware_page_names_every_variable() -> None:
     assert HARDWARE.startswith("# On TT hardware\n")
-    for name in (*TT_VARIABLES, "TTXLA_LOGGER_FILE", "TT_COMPILE_ONLY_SYSTEM_DESC"):
+    for name in (*WANTED["full"], "TTXLA_LOGGER_FILE", "TT_COMPILE_ONLY_SYSTEM_DESC"):
         assert f"`{name}" in HARDWARE

@@ -42,7 +42,7 @@ def counted(data: bytes, longest: int = LONGEST) -> TTLog:
 def read(lines: Iterable[str]) -> TTLog:
     seen = TTLog()
     for line in lines:
-        seen.line(line)
+        seen.add_line(line)
     seen.finish()
     return seen
 

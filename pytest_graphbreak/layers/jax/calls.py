@@ -65,7 +65,6 @@ _OPTIONS: Final = (
 )
 """The fields of ``PjitInfo`` that decide what is compiled, besides the arguments."""
 
-
 Pairs = tuple[tuple[str, Any], ...]
 """Names and values."""
 
@@ -96,8 +95,9 @@ class JaxCall(Struct):
     """The call that JAX compiled something for.
 
     ``fun`` is what was given to ``jax.jit``; ``of_jax`` says that JAX itself gave it, as it does
-    for each function of ``jax.numpy``. ``source`` is JAX's text on where it was defined. ``stack``
-    runs from the outermost frame inwards, to the line that called JAX.
+    for each function of ``jax.numpy``. ``aot``: it is compiled ahead of its calls, ``moves``: by a
+    ``device_put``. ``source`` is JAX's text on where it was defined. ``stack`` runs from the
+    outermost frame inwards, to the line that called JAX.
     """
 
     stack: tuple[Line, ...]
@@ -128,7 +128,11 @@ class JaxCall(Struct):
 
 
 class _Frames(Struct):
-    """The findings in the frames of JAX, from the one that compiles outwards."""
+    """The findings in the frames of JAX, from the one that compiles outwards.
+
+    ``impl`` and ``miss`` are the variables of ``_pjit_call_impl_python`` and of ``cache_miss``, the
+    call of ``jit``. ``is_direct``: JAX itself makes it. ``fun`` and ``avals`` are of ``pmap``.
+    """
 
     impl: dict[str, Any] | None = None
     params: Any = None
@@ -136,19 +140,27 @@ class _Frames(Struct):
     kind: Kind = ""
     aot: bool = False
     moves: bool = False
-    direct: bool = False
+    is_direct: bool = False
     fun: Any = None
     avals: tuple[Any, ...] = ()
 
     def take(self, frame: FrameType) -> None:
-        name = frame.f_code.co_name
+        """Read the next frame outwards."""
         if self.miss is not None:
-            self.direct = self.direct or _is_work(frame)
-            self.moves = self.moves or "device_put" in name
-            if _file(frame) == "pmap.py":
-                self.kind = "pmap"
-                self.fun = getattr(_enclosed_value(unwrap(self.miss["fun"]), "fun"), "f", None)
-        elif name == "_pjit_call_impl_python":
+            self._take_caller(frame, self.miss)
+        else:
+            self._take_inside(frame, frame.f_code.co_name)
+
+    def _take_caller(self, frame: FrameType, miss: dict[str, Any]) -> None:
+        """Read a frame of JAX around the call of ``jit``."""
+        self.is_direct = self.is_direct or _is_work(frame)
+        self.moves = self.moves or "device_put" in frame.f_code.co_name
+        if _file(frame) == "pmap.py":  # in later versions than 0.7 it calls jit
+            self.kind = "pmap"
+            self.fun = getattr(_enclosed_value(unwrap(miss["fun"]), "fun"), "f", None)
+
+    def _take_inside(self, frame: FrameType, name: str) -> None:
+        if name == "_pjit_call_impl_python":
             self.impl = self.impl or frame.f_locals
         # Two names of one function: jax 0.10 has the second (jax/_src/pjit.py).
         elif name in ("_python_pjit_helper", "_run_python_pjit"):
@@ -164,28 +176,28 @@ class _Frames(Struct):
             self.kind = _KINDS[name]
 
 
-def call(frame: FrameType | None) -> JaxCall:
+def find_call(frame: FrameType | None) -> JaxCall:
     """Return the call that is compiled for, from the frame of JAX that compiles."""
-    of = _Frames()
+    seen = _Frames()
     while frame is not None and (is_jax(frame) or _is_passed(frame)):
         if is_jax(frame):
-            of.take(frame)
+            seen.take(frame)
         frame = frame.f_back
-    call = JaxCall(lines(frame), aot=of.aot, kind=of.kind, moves=of.moves, fun=of.fun)
-    jaxpr = of.impl.get("jaxpr") if of.impl is not None else None
+    call = JaxCall(lines(frame), aot=seen.aot, kind=seen.kind, moves=seen.moves, fun=seen.fun)
+    jaxpr = seen.impl.get("jaxpr") if seen.impl is not None else None
     call.source = _source(jaxpr)
-    if of.miss is not None:
-        if of.fun is None:
-            call.fun = of.miss.get("fun")
-            call.of_jax = or_else(False, _is_own, call.fun, of.direct)
-        call.key = or_else(Key(), _key, of.params, of.miss, jaxpr)
+    if seen.miss is not None:
+        if seen.fun is None:
+            call.fun = seen.miss.get("fun")
+            call.of_jax = or_else(False, _is_own, call.fun, seen.is_direct)
+        call.key = or_else(Key(), _key, seen.params, seen.miss, jaxpr)
         if _is_of_library(call.fun):
             call.key = _without_names(call.key)
     elif jaxpr is not None:
         call.of_jax = call.source.rpartition(" at ")[2].startswith(home())
         call.key = Key(arguments=_pairs((), jaxpr.in_avals))
     else:
-        call.key = Key(arguments=_pairs((), of.avals))
+        call.key = Key(arguments=_pairs((), seen.avals))
     return call
 
 
@@ -201,18 +213,19 @@ def home() -> str:
 
 
 @cache
-def _standard() -> tuple[str, str]:
-    return os.path.join(sysconfig.get_path("stdlib"), ""), os.path.join("", "site-packages", "")
+def _standard_library() -> str:
+    return os.path.join(sysconfig.get_path("stdlib"), "")
+
+
+_OURS: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+_PACKAGES: Final = os.path.join("site-packages", "")
 
 
 def _is_passed(frame: FrameType) -> bool:
     """Return whether a frame only links two of JAX: one of the standard library, or ours."""
     file = frame.f_code.co_filename
-    library, packages = _standard()
-    return (file.startswith(library) and packages not in file) or file.startswith(_OURS)
-
-
-_OURS: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+    is_standard = file.startswith(_standard_library()) and _PACKAGES not in file
+    return is_standard or file.startswith(_OURS)
 
 
 def _file(frame: FrameType) -> str:
@@ -229,10 +242,6 @@ def lines(frame: FrameType | None) -> tuple[Line, ...]:
     return tuple(map(line_at, outwards(frame)))[::-1]
 
 
-_WHOLE: Final = ("call_exported",)
-"""Primitives that are a whole function of the user's, taken from ``jax.export``."""
-
-
 def _is_own(fun: Any, direct: bool) -> bool:
     """Return whether JAX itself gave this function to ``jit``: then the call is of eager code.
 
@@ -241,7 +250,8 @@ def _is_own(fun: Any, direct: bool) -> bool:
     made of them. ``direct``: JAX calls it.
     """
     if getattr(fun, "_apply_primitive", False):
-        return str(getattr(fun, "__name__", "")) not in _WHOLE
+        # This primitive is a whole function of the user's, taken from ``jax.export``.
+        return str(getattr(fun, "__name__", "")) != "call_exported"
     code = code_of(fun)
     if code is None:
         return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
@@ -253,10 +263,10 @@ def _is_own(fun: Any, direct: bool) -> bool:
         return direct
     if "<" in name:
         return True
-    there: Any = sys.modules.get(str(getattr(function, "__module__", "")))
+    by_name: Any = sys.modules.get(str(getattr(function, "__module__", "")))
     for part in name.split("."):
-        there = getattr(there, part, None)
-    return direct or (fun is function and there is not function)
+        by_name = getattr(by_name, part, None)
+    return direct or (fun is function and by_name is not function)
 
 
 def _is_of_library(fun: Any) -> bool:

@@ -170,7 +170,7 @@ def explain(events: Iterable[Event], places: Places, errors: Sequence[str]) -> R
     for event in events:
         match event:
             case Executable() if is_on_device(event):
-                reader.program(event)
+                reader.add_program(event)
             case Interrupted():
                 reader.add_interruption(event)
             case MissedExecutable():
@@ -192,16 +192,17 @@ class _EventReader:
         self._recompiles: list[Recompile] = []
         self._breaks: list[Break] = []
         self._eager: list[Eager] = []
-        self._made: Counter[str] = Counter()
+        self._of_name: Counter[str] = Counter()
+        """How many programs of a name there were: ``f/0``, ``f/1``."""
         self._loaded = 0
         self.errors = errors
 
-    def program(self, event: Executable) -> None:
+    def add_program(self, event: Executable) -> None:
         if event.loaded:
             self._loaded += 1
             return
         graph = self._graph(event)
-        self._made[event.name] += 1
+        self._of_name[event.name] += 1
         self._graphs.append(graph)
         if graph.cause == "retrace":
             self._recompiles.append(
@@ -221,7 +222,7 @@ class _EventReader:
         stack = _stack(program.stack, self._places)
         return Graph(
             LAYER,
-            f"{program.name}/{self._made[program.name]}",
+            f"{program.name}/{self._of_name[program.name]}",
             program.cause,
             ops=program.ops,
             inputs=program.inputs,
@@ -297,12 +298,10 @@ def _outside(same: Sequence[Graph]) -> str:
     return f"{reason}; {again.name.rpartition('/')[0]} again, {again.reason}"
 
 
-def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
-    return users(_own_lines(lines) or lines, places)
-
-
-def _own_lines(lines: Sequence[Line]) -> list[Line]:
-    return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
+def _stack(stack: Sequence[Line], places: Places) -> tuple[Frame, ...]:
+    """Return the user's frames, without those of libraries that wrap JAX unless all are theirs."""
+    without = [line for line in since_test(stack) if not LIBRARIES.search(line.file)]
+    return users(without or stack, places)
 
 
 def _load_notes(loaded: int, compiled: int) -> Iterable[str]:
@@ -327,6 +326,7 @@ ASKED: Final = {
 }
 """The ways to ask for the value of a traced array, by the class of ``jax.errors``."""
 
+# jax/_src/traceback_util.py, and the functions of jax/_src/pjit.py that it wraps (of 0.10).
 _BOUNDARY: Final = "reraise_with_filtered_traceback"
 _JIT: Final = ("cache_miss", "jit_trace", "jit_lower")
 

@@ -40,9 +40,10 @@ class KeptTraces:
     """Clears the caches, and remembers which entries may stay."""
 
     def __init__(self) -> None:
-        self._fit: dict[int, Any] = {}
+        self._staying: dict[int, Any] = {}
+        """Arguments of the traces that stayed, by ``id``, which holds while they are alive."""
         self._primitives: set[int] = set()
-        self._modules = 0
+        self._modules_seen = 0
 
     def clear(self) -> None:
         """Call ``jax.clear_caches()`` except for what stays. Raises ``MissingName`` without it."""
@@ -58,30 +59,31 @@ class KeptTraces:
         """Evict all that must not stay; return the caches that hold nothing else."""
         traces = private.value(private.TRACES)
         lowerings = private.value(private.LOWERINGS)
-        fit = {}
+        staying = {}
+        # A key: a weak reference to the function, the settings, further arguments, keywords.
         for reference, _, args, _ in traces.cache_keys():
             if (fun := reference()) is None:
                 continue
-            if id(args) in self._fit or self._stays(fun, args):
-                fit[id(args)] = args
+            if id(args) in self._staying or self._may_stay(fun, args):
+                staying[id(args)] = args
             # JAX marks the function that it makes for one primitive (jax/_src/dispatch.py of 0.10).
             elif getattr(fun, "_apply_primitive", False):  # that cache cannot evict single entries
-                return self._drop_all()
+                return self._keep_none()
             else:
                 traces.evict_weakref(fun)
         jaxprs = [value[0] for value in _values(traces, tuple) if _is_traced(value)]
         if not len(jaxprs) == len(traces.cache_keys()) <= MOST:  # a thread traces, or too many
-            return self._drop_all()
-        self._fit = fit
+            return self._keep_none()
+        self._staying = staying
         stay = {id(jaxpr) for jaxpr in jaxprs if not jaxpr.effects}
         caches = traces, lowerings, private.value(private.PRIMITIVES)
-        return caches if _only_lowered(lowerings, stay) else self._drop_all()
+        return caches if _only_lowered(lowerings, stay) else self._keep_none()
 
-    def _drop_all(self) -> tuple[Any, ...]:
-        self._fit = {}
+    def _keep_none(self) -> tuple[Any, ...]:
+        self._staying = {}
         return ()
 
-    def _stays(self, fun: Any, args: tuple[Any, ...]) -> bool:
+    def _may_stay(self, fun: Any, args: tuple[Any, ...]) -> bool:
         if getattr(fun, "_apply_primitive", False):
             closure = dict(zip(fun.__code__.co_freevars, fun.__closure__, strict=True))
             params = closure["params"].cell_contents
@@ -90,8 +92,8 @@ class KeptTraces:
 
     def _knows(self, primitive: Any) -> bool:
         """Return whether a module of jax defines a primitive, not a library with its own rules."""
-        if id(primitive) not in self._primitives and self._modules != len(sys.modules):
-            self._modules = len(sys.modules)
+        if id(primitive) not in self._primitives and self._modules_seen != len(sys.modules):
+            self._modules_seen = len(sys.modules)
             self._primitives = {
                 id(value)
                 for name, module in list(sys.modules.items())

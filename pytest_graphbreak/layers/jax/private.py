@@ -59,6 +59,7 @@ RAISED: Final = JaxName(
 )
 NAMES: Final = (RAISED, COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
 
+# Not in ``NAMES``: where one of these is missing, ``kept`` clears all caches.
 _KEEPS: Final = "what JAX traced of functions of its own stays there"
 TRACES: Final = JaxName("jax._src.interpreters.partial_eval", "trace_to_jaxpr", _KEEPS)
 LOWERINGS: Final = JaxName("jax._src.pjit", "_pjit_lower", _KEEPS)
@@ -66,6 +67,7 @@ LOWERED: Final = JaxName("jax._src.interpreters.pxla", "MeshComputation", _KEEPS
 PRIMITIVES: Final = JaxName("jax._src.dispatch", "xla_primitive_callable", _KEEPS)
 CACHES: Final = JaxName("jax._src.util", "_caches", _KEEPS)
 
+# Only their variables are read: ``check_frames`` says what is missing.
 MISS: Final = JaxName(
     "jax._src.pjit", "_cpp_pjit", "a call that compiles is known by its inner function cache_miss"
 )

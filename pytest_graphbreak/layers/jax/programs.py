@@ -42,7 +42,8 @@ class FunctionLedger:
     def clear(self) -> None:
         self._keys: dict[Identity, list[Key]] = {}
         self._alive: dict[Identity, weakref.ref[Any]] = {}
-        self._made: dict[Identity, object] = {}
+        self._first_at: dict[Identity, object] = {}
+        """A token of the first function that was made of some code, and called from one line."""
 
     def note(self, call: JaxCall, on_device: bool = True) -> str:
         """Return why a function is compiled again; empty if it is the first time.
@@ -65,7 +66,7 @@ class FunctionLedger:
             self._difference(("parameters", *identity), made_with)[1],
         ]
         why = next((why for why in whys if why != FORGOTTEN), "")
-        return why.replace("the static argument ", "")
+        return why.replace("the static argument ", "")  # parameters were compared as such
 
     def _difference(self, identity: Identity, key: Key) -> tuple[bool, str]:
         """Return whether a program is not the identity's first, and how it differs from before.
@@ -98,7 +99,7 @@ class FunctionLedger:
         place = (definition(call.fun), call.caller.file, call.caller.line, call.kind, on_device)
         name = str(getattr(call.fun, "__name__", type(call.fun).__name__))
         mine = object()
-        if self._made.setdefault(place, mine) is mine:
+        if self._first_at.setdefault(place, mine) is mine:  # one step: threads do not wait
             return ""
         if isinstance(call.fun, MethodType):
             owner = type(call.fun.__self__).__qualname__

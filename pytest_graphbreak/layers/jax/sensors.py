@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.faults import guard, or_else
 from pytest_graphbreak.layers.hooks import Hook, Patch, caller, note_hook
 from pytest_graphbreak.layers.imports import ImportWatch
 from pytest_graphbreak.layers.jax import explain, private
-from pytest_graphbreak.layers.jax.calls import JaxCall, call
+from pytest_graphbreak.layers.jax.calls import JaxCall, find_call
 from pytest_graphbreak.layers.jax.explain import (
     Event,
     Executable,
@@ -119,8 +119,9 @@ class _Local(threading.local):
     """The state of one thread.
 
     ``compiling`` has an item for each program that is being compiled, the innermost last: whether
-    XLA was asked. ``is_aot`` says whether the innermost is compiled ahead of time, ``unheard`` how
-    many ended that JAX has not reported yet. ``raised`` is the exception that was reported last.
+    XLA was asked. ``is_reading``: we read what is compiled, which may have the user's code compile.
+    ``is_aot`` says whether the innermost is compiled ahead of time, ``unheard`` how many ended that
+    JAX has not reported yet. ``raised`` is the exception that was reported last.
     """
 
     def __init__(self) -> None:
@@ -293,7 +294,7 @@ class JaxSensors:
         # It is open: something is compiled for it.
         program.default = str(private.value(private.BRIDGE)().platform)
         program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
-        asked = call(caller())
+        asked = find_call(caller())
         program.stack = asked.stack
         asked.key = replace(
             asked.key,

@@ -76,26 +76,36 @@ class TTLines:
     def __init__(self) -> None:
         self.programs = Programs()
         self.headers = 0
+        """Headers of stages, without copies."""
         self.bare = 0
+        """Those that have lost their preamble."""
         self.ends = 0
+        """END markers."""
         self.torn = 0
+        """Headers that are not whole."""
         self.orphans = 0
+        """END markers beyond the headers."""
         self.copies = Copies()
         self.levels: Counter[str] = Counter()
+        """The lines of the plugin's logger, by level."""
         self.size = 0
+        """The bytes that were read."""
         self._open: Program | None = None
+        """The graph whose first module is being printed."""
         self._has_preambles = False
         self._unclosed: Counter[str] = Counter()
+        """Headers without an END marker yet, by rank."""
         self._diagnostic = ""
+        """The error that MLIR printed last, before the plugin's own."""
 
-    def line(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take the next line of the log."""
         if programs.FILE in line or _HINT in line:
             self._marks(line)
         else:
             if _DIAGNOSTIC in line:
                 self._diagnostic = prefixes.text(line.rpartition(_DIAGNOSTIC)[2])
-            if self._open is not None or not self.headers:
+            if self._open is not None or not self.headers:  # the text of later modules is not read
                 self._text(line)
         self.size += len(line)
 
@@ -111,7 +121,10 @@ class TTLines:
 
     @property
     def damaged(self) -> int:
-        """The number of headers that another writer cut in two, as far as it shows."""
+        """The number of headers that another writer cut in two, as far as it shows.
+
+        One may show in each of these numbers, so they are not added.
+        """
         return max(self.torn, self.orphans, self.programs.lost)
 
     @property
@@ -162,7 +175,7 @@ class TTLines:
         before = line[max(0, at - prefixes.REACH) : at]
         rank, thread = prefixes.rank(before), prefixes.thread(before)
         if mark == programs.BARE:
-            # Where headers have their preamble, this is a word about them.
+            # In a log whose headers have their preamble, these words are a text about them.
             stage = "" if self._has_preambles else programs.bare_header(line, at)
             self.bare += bool(stage)
         else:
@@ -187,7 +200,7 @@ class TTLines:
         elif message.level in _ERRORS:
             self._error(rank, thread, prefixes.text(message.text))
         elif message.text.startswith(_LOAD):
-            self.programs.load(rank, thread)
+            self.programs.add_load(rank, thread)
 
     def _begin(self, rank: str, thread: str, stage: str, header: str, offset: int) -> None:
         """Begin the module of a header, the text from its preamble to its end."""
@@ -195,7 +208,7 @@ class TTLines:
             return
         self._close()
         self._diagnostic = ""
-        program = self.programs.stage(rank, thread, stage, offset, _time(header))
+        program = self.programs.add_stage(rank, thread, stage, offset, _time(header))
         if program is not None and len(program.stages) == 1:
             self._open = program
             self.on_begin(program)
@@ -220,7 +233,7 @@ class TTLines:
         if self._diagnostic:
             words = f"{words}: {self._diagnostic}"
         self.copies.break_sequence()
-        self.programs.error(rank, thread, words)
+        self.programs.add_error(rank, thread, words)
         if not self.headers:
             self.on_headless_error(rank)
 

@@ -48,8 +48,10 @@ class LogFiles:
     def __init__(self) -> None:
         file = header_file(os.environ)
         files = {path for path in _log_paths if path.exists()} | ({file} if file else set())
+        # Those of earlier windows are followed, too: the variable may be put back to one of them.
         self._starts = {path: _size(path) for path in files}
         self._open = _open_sizes() if files else {}
+        """The files that this process had open then, and their sizes."""
         self._excluded: dict[Path, list[tuple[int, int]]] = {}
         _log_paths.update(files)
 
@@ -77,9 +79,9 @@ class LogFiles:
         for file, start in self._starts.items():
             try:
                 for begin, end in self._excluded.get(file, ()):
-                    grown = _read(file, start, seen, errors, begin) or grown
+                    grown |= _read(file, seen, errors, start=start, until=begin)
                     start = end
-                grown = _read(file, start, seen, errors) or grown
+                grown |= _read(file, seen, errors, start=start)
             except OSError as error:
                 errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")
         seen.finish()
@@ -126,7 +128,7 @@ def _load_offset(file: Path) -> int:
 
 
 def _read(
-    file: Path, start: int, seen: TTLines, errors: list[str], until: int | None = None
+    file: Path, seen: TTLines, errors: list[str], *, start: int, until: int | None = None
 ) -> bool:
     """Count what was added to a file since it had ``start`` bytes; return whether anything was.
 
@@ -143,7 +145,7 @@ def _read(
         lines = characters(stream)
         while start < size and (line := lines.readline(min(size - start, LONGEST))):
             start += len(line)
-            seen.line(line)
+            seen.add_line(line)
     return True
 
 
@@ -170,6 +172,7 @@ class _Switch:
     def __init__(self) -> None:
         self._users = 0
         self._process = 0
+        """The process that turned it on; a forked child is another."""
         self._added: dict[str, str] = {}
         self._before: dict[str, str] = {}
         """Earlier values of what was added: the file of the process that started this one."""
@@ -240,7 +243,7 @@ def turn_on(log: str = "headers") -> Callable[[], None]:
     calls = [_switch.switch_off]
 
     def turn_off() -> None:
-        while calls:
+        while calls:  # the second time there is none
             calls.pop()()
 
     return turn_off

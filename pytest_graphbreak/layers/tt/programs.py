@@ -183,6 +183,8 @@ class Program(Struct):
 
 
 class _Thread(Struct):
+    """The last graph of a thread, and earlier ones that later stages may still belong to."""
+
     current: Program
     waiting: list[Program] = []
 
@@ -194,7 +196,7 @@ class Programs:
     is missing in the middle of it. They are counted: nothing else begins with a later stage.
     """
 
-    def __init__(self, most: int = KEPT) -> None:
+    def __init__(self) -> None:
         self.attempted = 0
         self.completed = 0
         self.resharding = 0
@@ -205,11 +207,11 @@ class Programs:
         self.lost = 0
         self.overlapped = False
         self.list: list[Program] = []
-        self._most = most
         self._threads: dict[tuple[str, str], _Thread] = {}
         self._sequences: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Each list of stages once: most graphs have the same, and are kept with it."""
 
-    def stage(
+    def add_stage(
         self, rank: str, thread: str, name: str, offset: int, time: float | None = None
     ) -> Program | None:
         """Add a module printed at a ``time``; return its program, None if that began before."""
@@ -229,13 +231,13 @@ class Programs:
         program.stages = self._sequences.setdefault(longer, longer)
         return program
 
-    def error(self, rank: str, thread: str, message: str) -> None:
+    def add_error(self, rank: str, thread: str, message: str) -> None:
         """Take an error: it belongs to the last graph of that thread, if that is not done."""
         state = self._threads.get((rank, thread))
         if state and not state.current.complete and not state.current.error:
             state.current.error = message
 
-    def load(self, rank: str, thread: str) -> None:
+    def add_load(self, rank: str, thread: str) -> None:
         """Note that codegen loaded a saved graph: it ends here, without ttir and ttnn."""
         state = self._threads.get((rank, thread))
         if state:
@@ -255,7 +257,7 @@ class Programs:
         self.attempted += 1
         first = (stage,)
         program = Program(self.attempted, *key, offset, self._sequences.setdefault(first, first))
-        if self.attempted <= self._most:
+        if self.attempted <= KEPT:
             self.list.append(program)
         if state is None:
             self._threads[key] = _Thread(program)

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.frames import written_forward
+from pytest_graphbreak.layers.dynamo.private import compile_id
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder, python_stack
-from pytest_graphbreak.layers.xla.fx import FxGraph, Piece
+from pytest_graphbreak.layers.xla.fx import FxGraph, Piece, PieceInput
 from pytest_graphbreak.layers.xla.lazy import Lazy
 from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name
 from pytest_graphbreak.model.stacks import Line
@@ -33,9 +33,12 @@ class Bridge:
         self._recorder = recorder
         self._local = threading.local()
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
+        """Dynamo's graphs, by the ``ShapeEnv`` that each compilation has."""
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
+        """The pieces that were lowered, by graph module."""
         self._signatures: dict[tuple[str, bool], xla_fx.Signature] = {}
-        self.lazy = Lazy(recorder, self._describe_compiled, self._is_bridged)
+        """The FX graphs, by compile id, and whether it is the backward pass."""
+        self.lazy = Lazy(recorder, describe=self._describe_compiled, is_bridged=self._is_bridged)
         recorder.owner = self.lazy.owner
 
     def forget(self) -> None:
@@ -53,15 +56,15 @@ class Bridge:
 
     def before_compile(self, args: tuple[Any, ...]) -> Any:
         output = args[0]
-        compile_id = names.compile_id()
-        if compile_id is None:
+        id = compile_id()
+        if id is None:
             return None
         # AOTAutograd makes new graphs of this one; they have its ShapeEnv and no id in common.
         env = output.tracing_context.fake_mode.shape_env
         frame = output.root_tx
         code = written_forward(frame.f_code, frame.f_locals) if frame is not None else None
         written = (code.co_filename, code.co_name) if code is not None else None
-        self._compiled[env] = Compiled(str(compile_id), written=written)
+        self._compiled[env] = Compiled(str(id), written=written)
         return output, env
 
     def after_compile(self, token: Any, result: Any) -> None:
@@ -75,11 +78,18 @@ class Bridge:
     # extract_compiled_graph(xla_model, xla_args): one FX graph is lowered.
 
     def before_extract(self, args: tuple[Any, ...]) -> FxGraph | None:
-        self._recorder.quick()
+        """Return what this thread was lowering before, to be put back after."""
+        self._recorder.note_if_compiled()
         outer = self._graph
         gm, inputs = args[:2]
         self._local.graph = self._describe(gm, inputs, self._compiled_by_dynamo(gm))
         return outer
+
+    def after_extract(self, outer: FxGraph | None, result: Any) -> None:
+        if self._graph is not None:
+            self._recorder.note_if_compiled(LoweringContext("inputs", self._graph))
+        self._local.graph = outer
+        self._recorder.settle_counters()  # what was tried on the CPU explains no later graph
 
     def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
         graph = xla_fx.describe(gm, inputs, compiled)
@@ -91,6 +101,18 @@ class Bridge:
         env = xla_fx.shape_env(gm)
         return self._compiled.get(env) if env is not None else None
 
+    def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
+        """Return why Dynamo compiled this graph again; empty for the first of its frame."""
+        frame, _, number = graph.source.rpartition("/")
+        if not number.isdigit():
+            return ""
+        after = xla_fx.signature(gm, inputs, graph.names)
+        self._signatures[graph.source, graph.backward] = after
+        if number == "0":  # the first of its frame
+            return ""
+        before = f"{frame}/{int(number) - 1}"
+        return xla_fx.change(self._signatures.get((before, graph.backward)), after)
+
     # For ``lazy``: graphs that a backend runs itself.
 
     def _describe_compiled(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
@@ -101,31 +123,14 @@ class Bridge:
         """Return whether a graph is run by the bridge, which lowers it."""
         return self._graph is not None or gm in self._pieces
 
-    def after_extract(self, outer: FxGraph | None, result: Any) -> None:
-        if self._graph is not None:
-            self._recorder.quick(LoweringContext("inputs", self._graph))
-        self._local.graph = outer
-        self._recorder.settle_counters()
-
-    def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
-        """Return why Dynamo compiled this graph again; empty for the first of its frame."""
-        frame, _, number = graph.source.rpartition("/")
-        if not number.isdigit():
-            return ""
-        after = xla_fx.signature(gm, inputs, graph.names)
-        self._signatures[graph.source, graph.backward] = after
-        if number == "0":
-            return ""
-        before = f"{frame}/{int(number) - 1}"
-        return xla_fx.change(self._signatures.get((before, graph.backward)), after)
-
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
-    # compiled program calls it again when it runs for sizes that it was not lowered for.
+    # compiled program calls it again when it runs for sizes that it was not lowered for: then
+    # no FX graph is being lowered. ``cache`` has the numbers of those before, the latest last.
 
     def before_lower(self, args: tuple[Any, ...]) -> tuple[LoweringContext, Any]:
         gm, cache = args[:2]
         graph = self._graph
-        self._recorder.quick(LoweringContext("inputs", graph) if graph else None)
+        self._recorder.note_if_compiled(LoweringContext("inputs", graph) if graph else None)
         piece = self._pieces.get(gm)
         change = ""
         if piece is None:
@@ -140,12 +145,12 @@ class Bridge:
         context, gm = token
         graph = context.graph
         start = len(self._recorder.events)
-        self._recorder.quick(context)
+        self._recorder.note_if_compiled(context)
         if graph is None or graph.cuts:
             return
         for event in self._recorder.events[start:]:
             # With dynamic shapes the bridge tries no nodes: a CPU op is seen only here.
-            if event.fallbacks and event.report and not event.report.lowers:
+            if event.fallbacks and event.report and not event.report.is_of_bridge:
                 node = xla_fx.find_op(gm, event.fallbacks)
                 if node is not None:
                     graph.cuts.append(xla_fx.cpu_op(node, event.fallbacks, graph))
@@ -155,9 +160,9 @@ class Bridge:
     def before_node(self, args: tuple[Any, ...]) -> tuple[Any, Any, int]:
         collector, node = args[:2]
         graph = self._graph
-        if graph is not None and not graph.settled:
-            graph.settled = True
-            self._recorder.quick(LoweringContext("inputs", graph))
+        if graph is not None and not graph.inputs_settled:
+            graph.inputs_settled = True
+            self._recorder.note_if_compiled(LoweringContext("inputs", graph))
         # run_node appends to this list (torch_xla/_dynamo/dynamo_bridge.py of 2.9).
         return collector, node, len(collector._unsupported_nodes)
 
@@ -173,9 +178,10 @@ class Bridge:
         cut = xla_fx.describe_cut(collector, node, native.fallbacks(), self._graph)
         if cut is not None:
             self._graph.cuts.append(cut)
-        self._recorder.quick(LoweringContext("cut", self._graph, cut=cut))
+        self._recorder.note_if_compiled(LoweringContext("cut", self._graph, cut=cut))
 
-    # InputCollector.run_node(self, node): the bridge runs the partitioned graph.
+    # InputCollector.run_node(self, node): the bridge runs the partitioned graph, and with it
+    # the nodes that it left out once more.
 
     def before_bridge_node(self, args: tuple[Any, ...]) -> Any:
         return args[1]
@@ -186,35 +192,35 @@ class Bridge:
         position = self._graph.positions.get(node.name)
         for cut in self._graph.cuts:
             if cut.position == position:
-                self._recorder.quick(LoweringContext("cut", self._graph, cut=cut))
+                self._recorder.note_if_compiled(LoweringContext("cut", self._graph, cut=cut))
 
     # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or other code calls it.
 
     def before_settle(self, args: tuple[Any, ...]) -> LoweringContext | None:
         frame = caller()
-        if frame is None or frame.f_code.co_name != "optimized_mod":
+        if frame is None or frame.f_code.co_name != native.LOWERED:
             return None
-        values = frame.f_locals
+        values = frame.f_locals  # of optimized_mod(*args), made by extract_internal(xla_model)
         gm = values.get("xla_model")
         piece = self._pieces.get(gm) if gm is not None else None
         inputs = piece.inputs if piece else ()
         waiting = {id(tensor) for tensor in args[0]}
         pending = tuple(
-            inputs[position] if position < len(inputs) else (f"input {position}", False)
+            inputs[position] if position < len(inputs) else PieceInput(f"input {position}")
             for position, arg in enumerate(values.get("args", ()))
             if id(arg) in waiting
         )
-        self._recorder.quick()
+        self._recorder.note_if_compiled()
         return LoweringContext("run", piece.fx if piece else None, piece, pending=pending)
 
     def after_settle(self, context: LoweringContext | None, result: Any) -> None:
         if context is not None:
-            self._recorder.quick(context)
+            self._recorder.note_if_compiled(context)
 
     # torch.autograd._engine_run_backward: backward() and autograd.grad() go through it.
 
     def before_backward(self, args: tuple[Any, ...]) -> tuple[Line, ...]:
-        self._recorder.quick()
+        self._recorder.note_if_compiled()
         self._recorder.settle_counters()  # from here on, what runs on the CPU belongs to the pass
         stack = python_stack()
         self._recorder.backward.append(stack)
@@ -223,6 +229,6 @@ class Bridge:
     def after_backward(self, stack: tuple[Line, ...] | None, result: Any) -> None:
         if stack is None:
             return
-        self._recorder.quick(LoweringContext("backward"))
+        self._recorder.note_if_compiled(LoweringContext("backward"))
         running = self._recorder.backward
         running[:] = [running_stack for running_stack in running if running_stack is not stack]

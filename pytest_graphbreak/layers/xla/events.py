@@ -24,7 +24,7 @@ from pytest_graphbreak.layers.faults import guard
 from pytest_graphbreak.layers.hooks import Hook, Patch, RuntimePatch, do_nothing
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
-from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, PieceInput
 from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile
 from pytest_graphbreak.model.stacks import Line, line_at, outwards
 
@@ -48,8 +48,10 @@ class Meter:
     def __init__(self, before_clear: Callable[[], None]) -> None:
         """Begin to count; ``before_clear`` is called before the user's code clears the metrics."""
         self._before_clear = before_clear
-        self._kept = 0
-        self._own = 0
+        self._cleared = 0
+        """The graphs that the metric had counted when the user's code cleared it."""
+        self._excluded = 0
+        """The graphs that we caused."""
         self._seen = native.Compiles(0, ())
         self._patch: Patch | None = None
         self.gaps = 0
@@ -61,7 +63,7 @@ class Meter:
         if not _continues(self._seen, after):
             self.gaps += 1
         self._seen = after
-        return after.graphs + self._kept - self._own
+        return after.graphs + self._cleared - self._excluded
 
     def latest(self, number: int) -> list[float | None]:
         """Return the seconds of the latest compilations at the last count; None if unknown."""
@@ -75,7 +77,7 @@ class Meter:
         try:
             yield
         finally:
-            self._own += self.total() - before
+            self._excluded += self.total() - before
 
     @property
     def is_attached(self) -> bool:
@@ -87,7 +89,7 @@ class Meter:
         if not self.is_attached and native.is_loaded():
             native.function("_clear_xla_metrics")  # raises MissingName
             self._patch = RuntimePatch(
-                native.binding(), "_clear_xla_metrics", self._keep, None, do_nothing
+                native.binding(), "_clear_xla_metrics", self._keep_count, None, do_nothing
             )
 
     def detach(self) -> None:
@@ -95,10 +97,10 @@ class Meter:
             self._patch.remove()
             self._patch = None
 
-    def _keep(self, args: tuple[Any, ...]) -> None:
+    def _keep_count(self, args: tuple[Any, ...]) -> None:
         self._before_clear()
-        self.total()  # for the gap that there may be
-        self._kept += self._seen.graphs
+        self.total()  # this reads ``_seen``, and counts a gap that there may be
+        self._cleared += self._seen.graphs
         self._seen = native.Compiles(0, ())
 
 
@@ -136,7 +138,7 @@ class LoweringContext(Struct, eq=False):
     graph: FxGraph | None = None
     piece: Piece | None = None
     cut: Cut | None = None
-    pending: tuple[tuple[str, bool], ...] = ()
+    pending: tuple[PieceInput, ...] = ()
     change: str = ""
     within: tuple[str, str] | None = None
 
@@ -181,21 +183,23 @@ class Recorder:
         """The stacks that called the backward passes that are running."""
         self.owner: Owner = lambda report, ops: None
         self.graphs = 0
-        """The count at the last ``drain``; each graph since the first one is an event."""
+        """The count at the last ``note_compiled``; each graph since the first one is an event."""
+        self.loaded = 0
+        """The graphs that the persistent cache had so far; they are not counted.
+
+        It is never set back: only differences have a meaning."""
         self._turn = Turn()
         self._contexts: deque[LoweringContext | None] = deque()
         """What compilations belong to that are still to be noted, in the order of the calls."""
         self._queue: list[CompileReport] = []
+        """Reports of compilations that the metric has not counted yet."""
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
+        """These and ``_fallbacks``: the CPU counters when an event was noted last."""
         self._counted = 0
-        """The counters of compilations at the last ``drain``. They may be cleared in between."""
-        self.loaded = 0
-        """The graphs that the persistent cache had, up to the last ``drain``; they do not count.
-
-        It is never set back: only differences have a meaning."""
+        """The counters of compilations at the last ``note_compiled``; the user may clear them."""
         self._hits = 0
-        """torch_xla's counter of these at that time."""
+        """torch_xla's counter of loaded graphs at the last ``note_compiled``."""
 
     def begin(self) -> None:
         """Count from here. Raises ``MissingName``."""
@@ -228,7 +232,7 @@ class Recorder:
         if error not in self.errors:
             self.errors.append(error)
 
-    def drain(self, context: LoweringContext | None = None, patience: float = 0.0) -> None:
+    def note_compiled(self, context: LoweringContext | None = None, patience: float = 0.0) -> None:
         """Note what was compiled since the last call; it belongs to ``context``.
 
         For ``patience`` see ``Turn``. A listener is told afterwards: it may look at all windows,
@@ -236,29 +240,29 @@ class Recorder:
         """
         self._contexts.append(context)
         before = len(self.events)
-        self._turn.take(self._drain_all, patience)
+        self._turn.take(self._note_queued, patience)
         if len(self.events) > before:
             NOTIFIER.listener.on_event()
 
-    def _drain_all(self) -> None:
+    def _note_queued(self) -> None:
         while self._contexts:
             self.guard(self._note_new, self._contexts.popleft())
 
-    def quick(self, context: LoweringContext | None = None) -> None:
-        """Call ``drain`` if something was reported, or if nothing ever is and counters moved."""
-        # Where nothing is reported (``debug.off``), only the counters show that something compiled.
-        if self.debug.grown() or (self.debug.off and native.compile_counters() != self._counted):
-            self.drain(context)
+    def note_if_compiled(self, context: LoweringContext | None = None) -> None:
+        """Call ``note_compiled`` if something was reported, or, without reports, was counted."""
+        is_reported = self.debug.grown()
+        if is_reported or (self.debug.off and native.compile_counters() != self._counted):
+            self.note_compiled(context)
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
         """Leave out what is compiled inside: we cause it, and it is nobody's graph."""
-        self.drain(patience=READER_WAIT)
+        self.note_compiled(patience=READER_WAIT)
         with self.meter.exclude():
             yield
-        self._turn.take(self._leave_out, READER_WAIT)
+        self._turn.take(self._drop_reports, READER_WAIT)
 
-    def _leave_out(self) -> None:
+    def _drop_reports(self) -> None:
         self.debug.read()
         self.settle_counters()
 
@@ -268,6 +272,7 @@ class Recorder:
         self._resharded = native.reshard_count()
 
     def _note_new(self, context: LoweringContext | None) -> None:
+        """Note as many events as graphs were counted; reports may be fewer."""
         hits = native.cache_hits()
         self.loaded += _growth(self._hits, hits)
         self._hits = hits
@@ -278,10 +283,16 @@ class Recorder:
         if new <= 0:
             return
         reports = self._queue[:new]
-        unreported = new - len(reports)
         del self._queue[:new]
         if not self._queue:  # a report without a count yet is of a compilation that is under way
             self.debug.settle()
+        self._add_events(context, reports, unreported=new - len(reports))
+        for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
+            event.seconds = took
+
+    def _add_events(
+        self, context: LoweringContext | None, reports: Iterable[CompileReport], unreported: int
+    ) -> None:
         fallbacks, resharded = self._ran_on_cpu()
         stack = python_stack() if unreported and context is not None else ()
         backward = self.backward[-1] if self.backward else ()
@@ -294,8 +305,6 @@ class Recorder:
             event.resharded = number < resharded
             event.off = self.debug.off
             self.events.append(event)
-        for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
-            event.seconds = took
 
     def _ran_on_cpu(self) -> tuple[dict[str, int], int]:
         """Return the operators that ran on the CPU since the last call, and the reshardings."""

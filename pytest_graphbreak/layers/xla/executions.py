@@ -16,7 +16,6 @@ for the device, which is a deadlock where another thread needs both.
 
 from __future__ import annotations
 
-import operator
 import sys
 import threading
 from collections import Counter
@@ -47,8 +46,8 @@ Stack = tuple[tuple[int, int], ...]
 """Frames from the innermost outwards: the ``id`` of the code object, and the instruction."""
 
 
-class Asked(NamedTuple):
-    """The cause of a run or a read, and its place."""
+class Request(NamedTuple):
+    """The cause of a run or a read, and the stack of the line that asked for it."""
 
     cause: str
     stack: Stack
@@ -59,25 +58,25 @@ READ: Final = "item"
 
 
 class Moment(NamedTuple):
-    """The numbers of the metrics at one moment, and how often lines had asked."""
+    """The numbers of the metrics at one moment, and of the requests that were noted."""
 
     executions: int = 0
     reads: int = 0
-    asked: int = 0
+    requests: int = 0
 
 
 class Totals(NamedTuple):
-    """What ran and was read in a window, and the lines that asked."""
+    """What ran and was read in a window, and the requests: how often of each line."""
 
     executions: int
     reads: int
-    asked: Counter[Asked]
+    requests: Counter[Request]
 
 
-class _Doing(threading.local):
+class _Lowering(threading.local):
     """How many functions that lower graphs are running in this thread: they call each other."""
 
-    lowers = 0
+    depth = 0
 
 
 class DeviceRuns:
@@ -90,18 +89,19 @@ class DeviceRuns:
     def __init__(self) -> None:
         self._before_clear = [0, 0]
         """What the metrics had counted when the user's code cleared them."""
-        self._asked: list[Asked] = []
-        self._same: dict[Asked, Asked] = {}
+        self._requests: list[Request] = []
+        self._same: dict[Request, Request] = {}
         """Each place once, so that a step adds no more than a reference."""
         self._codes: dict[int, CodeType] = {}
         self._is_users: dict[int, bool | None] = {}
         """Whether a frame of this code is the user's; None for torch's, which no stack has."""
         self._places: Places | None = None
         self._library: Any = None
+        """What holds our kernel: torch takes it out once this is collected (torch/library.py)."""
         self._watched = False
         self._counter_value: Callable[[str], int | None] = lambda name: None
         """The function of torch_xla, once runs are counted: a step calls it four times."""
-        self._local = _Doing()
+        self._lowering = _Lowering()
 
     def add_cleared_metrics(self) -> None:
         """Add up the metrics before the user's code clears them; what still runs comes later."""
@@ -111,21 +111,21 @@ class DeviceRuns:
 
     def mark(self) -> Moment:
         """Return how much there was up to now. Only differences have a meaning."""
-        executions, reads = map(operator.add, self._before_clear, (_sum(_RAN), _sum(_READ)))
-        return Moment(executions, reads, len(self._asked))
+        ran, read = self._before_clear
+        return Moment(ran + _sum(_RAN), read + _sum(_READ), len(self._requests))
 
     def totals(self, spans: Iterable[tuple[Moment, Moment]]) -> Totals:
         """Return what there was in these stretches."""
         executions = reads = 0
-        asked: Counter[Asked] = Counter()
+        requests: Counter[Request] = Counter()
         for begin, end in spans:
             executions += end.executions - begin.executions
             reads += end.reads - begin.reads
-            asked.update(self._asked[begin.asked : end.asked])
-        return Totals(executions, reads, asked)
+            requests.update(self._requests[begin.requests : end.requests])
+        return Totals(executions, reads, requests)
 
-    def _note(self, asked: Asked) -> None:
-        self._asked.append(self._same.setdefault(asked, asked))
+    def _note(self, request: Request) -> None:
+        self._requests.append(self._same.setdefault(request, request))
 
     # Functions of torch_xla that run graphs.
 
@@ -145,20 +145,20 @@ class DeviceRuns:
         after = self._lookups()
         if before is None or before == after:
             return False
-        self._note(Asked("sync", self._stack()))
-        return before[1] != after[1] and not self._local.lowers
+        self._note(Request("sync", self._stack()))
+        return before[1] != after[1] and not self._lowering.depth
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        self._note(Asked("call", self._stack()))
+        self._note(Request("call", self._stack()))
 
     def before_lower(self, args: tuple[Any, ...]) -> bool:
         """Note that the bridge lowers a graph: what it syncs meanwhile is its own."""
-        self._local.lowers += 1
+        self._lowering.depth += 1
         return True
 
     def after_lower(self, token: bool | None, result: Any) -> None:
         if token:  # None if ``before_lower`` failed
-            self._local.lowers -= 1
+            self._lowering.depth -= 1
 
     def _stack(self) -> Stack:
         """Return the frames from the innermost that is not torch's to the user's, if any."""
@@ -197,7 +197,7 @@ class DeviceRuns:
         It stays when nobody watches, and then only passes calls on: torch's table of kernels must
         not change while another thread calls one (``OperatorEntry::lookup`` takes no lock).
         """
-        if self._places is not places:
+        if self._places is not places:  # of a pytest run in a test, say
             self._places = places
             self._is_users = {}
         self._watched = True
@@ -210,9 +210,9 @@ class DeviceRuns:
 
     def detach(self) -> None:
         self._watched = False
-        self._asked.clear()
+        self._requests.clear()
         self._same.clear()
-        self._local = _Doing()  # an exception may have ended something half-way
+        self._lowering = _Lowering()  # an exception may have ended something half-way
 
     def _kernel(self) -> Callable[[Any], Any]:
         """Return ``aten::item`` as ``item`` of ATen/native/Scalar.cpp has it, with our notes."""
@@ -239,33 +239,33 @@ class DeviceRuns:
 
     def _note_read(self, before: Lookups) -> None:
         stack, after = self._stack(), self._lookups()
-        self._note(Asked(READ, stack))
+        self._note(Request(READ, stack))
         if after != before:
-            self._note(Asked("access", stack))
+            self._note(Request("access", stack))
 
     # What runs and reads are in a record.
 
     def runs(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that ran graphs."""
-        asked = {item: count for item, count in ran.asked.items() if item.cause != READ}
-        return self._lines(asked, ran.executions, places)
+        requests = {key: count for key, count in ran.requests.items() if key.cause != READ}
+        return self._lines(requests, ran.executions, places)
 
     def reads(self, ran: Totals, places: Places) -> Iterator[LineRuns]:
         """Yield the lines that read values."""
-        asked = {item: count for item, count in ran.asked.items() if item.cause == READ}
-        return self._lines(asked, ran.reads, places)
+        requests = {key: count for key, count in ran.requests.items() if key.cause == READ}
+        return self._lines(requests, ran.reads, places)
 
     def _lines(
-        self, counter: Mapping[Asked, int], total: int, places: Places
+        self, requests: Mapping[Request, int], total: int, places: Places
     ) -> Iterator[LineRuns]:
         """Yield the lines that asked, ``total`` in all; what nobody noted has no line."""
         remaining = total
-        for asked, noted in counter.items():
+        for request, noted in requests.items():
             count = min(noted, remaining)
             remaining -= count
             if count > 0:
-                where = self._frame(asked.stack, places)
-                yield LineRuns(LAYER, asked.cause, count=count, where=where)
+                where = self._frame(request.stack, places)
+                yield LineRuns(LAYER, request.cause, count=count, where=where)
         if remaining > 0:
             yield LineRuns(LAYER, count=remaining)
 

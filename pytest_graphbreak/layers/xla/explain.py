@@ -38,6 +38,7 @@ _PRINTING = ("__repr__", "__str__", "__format__", "_str")
 _COMPILE = "torch_xla.compile()"
 _STEP = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
 _DEFINES = ("def ", "async def ", "@", "class ")
+"""How the line begins at which the code that Dynamo made for a function has its frame."""
 
 OUTSIDE = "a node of the FX graph did not run on XLA"
 """The reason of a split graph if nothing more is known."""
@@ -136,9 +137,9 @@ def _why(event: Event, places: Places) -> _Why:
 def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
     """Return what the bridge was doing, by a report alone; None if it was not at work."""
     graph = graph or FxGraph()
-    if in_backward(report):
+    if report.is_in_backward:
         graph = replace(graph, backward=True, cuts=[])
-    if lowers(report):
+    if report.lowers:
         return LoweringContext("piece", graph, Piece(graph))
     if _is_call_of("partition_fx_graph_for_cpu_fallback", report.frames):
         return LoweringContext("cut", graph)  # the inputs were settled before it
@@ -152,22 +153,6 @@ def context_of_report(report: CompileReport, graph: FxGraph | None) -> LoweringC
     ):
         return LoweringContext("run")
     return None
-
-
-def lowers(report: CompileReport) -> bool:
-    """Return whether the bridge lowered an FX graph, or a part of it, by this compilation."""
-    of_fx_graph = (
-        "compiling a FX graph" in report.stated_cause
-        or "executing a compiled" in report.stated_cause
-    )
-    return of_fx_graph or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
-
-
-def in_backward(report: CompileReport) -> bool:
-    """Return whether what was lowered is the backward pass of a compiled function."""
-    return any(
-        "backward" in frame.name and "/torch/_functorch/" in frame.file for frame in report.frames
-    )
 
 
 def _belongs_to_context(event: Event) -> bool:
@@ -186,33 +171,51 @@ def _belongs_to_context(event: Event) -> bool:
 def _explain_in_context(
     context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
 ) -> _Why:
-    graph = context.graph
-    frames = _callers(frames)
-    if context.kind == "backward":
-        return _Why("backward", _backward_words(event), event.backward)
-    names = [name for name, _ in context.pending]
-    pending = _Why("pending", _pending_words(names, graph), frames, graph)
-    if context.kind == "run":
-        made_inside = any(is_within for _, is_within in context.pending)
-        if made_inside and context.piece is not None:
-            return _split(context, context.piece.cut_before(), frames, places)
-        return pending
-    if context.kind == "cut":
-        return _split(context, context.cut, frames, places)
-    if context.kind == "lazy":
-        return pending if context.pending else _explain_lowered(context, event, frames, places)
-    settles = event.report is None or event.report.frames[0].name == "sync"
-    if context.kind == "inputs" and settles:
-        return _Why("pending", _pending_words(graph.pending if graph else (), graph), frames, graph)
-    piece = context.piece
-    if piece is None or graph is None:
-        cut = graph.cuts[-1] if graph and graph.cuts else None
-        return _split(context, cut, frames, places)
-    if event.report is not None and event.report.frames[0].name != "extract_graph_helper":
+    graph, frames = context.graph, _callers(frames)
+    match context.kind:
+        case "backward":
+            return _Why("backward", _backward_words(event), event.backward)
+        case "run":
+            made_inside = any(argument.is_made_inside for argument in context.pending)
+            if made_inside and context.piece is not None:
+                return _split(context, context.piece.cut_before(), frames, places)
+            return _pending(_names(context), graph, frames)
+        case "cut":
+            return _split(context, context.cut, frames, places)
+        case "lazy" if context.pending:
+            return _pending(_names(context), graph, frames)
+        case "lazy":
+            return _explain_lowered(context, event, frames, places)
+        case "inputs" if _compiled_in(event) in ("", "sync"):
+            return _pending(graph.pending if graph else (), graph, frames)
+        case "inputs":  # a node that was tried needed a value
+            cut = graph.cuts[-1] if graph and graph.cuts else None
+            return _split(context, cut, frames, places)
+    return _explain_piece(context, event, frames, places)
+
+
+def _names(context: LoweringContext) -> list[str]:
+    return [argument.name for argument in context.pending]
+
+
+def _compiled_in(event: Event) -> str:
+    """Return the innermost function of the report's stack; empty without a report."""
+    return event.report.frames[0].name if event.report is not None else ""
+
+
+def _explain_piece(
+    context: LoweringContext, event: Event, frames: Sequence[Line], places: Places
+) -> _Why:
+    """Explain what was compiled while the bridge lowered a piece, not always the piece itself."""
+    graph, piece = context.graph, context.piece
+    assert graph is not None
+    assert piece is not None
+    function = _compiled_in(event)
+    if function not in ("", "extract_graph_helper"):  # which syncs what is pending before it lowers
         if graph.cuts:
             return _split(context, piece.cut_before(), frames, places)
-        if event.report.frames[0].name == "sync":
-            return _Why("pending", _pending_words((), graph), frames, graph)
+        if function == "sync":
+            return _pending((), graph, frames)
     return _explain_lowered(context, event, frames, places)
 
 
@@ -293,16 +296,16 @@ def _backward_words(event: Event) -> str:
     return f"{words}: {runs_on_cpu(event.fallbacks)}" if event.fallbacks else words
 
 
-def _pending_words(names: Iterable[str], graph: FxGraph | None = None) -> str:
+def _pending(names: Iterable[str], graph: FxGraph | None, frames: Sequence[Line]) -> _Why:
     what = "the compiled function"
     if graph is not None and graph.source:
-        what = f"the backward pass of graph {graph.source}" if graph.backward else ""
-        what = what or f"graph {graph.source}"
+        of = "the backward pass of " if graph.backward else ""
+        what = f"{of}graph {graph.source}"
     subjects = list(dict.fromkeys(names))
     subject = " and ".join(subjects) or "lazy work"
-    return (
-        f"{subject} {'were' if len(subjects) > 1 else 'was'} still pending when {what} was called"
-    )
+    verb = "were" if len(subjects) > 1 else "was"
+    reason = f"{subject} {verb} still pending when {what} was called"
+    return _Why("pending", reason, frames, graph)
 
 
 def _read(event: Event, frames: Sequence[Line], places: Places) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -70,7 +70,7 @@ class FxGraph(Struct, eq=False):
     """The names of its inputs in the user's code, in their order."""
     inputs: dict[str, str] = {}
     """The same names by the names of their nodes."""
-    settled: bool = False
+    inputs_settled: bool = False
     """Whether the bridge is done with its inputs."""
 
     def input(self, node: str) -> str:
@@ -78,17 +78,21 @@ class FxGraph(Struct, eq=False):
         return self.inputs.get(node, f"`{node}`")
 
 
-class Piece(Struct, eq=False):
-    """A partition of an FX graph, or the whole: ``first`` to ``last`` in the order of its nodes.
+class PieceInput(NamedTuple):
+    """An argument of a piece, by name. ``is_made_inside``: by another piece of its graph."""
 
-    ``inputs`` names its arguments, and says which of them are made inside the graph.
-    """
+    name: str
+    is_made_inside: bool = False
+
+
+class Piece(Struct, eq=False):
+    """A partition of an FX graph, or the whole: ``first`` to ``last`` in the order of its nodes."""
 
     fx: FxGraph
     first: int = 0
     last: int = 0
     ops: int | None = None
-    inputs: tuple[tuple[str, bool], ...] = ()
+    inputs: tuple[PieceInput, ...] = ()
 
     def cut_after(self) -> Cut | None:
         """Return the node that ended this piece; for the last piece the one before it."""
@@ -149,10 +153,10 @@ def node_stack(node: Any) -> Stack:
 
 def pending_inputs(args: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
     """Yield the device arguments that wait to be computed, by name. Computes nothing."""
-    there = [position for position, arg in enumerate(args) if on_device(arg)]
-    waiting = native.function("_check_tensor_need_materialization")
-    for position, waits in zip(there, waiting([args[at] for at in there]), strict=True):
-        if waits:
+    on_xla = [position for position, arg in enumerate(args) if on_device(arg)]
+    check = native.function("_check_tensor_need_materialization")
+    for position, is_pending in zip(on_xla, check([args[at] for at in on_xla]), strict=True):
+        if is_pending:
             yield names[position] if position < len(names) else f"input {position}"
 
 
@@ -160,14 +164,16 @@ def describe_piece(gm: Any, fx: FxGraph) -> Piece:
     """Return the piece for a partition, with its place in its graph."""
     nodes = list(gm.graph.nodes)
     calls = [node for node in nodes if node.op.startswith("call_")]
-    places = [fx.positions[node.name] for node in calls if node.name in fx.positions]
+    positions = [fx.positions[node.name] for node in calls if node.name in fx.positions]
     return Piece(
         fx,
-        first=min(places, default=0),
-        last=max(places, default=0),
+        first=min(positions, default=0),
+        last=max(positions, default=0),
         ops=len(calls),
         inputs=tuple(
-            (fx.input(node.name), node.name not in fx.inputs) for node in nodes if is_input(node)
+            PieceInput(fx.input(node.name), is_made_inside=node.name not in fx.inputs)
+            for node in nodes
+            if is_input(node)
         ),
     )
 
@@ -303,7 +309,7 @@ def change(before: Signature | None, now: Signature) -> str:
 
 def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None) -> str:
     """Return why a graph with dynamic shapes was lowered again, from its Python numbers."""
-    names = [name for name, _ in piece.inputs]
+    names = [argument.name for argument in piece.inputs]
     after = [(name, arg) for name, arg in zip(names, args, strict=False) if _number(arg)]
     if before is None or len(before) != len(after):
         return "lowered again for new sizes"

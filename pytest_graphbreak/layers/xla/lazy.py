@@ -16,16 +16,17 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.private import compile_id
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import fx as xla_fx
+from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder
-from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, PieceInput
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model.stacks import Line
 
@@ -34,13 +35,17 @@ _ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
 _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.py")
 """The files between the caller of a graph module and the module."""
 _WRITTEN = "<eval_with_key>"
+"""How the file of that code is named (torch/fx/graph_module.py)."""
 _BRIDGE = "/dynamo_bridge.py"
-_LOWERED = "optimized_mod"
-"""The name of the function that the bridge puts into a graph for each part that it lowered."""
+_NOT_MET: Final = object()
+"""What stands for a graph module that was not called before."""
 
 
 class _ModuleRun(Struct, eq=False):
-    """A run of a graph module. ``within`` is the file and name of the function that runs it."""
+    """A run of a graph module. ``within`` is the file and name of the function that runs it.
+
+    ``pending`` are the inputs that wait to be computed, ``numbers`` those that are Python numbers.
+    """
 
     module: weakref.ref[Any]
     within: tuple[str, str]
@@ -59,24 +64,27 @@ class _LoweredModule(Struct, eq=False):
 class Lazy:
     """The hooks around graph modules that are run, and the owners of compilations by stack.
 
-    ``describe`` returns the FX graph of a module, None if Dynamo did not make it; ``busy`` says
-    whether the bridge runs it.
+    ``describe`` returns the FX graph of a module, None if Dynamo did not make it; ``is_bridged``
+    says whether the bridge runs it.
     """
 
     def __init__(
         self,
         recorder: Recorder,
         describe: Callable[[Any, Sequence[Any]], FxGraph | None],
-        busy: Callable[[Any], bool],
+        is_bridged: Callable[[Any], bool],
     ) -> None:
         self._recorder = recorder
         self._describe = describe
-        self._busy = busy
+        self._is_bridged = is_bridged
         self._depth = threading.local()
+        """How many graph modules are being called in a thread, as its ``value``."""
         self._modules: weakref.WeakKeyDictionary[Any, _LoweredModule | None] = (
             weakref.WeakKeyDictionary()
         )
+        """None for one that the bridge lowered, or that Dynamo did not make."""
         self._run: _ModuleRun | None = None
+        """The last run of one of Dynamo's, which may have ended: its graph is compiled later."""
 
     def forget(self) -> None:
         self._run = None
@@ -86,12 +94,14 @@ class Lazy:
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         depth = self._depth.value = getattr(self._depth, "value", 0) + 1
-        if self._run is None and self._modules.get(args[1], self) is None:
-            return  # the bridge lowered it, or Dynamo did not make it
+        is_foreign = self._modules.get(args[1], _NOT_MET) is None
+        if is_foreign and self._run is None:  # else ``_begin_run`` ends the run
+            return
         frame = caller()
         while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
             frame = frame.f_back
-        if depth == 1 or frame is None or not frame.f_code.co_filename.startswith(_WRITTEN):
+        is_written = frame is not None and frame.f_code.co_filename.startswith(_WRITTEN)
+        if depth == 1 or not is_written:  # else it is a part of the graph whose code calls it
             self._begin_run(args[1], args[2:], frame)
 
     def after_call(self, token: None, result: Any) -> None:
@@ -129,11 +139,11 @@ class Lazy:
         return context
 
     def _begin_run(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
-        if frame is None or self._busy(module) or _is_tracing():
+        if frame is None or self._is_bridged(module) or _is_tracing():
             return
         if not any(map(_is_device_tensor, inputs)):
             return
-        self._recorder.quick()  # what was compiled before belongs to the run before
+        self._recorder.note_if_compiled()  # what was compiled before belongs to the run before
         self._run = None
         entry = self._know(module, inputs)
         if entry is None:
@@ -146,7 +156,7 @@ class Lazy:
     def _know(self, module: Any, inputs: Sequence[Any]) -> _LoweredModule | None:
         if module not in self._modules:
             targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
-            graph = None if _LOWERED in targets else self._describe(module, inputs)
+            graph = None if native.LOWERED in targets else self._describe(module, inputs)
             piece = xla_fx.describe_piece(module, graph) if graph else None
             self._modules[module] = _LoweredModule(graph, piece) if graph and piece else None
         return self._modules[module]
@@ -187,7 +197,7 @@ def _context_of_repeat(
     if after.numbers != before.numbers:
         change = xla_fx.new_sizes(context.piece, after.numbers, before.numbers)
     elif after.pending and after.pending != before.pending:
-        return replace(context, pending=tuple((name, False) for name in after.pending))
+        return replace(context, pending=tuple(map(PieceInput, after.pending)))
     elif before.pending and not after.pending:
         names = " and ".join(dict.fromkeys(before.pending))
         change = f"{names} was pending the last time, and is not now"
@@ -208,7 +218,7 @@ def _node(frames: Sequence[Line], module: Any) -> Any:
 
 def _is_tracing() -> bool:
     """Return whether Dynamo or a later stage is at work: then a graph is traced, not run."""
-    return names.compile_id() is not None
+    return compile_id() is not None
 
 
 def _is_device_tensor(value: Any) -> bool:

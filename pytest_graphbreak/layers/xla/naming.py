@@ -38,7 +38,7 @@ def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, .
     # An export lifts the module's parameters, and puts them before the user's inputs.
     lifted = max(0, max((number + 1 for number in numbers), default=0) - len(user_names))
     return tuple(
-        _input_name(node, position, user_names, number - lifted, backward, paths)
+        _input_name(node, position, user_names, number - lifted, backward=backward, paths=paths)
         for position, (node, number) in enumerate(zip(inputs, numbers, strict=True))
     )
 
@@ -77,9 +77,11 @@ def _input_name(
     position: int,
     user_names: Sequence[str],
     number: int,
+    *,
     backward: bool,
     paths: Mapping[str, str],
 ) -> str:
+    """Return the name of an input: the ``number`` of ``user_names``, if nothing says more."""
     label = node.meta.get("desc")
     target = getattr(label, "target", None)
     # Set on placeholders by torch/_dynamo/output_graph.py (2.9.1, 2.13).

@@ -134,7 +134,7 @@ class _Isolation:
         pending, key = False, self._cache_key
         if native.is_loaded():
             self._settle(flush=False)
-            # A tensor that cannot be computed is pending, too.
+            # If it cannot be told, something is: a tensor that cannot be computed is pending, too.
             pending = or_else(1, native.pending_count) > 0
             if key is not None:
                 _cache_keys.pop(key)
@@ -145,7 +145,7 @@ class _Isolation:
                 self._settle(flush=not pending)
                 if key is not None:
                     _cache_keys.resume(key)
-                else:
+                else:  # torch_xla was not loaded before, or the device was at work
                     self._push()
 
     def end(self) -> None:
@@ -208,9 +208,10 @@ class XlaWindow(WindowBase):
         self._places = places
         self._reasons = reasons
         self._isolation = isolation
-        _sensors.acquire(reasons, places if runs else None)
+        _sensors.acquire(reasons, run_places=places if runs else None)
         self._gaps = _recorder.meter.gaps
-        self._late: list[str] = []
+        self._late_notes: list[str] = []
+        """What was noticed as it closed."""
         self._settle()
         self._marks: list[_Mark] = [self._mark()]
         """Where it opened, and where each stretch began and ended that is left out."""
@@ -218,7 +219,7 @@ class XlaWindow(WindowBase):
     def close(self) -> Record | None:
         try:
             if self._is_open and not self._settle():
-                self._late.append(_AT_WORK.format("after"))
+                self._late_notes.append(_AT_WORK.format("after"))
         finally:
             record = super().close()
         return record
@@ -254,7 +255,7 @@ class XlaWindow(WindowBase):
         """Return how much there was up to now."""
         moment = None
         if native.is_loaded():
-            _recorder.drain(patience=READER_WAIT)
+            _recorder.note_compiled(patience=READER_WAIT)
             moment = _recorder.guard(_recorder.executions.mark) if self._runs else None
         return _Mark(_recorder.graphs, len(_recorder.events), _recorder.loaded, moment or Moment())
 
@@ -291,7 +292,7 @@ class XlaWindow(WindowBase):
             recompile_list=(_recompile(explained[number]) for number in again if explained),
             graph_list=explained,
             errors=errors,
-            notes=(*notes, *self._late),
+            notes=(*notes, *self._late_notes),
         )
         if not self._runs:
             return record

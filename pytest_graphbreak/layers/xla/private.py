@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,8 @@ from pytest_graphbreak.layers.imports import is_extension, loaded
 
 BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
 """The module that lowers FX graphs; ``sensors`` names the functions of it."""
+LOWERED: Final = "optimized_mod"
+"""The function that the bridge puts into an FX graph for each part that it lowered."""
 
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
@@ -118,15 +120,9 @@ def counter(name: str) -> int:
     return int(function("_xla_counter_value")(name) or 0)
 
 
-def counters(names: Iterable[str]) -> int:
-    """Return the sum of counters."""
-    value = function("_xla_counter_value")
-    return sum(value(name) or 0 for name in names)
-
-
 def compile_counters() -> int:
     """Return a number that differs after each compilation, and after counters were cleared."""
-    return counters(("UncachedCompile", "ReplicateShardedData"))
+    return counter("UncachedCompile") + counter("ReplicateShardedData")
 
 
 def is_client_open() -> bool:

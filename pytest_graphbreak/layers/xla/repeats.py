@@ -29,7 +29,7 @@ def explain(events: Sequence[Event], places: Places) -> tuple[list[Graph], set[s
     explained = [*graphs]
     repeated: set[str] = set()
     for number, after in enumerate(graphs):
-        earlier = (before for before in reversed(graphs[:number]) if _again(before, after))
+        earlier = (before for before in reversed(graphs[:number]) if _is_same_code(before, after))
         if (before := next(earlier, None)) is not None:
             repeated.add(after.name)
             reason = f"{_difference(before, after)}, and {after.reason} compiles its graph again"
@@ -50,21 +50,24 @@ def _with_same_lines(item: Graph, graphs: Sequence[Graph]) -> Graph:
     return replace_graph(item, reason=f"{item.reason}, at {', '.join(first)} and {last}")
 
 
-def _again(before: Graph, after: Graph) -> bool:
+def _is_same_code(before: Graph, after: Graph) -> bool:
     """Return whether two lazy graphs of one line are the same code.
 
-    They are if their stacks are equal, or if they have as many inputs and outputs.
+    They are if their stacks are equal, or if only the line differs at which the outermost function
+    goes on, and they have as many inputs and outputs.
     """
-    lazy = before.cause == after.cause and after.cause in LAZY and after.where != NOWHERE
-    if not lazy or before.where != after.where:
+    if after.cause not in LAZY or after.where == NOWHERE:
         return False
-    if after.cause == "access" and sum(len(p.findall(after.where.code)) for p, _ in READERS) > 1:
+    if (before.cause, before.where) != (after.cause, after.where):
+        return False
+    code = after.where.code
+    if after.cause == "access" and sum(len(pattern.findall(code)) for pattern, _ in READERS) > 1:
         return False  # a line that reads several values
     if before.stack == after.stack:
         return True
-    outer = {(frame.file, frame.function) for item in (before, after) for frame in item.stack[:1]}
-    alike = (before.inputs, before.outputs) == (after.inputs, after.outputs)
-    return alike and before.stack[1:] == after.stack[1:] and len(outer) == 1
+    outermost = {(lazy.stack[0].file, lazy.stack[0].function) for lazy in (before, after)}
+    same_numbers = (before.inputs, before.outputs) == (after.inputs, after.outputs)
+    return len(outermost) == 1 and before.stack[1:] == after.stack[1:] and same_numbers
 
 
 def _difference(before: Graph, after: Graph) -> str:

@@ -32,8 +32,7 @@ _AFTERWARDS = "Computation hash: "
 class CompileReport(Struct, eq=False):
     """A compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
 
-    ``stated_cause`` is torch_xla's own guess at the cause, ``cut`` whether it left
-    frames out (``PT_XLA_DEBUG_MAX_FRAME``, 8 by default).
+    ``stated_cause`` is torch_xla's own guess at the cause.
     """
 
     stated_cause: str = ""
@@ -42,10 +41,24 @@ class CompileReport(Struct, eq=False):
     inputs: int | None = None
     outputs: int | None = None
     frames: tuple[Line, ...] = ()
-    cut: bool = False
 
     @property
     def lowers(self) -> bool:
+        """Whether the bridge lowered an FX graph by it, or a part of one."""
+        stated = self.stated_cause
+        if "compiling a FX graph" in stated or "executing a compiled" in stated:
+            return True
+        return any(frame.name == "extract_graph_helper" for frame in self.frames[:1])
+
+    @property
+    def is_in_backward(self) -> bool:
+        """Whether what was lowered is the backward pass of a compiled function."""
+        return any(
+            "backward" in frame.name and "/torch/_functorch/" in frame.file for frame in self.frames
+        )
+
+    @property
+    def is_of_bridge(self) -> bool:
         """Whether the bridge lowered an FX graph by it, or settled its inputs."""
         return bool(self.frames) and self.frames[0].name in ("extract_graph_helper", "sync")
 
@@ -111,11 +124,8 @@ def _report(lines: list[str]) -> CompileReport:
             report.stated_cause = text
         elif heading.startswith("Graph Info"):
             _graph_info(report, text)
-        elif heading.startswith("Python Frame"):
-            if match := _FRAME.fullmatch(text):
-                frames.append(Line(match["file"], int(match["line"]), match["name"]))
-            elif text.strip(".") == "":
-                report.cut = True
+        elif heading.startswith("Python Frame") and (match := _FRAME.fullmatch(text)):
+            frames.append(Line(match["file"], int(match["line"]), match["name"]))
     report.frames = tuple(frames)
     return report
 
@@ -145,7 +155,7 @@ def _graph_info(report: CompileReport, text: str) -> None:
 # where it is, output that they want on stderr stays there (and the causes that
 # only it reports stay unknown).
 
-SETTINGS = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
+VARIABLES = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 """The variables to set: level 1 reports compilations, 2 every execution too."""
 FILE = "PT_XLA_DEBUG_FILE"
 _OURS = "/proc/self/fd/"
@@ -162,22 +172,25 @@ class DebugFile:
     def __init__(self) -> None:
         self.off = TOO_LATE
         self._fd = -1
-        self._users = ""
+        self._users_file = ""
+        """The path of the user's own file, if that is read."""
         self._taken = False
+        """Whether torch_xla has read our variables, and goes on writing to our file."""
         self._lent = False
+        """Whether our variables are in the C environment."""
         self._offset = 0
         self._reader = Reader()
 
     def arm(self) -> None:
         """Have compilations reported from now on, if that is possible."""
         self._reader = Reader()
-        self._users = ""
-        self.off = self._users_wish()
+        self._users_file = ""
+        self.off = self._conflict()
         if self.off:
             return
         path = os.environ.get(FILE, "")
         if path and not path.startswith(_OURS):
-            self._users = path
+            self._users_file = path
         elif native.has_compiled() and not self._taken:
             self.off = TOO_LATE
             return
@@ -206,7 +219,7 @@ class DebugFile:
         data = self._read()
         self._offset += len(data)
         reports = self._reader.feed(data.decode("utf-8", "replace"))
-        if not self._users:
+        if not self._users_file:
             self._taken = True
             self._give_back()
             for text in self._reader.refused:
@@ -219,7 +232,7 @@ class DebugFile:
         """Note that no compilation is under way in any thread."""
         self._reader.settle()
 
-    def _users_wish(self) -> str:
+    def _conflict(self) -> str:
         """Return why the user's own settings keep the reports from us; empty if they do not."""
         if os.environ.get("PJRT_LOCAL_PROCESS_RANK", "0") != "0":
             return "torch_xla reports compilations in the process of rank 0 only"
@@ -234,14 +247,14 @@ class DebugFile:
 
     def _size(self) -> int:
         try:
-            return (os.stat(self._users) if self._users else os.fstat(self._fd)).st_size
+            return (os.stat(self._users_file) if self._users_file else os.fstat(self._fd)).st_size
         except FileNotFoundError:
             return 0
 
     def _read(self) -> bytes:
-        if not self._users:
+        if not self._users_file:
             return os.pread(self._fd, self._size() - self._offset, self._offset)
-        with open(self._users, "rb") as file:
+        with open(self._users_file, "rb") as file:
             file.seek(self._offset)
             return file.read()
 
@@ -261,7 +274,7 @@ class DebugFile:
         os.ftruncate(self._fd, 0)
         if not self._taken:
             self._lent = True
-            for name, value in {**SETTINGS, FILE: f"{_OURS}{self._fd}"}.items():
+            for name, value in {**VARIABLES, FILE: f"{_OURS}{self._fd}"}.items():
                 os.putenv(name, value)
 
     def _give_back(self) -> None:
@@ -269,7 +282,7 @@ class DebugFile:
         if not self._lent:
             return
         self._lent = False
-        for name in (*SETTINGS, FILE):
+        for name in (*VARIABLES, FILE):
             native.give_back(name)
 
     def _after_fork(self) -> None:

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import READER_WAIT, MissingName, SensorLock, locate
-from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.private import BACKEND
 from pytest_graphbreak.layers.hooks import After, Before, Patch, RuntimePatch
 from pytest_graphbreak.layers.imports import ImportWatch, is_installed, is_whole, loaded
 from pytest_graphbreak.layers.xla import private as native
@@ -29,7 +29,7 @@ class Sensor(NamedTuple):
 
 BRIDGE: Final = native.BRIDGE
 COPY: Final = "torch_xla.core.dynamo_bridge"
-"""The module with ``from`` the bridge ``import *``, where torch's openxla and tt look it up."""
+"""The module that imports all names of the bridge: torch's openxla and tt look them up there."""
 
 _SPLITS: Final = "the nodes that split a graph are seen there"
 _LAZY: Final = "graphs that a backend runs lazily are seen there"
@@ -49,12 +49,13 @@ CALL = Sensor("torch.fx.graph_module", "_WrappedCall.__call__", _LAZY)
 INTERPRET = Sensor("torch.fx.graph", "Graph.process_inputs", _LAZY)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
-    names.BACKEND.module,
+    BACKEND.module,
     "OutputGraph.compile_and_call_fx_graph",
     "device graphs are tied to Dynamo's there",
 )
 MARK = Sensor("_XLAC", "_xla_step_marker", "the lines that sync are seen there")
 SENSORS: Final = tuple(sensor for sensor in [*vars().values()] if isinstance(sensor, Sensor))
+"""All of them, the functions of the bridge before their copies, which are patched only if new."""
 RUNS: Final = (MARK, CACHED)
 """The sensors that only runs need."""
 
@@ -65,7 +66,7 @@ def _hooks(bridge: Bridge, recorder: Recorder) -> dict[Sensor, tuple[Before, Aft
 
     def after_mark(before: tuple[int, int] | None, result: Any) -> None:
         if executions.after_sync(before, result):
-            recorder.quick()
+            recorder.note_if_compiled()
 
     syncs = executions.before_sync, executions.after_sync
     lowers = executions.before_lower, executions.after_lower
@@ -109,19 +110,20 @@ class XlaSensors:
         self._lock = SensorLock()
         self._windows = 0
         self._reasons = 0
-        self._runs: Places | None = None
+        self._run_places: Places | None = None
+        """What names the user's frames, if a window counts runs."""
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
 
-    def acquire(self, reasons: bool, runs: Places | None = None) -> None:
+    def acquire(self, reasons: bool, run_places: Places | None = None) -> None:
         """Count one more open window. Faults are kept in the recorder's ``errors``.
 
-        ``runs`` names the user's frames where runs are counted.
+        ``run_places`` names the user's frames where runs are counted.
         """
         recorder = self.recorder
         with self._lock:
             self._windows += 1
-            self._runs = runs or self._runs
+            self._run_places = run_places or self._run_places
             self._reasons += reasons
             if self._windows == 1:
                 recorder.forget()
@@ -129,7 +131,7 @@ class XlaSensors:
                     self._imports.attach()
             if native.is_loaded():
                 self._attach()
-                recorder.drain(patience=READER_WAIT)
+                recorder.note_compiled(patience=READER_WAIT)  # what was before is of no new window
 
     def release(self, reasons: bool) -> None:
         with self._lock:
@@ -148,10 +150,10 @@ class XlaSensors:
             recorder.guard(recorder.begin)
         if self._reasons and recorder.debug.off:
             recorder.guard(recorder.debug.arm)
-        if self._runs is not None:
-            recorder.guard(recorder.executions.attach, self._runs)
+        if self._run_places is not None:
+            recorder.guard(recorder.executions.attach, self._run_places)
         for sensor in SENSORS:
-            is_needed = self._runs is not None or sensor not in RUNS
+            is_needed = self._run_places is not None or sensor not in RUNS
             if is_needed and sensor not in self._patches and _has_run(sensor):
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
 
@@ -171,7 +173,7 @@ class XlaSensors:
         self._imports.detach()
         self.recorder.guard(self.recorder.meter.detach)
         self.recorder.guard(self.recorder.executions.detach)
-        self._runs = None
+        self._run_places = None
         copy = sys.modules.get(COPY)
         for patch in reversed(self._patches.values()):
             if patch is None:

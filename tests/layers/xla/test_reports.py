@@ -56,12 +56,11 @@ def test_one_compilation() -> None:
     assert report.hash == "4a2b71f67e86b951f15c941dbe8d3041"
     assert (report.inputs, report.outputs) == (2, 1)
     assert report.frames == (Line("/x/torch_xla.py", 87, "sync"), Line("/a b/c (1).py", 9, "f"))
-    assert not report.cut
 
 
-def test_frames_that_were_left_out_are_noticed() -> None:
+def test_dots_for_frames_that_were_left_out_are_no_frame() -> None:
     (report,) = read(analysis(["f (a.py:1)", ".........."]))
-    assert (report.frames, report.cut) == ((Line("a.py", 1, "f"),), True)
+    assert report.frames == (Line("a.py", 1, "f"),)
 
 
 def test_a_graph_with_a_name_and_a_short_hash() -> None:
@@ -129,4 +128,4 @@ def test_lines_of_another_version_are_passed_over() -> None:
     )
     (report,) = read(text.replace("Graph Inputs: 2", "Graph Edges: 7") + AFTER)
     assert report.frames == (Line("/a.py", 9, "f"),)
-    assert (report.inputs, report.outputs, report.cut) == (None, None, False)
+    assert (report.inputs, report.outputs) == (None, None)
