@@ -198,7 +198,7 @@ def _load(source: ReportFile, path: str) -> RunReport:
         text = source.read()
         if text.count(b",") > MOST_VALUES:
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
-        return replace(parse(name, text), given=path)
+        return replace(parse(name, text), path=path)
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
     except ReportError:

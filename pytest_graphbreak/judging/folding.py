@@ -43,7 +43,7 @@ class Folding:
             graph.name: graph.cause for graph in record.graph_list if graph.layer == "dynamo"
         }
         entries = (name for name, cause in self._causes.items() if cause == "entry")
-        self._entries = {_frame(name) for name in entries}
+        self._entries = {_frame_number(name) for name in entries}
 
     def parent_of_break(self, graph_break: Break) -> Break | None:
         """Return the earlier break without which this code would be traced as before."""
@@ -51,14 +51,16 @@ class Folding:
 
     def parent_of_eager(self, eager: Eager) -> Break | None:
         """Return the break that runs through the skipped frame, or through its caller."""
-        if LIMIT.search(eager.reason):
+        if LIMIT.search(eager.reason):  # recompiles reach a limit, and no break does
             return None
         called = self.break_through(eager.caller) if eager.caller.file else None
         return self.break_through(eager.where) or called
 
     def parent_of_recompile(self, recompile: Recompile) -> Break | None:
         """Return the break that runs through the function; entries have a reason of their own."""
-        is_independent = recompile.layer != "dynamo" or _frame(recompile.graph) in self._entries
+        is_independent = (
+            recompile.layer != "dynamo" or _frame_number(recompile.graph) in self._entries
+        )
         return None if is_independent else self.break_through(recompile.where)
 
     def parent_of_graph(self, graph: Graph) -> Break | None:
@@ -71,8 +73,10 @@ class Folding:
             return next((leading for leading in breaks if leading.stack[0].key[:2] == here), None)
         if rule == "sources":
             # Since the break, the function that was waited for is a separate graph.
+            # A graph of Dynamo that is not known may be one.
             is_entry = any(
-                name not in self._causes or _frame(name) in self._entries for name in graph.sources
+                name not in self._causes or _frame_number(name) in self._entries
+                for name in graph.sources
             )
             return None if is_entry or not graph.sources else self.break_through(graph.where)
         return None
@@ -105,7 +109,7 @@ def _traced_before(graph_break: Break, earlier: Break) -> bool:
     )
 
 
-def _frame(graph: str) -> str:
+def _frame_number(graph: str) -> str:
     """Return Dynamo's number of a frame: ``2`` of ``2/1``, with a round of the test (``#2``)."""
     number, _, compilation = graph.partition("/")
     return f"{number}#{compilation.partition('#')[2]}"
@@ -134,16 +138,16 @@ def key_of(item: Item) -> Key:
 
 def cause_keys(record: Record) -> dict[GraphName, Key]:
     """Return the key of the cause of each graph of a record."""
-    happened = _Happened(record)
+    happened = _BreaksAndRecompiles(record)
     names: dict[GraphName, Key] = {}
     # From the user's code down, since a device graph may have the cause of its FX graph.
     for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
-        key = happened.behind(graph) or _source(graph, names) or key_of(graph)
+        key = happened.cause_of(graph) or _source(graph, names) or key_of(graph)
         names[graph.layer, graph.name] = key
     return names
 
 
-class _Happened:
+class _BreaksAndRecompiles:
     """The breaks and recompiles of a record, by what graphs know of them."""
 
     def __init__(self, record: Record) -> None:
@@ -160,7 +164,7 @@ class _Happened:
                 self._frames.setdefault(frame.key, key)
                 self._functions.setdefault(frame.key[:2], key)
 
-    def behind(self, graph: Graph) -> Key | None:
+    def cause_of(self, graph: Graph) -> Key | None:
         """Return the break or the recompile that made a graph."""
         cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
         key = None

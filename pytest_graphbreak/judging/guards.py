@@ -18,7 +18,7 @@ MOST_VALUES: Final = 6
 """The number of values that a reason names; the rest are counted."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_CURRENT = re.compile(r" \(([^()]* now)\)$")
+_CURRENT = re.compile(r" \(([^()]* now)\)$")  # (x has shape [3, 4] now)
 TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _INSTANCE = re.compile(r" \((another [\w.]{1,200}): [^()]{1,200} now\)$")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
@@ -45,6 +45,7 @@ _SUBJECTS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
 )
 """What of a name a reason is about; the first pattern that it has says so."""
 LEFT = re.compile(r"'?___stack(\d+)'?")
+"""Dynamo's name for a value that a break left on the stack of the frame."""
 _IMPORTED = re.compile(r"__import_(\w+)")
 _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
@@ -177,5 +178,5 @@ def _follows(recompile: Recompile, caller: Recompile) -> bool:
     """Return whether a value that a break left in the caller is behind it, or the same change."""
     if LEFT.search(recompile.reason):
         return True
-    sizes = [TENSOR.match(again.reason) for again in (recompile, caller)]
-    return all(sizes) and len({match["what"] for match in sizes if match}) == 1
+    match, of_caller = TENSOR.match(recompile.reason), TENSOR.match(caller.reason)
+    return match is not None and of_caller is not None and match["what"] == of_caller["what"]

@@ -111,7 +111,7 @@ def _accept_commands(runs: Sequence[ProfileRun], notes: CheckNotes) -> Mapping[i
     return {
         id(test): f"{notes.accept} --tests {shlex.quote(test.nodeid)}"
         if notes.accept
-        else Typed().accept(report.given or report.name, nodeid=test.nodeid)
+        else Typed().accept(report.path or report.name, nodeid=test.nodeid)
         for run in runs
         for report in run.reports
         for test in report.tests
