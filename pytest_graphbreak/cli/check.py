@@ -23,8 +23,12 @@ from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_
 from pytest_graphbreak.config.checkout import Checkout, find, is_missing
 from pytest_graphbreak.config.typed import GitHubRun, Typed, this_command, this_run
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report.root_causes import lines as cause_lines
-from pytest_graphbreak.report.root_causes import passing_changes, passing_lines, root_causes
+from pytest_graphbreak.report.root_causes import (
+    passing_changes,
+    passing_lines,
+    root_cause_lines,
+    root_causes,
+)
 from pytest_graphbreak.report.standing import (
     NAMED,
     REPORTED,
@@ -272,7 +276,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     failures = [] if result.unusable else result.failures
     failing = {item.seen.name: item for item in failures}
     causes = root_causes((name, item.test) for name, item in failing.items())
-    say_all(cause_lines(causes))
+    say_all(root_cause_lines(causes))
     # A test without a baseline has no growth to explain; one line is enough.
     shown = [name for name in causes.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:

@@ -114,7 +114,7 @@ class Rows:
                     "id": clean(finding.id) or None,
                     "reason": self.shared.text(finding.reason),
                     "at": self.shared.frame(finding.where),
-                    "counts": [counts(None, 0) for _ in range(self._runs)],
+                    "counts": [was_and_now(None, 0) for _ in range(self._runs)],
                     "stack": [],
                     "more": [],
                     "graphs": [],
@@ -161,7 +161,8 @@ def _key(finding: Finding) -> tuple[str, ...]:
     )
 
 
-def counts(was: int | None, now: int) -> Plain:
+def was_and_now(was: int | None, now: int) -> Plain:
+    """Return the two counts of a cell: that of the baseline, None if there is none, and now."""
     return {"was": was, "now": now}
 
 
