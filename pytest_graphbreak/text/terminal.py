@@ -25,6 +25,8 @@ NARROWEST: Final = 40
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 _PASTED: Final = re.compile(r"(?<![\w.])(?:[\w.]+\.\w+ = \S+|\.*\w[\w.]*\((?:[^()]|\([^()]*\))*\))")
 """Code in a text: an assignment to an attribute, or a call; no row ends inside of it."""
+_GLUE: Final = "\0"
+"""Stands for a blank at which no row may end, until the rows are made."""
 _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
 """The positions at which a path or node id that is wider than the terminal may be broken."""
 
@@ -156,20 +158,20 @@ def _fill(line: TextLine, width: int) -> list[Row]:
         hang = min(hang, max(4, line.indent))
     column, *others = prepared.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
-    columns = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in others)
+    columns = (part.replace(" ", _GLUE) if len(part) <= width - hang else part for part in others)
     lead = before.rstrip() or before
-    text = lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *columns))
+    text = lead.replace(" ", _GLUE) + before[len(lead) :] + "   ".join((column, *columns))
     parts = wrap(text, width, rest=" " * hang)
-    first, *rows = [part.replace("\0", " ") for part in parts]
+    first, *rows = [part.replace(_GLUE, " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
 
 
 def _join_code(text: str, room: int) -> str:
     """Return the text with code as one word, where it fits with what stands right beside it."""
-    joined = _PASTED.sub(lambda match: match[0].replace(" ", "\0"), text)
+    joined = _PASTED.sub(lambda match: match[0].replace(" ", _GLUE), text)
     words = joined.split(" ")
-    return " ".join(word if len(word) <= room else word.replace("\0", " ") for word in words)
+    return " ".join(word if len(word) <= room else word.replace(_GLUE, " ") for word in words)
 
 
 def _continue_command(line: TextLine, width: int) -> list[Row]:
