@@ -109,11 +109,10 @@ def judge(
     """Return the verdict on one record.
 
     ``expected`` is the baseline for this profile, ``cap`` that of the marker. With neither, it is
-    ``new`` under the gate if anything was attempted, else ``none``. ``versions`` are those of the
-    compilers that made the record: reasons are compared only with a baseline of the same minor
-    version, since ids change their meaning. Captured operations may fall by ``ops`` percent (None:
-    by any number), and are compared only with the same versions of the ``packages`` that own the
-    code. ``runs`` is one of ``checkout.RUNS``.
+    ``new`` under the gate if anything was attempted, else ``none``. Reasons are compared only with
+    a baseline of the same minor ``versions`` of the compilers, since ids change their meaning.
+    Captured operations may fall by ``ops`` percent (None: by any number), and are compared only
+    with the same versions of the ``packages`` that own the code. ``runs`` is of ``checkout.RUNS``.
     """
     if record.errors:
         return Verdict("error")

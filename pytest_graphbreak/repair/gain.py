@@ -11,14 +11,14 @@ from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.numbers import plural
 
 
-def no_gain(before: Trial, after: Trial, *, compiled: bool = False) -> str:
+def no_gain(before: Trial, after: Trial, *, all_compiled: bool = False) -> str:
     """Return why a run is not better than another, or an empty text: the first rule that says so.
 
     Better is one with fewer graphs, with code compiled that had left the compiler, or with fewer
     breaks or recompiles, if nothing else is worse (``worse``) and it is steady.
     """
     old, new = before.record, after.record
-    if why := _worse(old, new, compiled) or _unsteady(before, after):
+    if why := _worse(old, new, all_compiled=all_compiled) or _unsteady(before, after):
         return why
     counts = (graphs, eager, lambda record: len(places(record)), recompiles)
     if any(count(new) < count(old) for count in counts):
@@ -47,8 +47,8 @@ def _unsteady(before: Trial, after: Trial) -> str:
     return ""
 
 
-def _worse(before: Record, after: Record, compiled: bool = False) -> str:
-    """Return what is worse in a record. ``compiled`` is whether no code can have been taken out."""
+def _worse(before: Record, after: Record, *, all_compiled: bool = False) -> str:
+    """Return what is worse in a record; where ``all_compiled``, no code can have been taken out."""
     old, new = graphs(before), graphs(after)
     lost_before, lost = _left_dynamo(before), _left_dynamo(after)
     if not new and old:
@@ -56,7 +56,7 @@ def _worse(before: Record, after: Record, compiled: bool = False) -> str:
     if len(lost) > len(lost_before):
         item = next((item for item in lost if item not in lost_before), lost[0])
         return f"{item.where.function} leaves the compiler: {item.reason}"
-    for count in () if compiled else (_ops, _ops_of_models):
+    for count in () if all_compiled else (_ops, _ops_of_models):
         if 3 * count(after) < 2 * count(before):
             return f"less is compiled ({count(before)} -> {count(after)} operations)"
     came_back = len(lost) < len(lost_before) and _ops(after) > _ops(before)

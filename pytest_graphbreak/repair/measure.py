@@ -91,7 +91,7 @@ class _Program:
         if self._order["results"]:
             self._files.start()
 
-    def _space(self) -> dict[str, Any]:
+    def _variables(self) -> dict[str, Any]:
         """Return the variables of the program, without those that Dynamo puts there."""
         module = sys.modules["__main__"]
         if self._order["test"]:  # that one is empty
@@ -104,7 +104,7 @@ class _Program:
 
     def _reached(self) -> Reached:
         compiled = [part for x in self.capture.entries for part in (x.original, x.args, x.kwargs)]
-        return Reached(self._space(), compiled)
+        return Reached(self._variables(), compiled)
 
     def _note_first(self) -> None:
         if self._order["results"]:
@@ -112,7 +112,7 @@ class _Program:
 
     def results(self) -> Answer:
         """Save what the run gave, make its calls again, and call with drawn inputs."""
-        order, capture, space = self._order, self.capture, self._space()
+        order, capture, variables = self._order, self.capture, self._variables()
         reached = self._reached()
         state = {name: settle(flat) for name, flat in reached.values().items()}
         files = self._files.end()
@@ -120,12 +120,12 @@ class _Program:
             calls=capture.calls(),
             state=state,
             outside=surroundings(self._environment) | files,
-            passing=self._passing(state, space),
+            dispensable=self._dispensable(state, variables),
             left_out=self._left_out(reached),
         )
         if capture.options.get("backend", "") is None:
             # What a backend of the program's own notes, no other run holds.
-            results.state = {name: flat for name, flat in state.items() if name not in space}
+            results.state = {name: flat for name, flat in state.items() if name not in variables}
         rounds: Answer = {}
         if order["perturbed"]:
             results.calls = []  # the question is what the program shows of them
@@ -144,7 +144,7 @@ class _Program:
             words.append(f"the last {self.capture.left_out} calls, whose results are large")
         return words if reached.complete else [*words, "objects beyond the first 20,000"]
 
-    def _passing(self, state: dict[str, Flat], space: dict[str, Any]) -> list[str]:
+    def _dispensable(self, state: dict[str, Flat], variables: dict[str, Any]) -> list[str]:
         """Return names that a patch may do without: what no call changes, and no function uses."""
         used = {
             name
@@ -153,7 +153,7 @@ class _Program:
         }
         first = self._first
         same = [name for name, flat in state.items() if is_equal(flat, first.get(name, []))]
-        return [*same, *(name for name in space if name in state and name not in used)]
+        return [*same, *(name for name in variables if name in state and name not in used)]
 
     def _rounds(self) -> Answer:
         """Make the calls of the program again, and return what each round compiled and ran."""

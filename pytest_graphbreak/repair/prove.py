@@ -56,8 +56,8 @@ class Proof(Struct, frozen=True):
         of the compiler: fewer operations are not as many missing ones.
         """
         after = self.after.record
-        compiled = not (self.comparison.changed or places(after) or eager(after))
-        return no_gain(self.before, self.after, compiled=compiled)
+        all_compiled = not (self.comparison.changed or places(after) or eager(after))
+        return no_gain(self.before, self.after, all_compiled=all_compiled)
 
     def compared(self) -> str:
         """Return what was compared and what was not, in words."""
@@ -72,7 +72,7 @@ class Proof(Struct, frozen=True):
         comparison = self.comparison
         words = [*comparison.left_out, *(f"{name}, which is gone" for name in comparison.gone)]
         if comparison.changed:
-            what = "the results of calls" if comparison.alone else "calls one by one"
+            what = "the results of calls" if comparison.by_program else "calls one by one"
             words.append(f"{what} ({comparison.changed}; the program decides)")
         if endless := len(self.before.endless):
             ends = "does" if endless == 1 else "do"
