@@ -251,7 +251,7 @@ class _File:
         entries = self.tests.setdefault(test, Entries(None, None, 0))
         in_the_way = self._conflicting_cases(key)
         if in_the_way == [None] and self._is_remark(test):
-            del entries.entries[None]
+            del entries.entries[None]  # its remarks are those of the test, and stay
         else:
             self._prune(test, in_the_way)
         top = self.after
@@ -259,7 +259,7 @@ class _File:
         if entry is None:
             entry = top.new_entry(test, case, note=entries.note if case is None else None)
         entries.entries[case] = plan.update_entry(entry, item, layers, top)
-        packages = {writable(name): writable(at) for name, at in item.packages.items()}
+        packages = {writable(name): writable(number) for name, number in item.packages.items()}
         self.after = replace(top, packages={**top.packages, **packages})
         return entries.entries[case]
 

@@ -95,7 +95,7 @@ def _write(args: argparse.Namespace, analyses: list[tuple[Reading, Completeness]
     written = True
     if args.json:
         tests = [entry(reading, completeness) for reading, completeness in analyses]
-        report = document(environment(readings), json.session(0, len(readings)), tests)
+        report = document(environment(readings), json.session(0, runs=len(readings)), tests)
         written = write_report(args.json, report)
     if args.markdown:
         page = as_markdown("Graphs in logs", starmap(log_report.lines, analyses))

@@ -245,7 +245,8 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
     judgement = {} if judged is None else judged.to_dict()
-    return json.entry(name, outcome, {"record": record.to_dict(), **judgement}, failed_by, 1)
+    data = {"record": record.to_dict(), **judgement}
+    return json.entry(name, outcome, data, failed_by=failed_by, attempts=1)
 
 
 def _write(
@@ -254,7 +255,7 @@ def _write(
     """Write the requested files; return False if one could not be written."""
     written = True
     if "json" in files:
-        session = json.session(code or int(entry.failed_by == "gate"), 1)
+        session = json.session(code or int(entry.failed_by == "gate"), runs=1)
         packages = owners(files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         report = document(here, session, [entry_json(entry)])

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging import guards
+from pytest_graphbreak.judging.folding import series_of
 from pytest_graphbreak.judging.graphs import (
     add_entries,
     add_explained,
@@ -26,7 +27,6 @@ from pytest_graphbreak.judging.graphs import (
     graph_cause,
     has_own_reason,
 )
-from pytest_graphbreak.judging.guards import repeats
 from pytest_graphbreak.judging.sides import Draft, Sides, baseline_key, frame_of, number_drafts
 from pytest_graphbreak.judging.totals import (
     compiled_graphs,
@@ -130,7 +130,7 @@ def _add_series(sides: Sides, items: Iterable[Recompile]) -> None:
         parent = sides.draft_of(sides.folding.parent_of_recompile(item))
         by_parent.setdefault(parent, []).append(item)
     for parent, recompiles in by_parent.items():
-        for series in repeats(recompiles):
+        for series in series_of(recompiles):
             before = 0 if series.items[0].layer in sides.matched_graphs else None
             reason = guards.reason(item.reason for item in series.items)
             draft = sides.add(

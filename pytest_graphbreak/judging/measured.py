@@ -210,7 +210,8 @@ def _match_entry(entries: Sequence[Graph], expected: Expected, layer: str) -> Ma
     added = tuple(graph for graph in entries if graph is not recorded)
     if recorded is None and names:
         plain = next(cause.name for cause in DESCRIPTIONS[layer].causes if cause.is_plain)
-        return MatchedGraphs(added, ((Cause(layer, plain, names[0]), 0),))
+        gone = Cause(layer, plain, where=names[0])
+        return MatchedGraphs(added, gone=((gone, 0),))
     return MatchedGraphs(added, unsure=recorded is None and len(entries) > 1)
 
 

@@ -50,7 +50,7 @@ class Verdict(Struct, frozen=True):
         return self._totals("lost")
 
     @property
-    def fewer(self) -> tuple[Difference, ...]:
+    def improved(self) -> tuple[Difference, ...]:
         return self._totals("improved")
 
     @property
@@ -80,19 +80,18 @@ class Verdict(Struct, frozen=True):
         )
 
     @property
-    def shrunk(self) -> bool:
-        """Whether only captured operations are lost; an update writes that."""
-        return self.name == "lost" and all(total.kind == "ops" for total in self.lost)
-
-    @property
     def empties_a_layer(self) -> bool:
         """Whether a layer that had graphs has none."""
         return any(total.kind == "graph" and not total.after for total in self.lost)
 
     @property
     def needs_prune(self) -> bool:
-        """Whether compiled code is gone, which an update writes only together with a prune."""
-        return self.empties_a_layer or (self.name == "lost" and not self.shrunk)
+        """Whether compiled code is gone, which an update writes only together with a prune.
+
+        Captured operations alone may fall: any update writes that.
+        """
+        loses_code = any(total.kind != "ops" for total in self.lost)
+        return self.empties_a_layer or (self.name == "lost" and loses_code)
 
 
 def judge(

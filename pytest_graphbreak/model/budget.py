@@ -237,7 +237,7 @@ def _keys() -> Mapping[str, Meta]:
         name: [meta for meta in hint.__metadata__ if (meta.extra or {}).get("rule")]
         for name, hint in get_type_hints(Values, include_extras=True).items()
     }
-    return {name: meta for name, (meta,) in metas.items()}
+    return {name: meta for name, (meta,) in metas.items()}  # each key has one
 
 
 KEYS: Final = _keys()
@@ -261,4 +261,4 @@ class Recorded(_Versioned, frozen=True):
     @property
     def versions(self) -> dict[str, str]:
         """The versions of the compilers, as far as they are known."""
-        return {name: at for name in COMPILERS if (at := getattr(self, name))}
+        return {name: version for name in COMPILERS if (version := getattr(self, name))}

@@ -243,7 +243,7 @@ def _with_first(item: Plain, *keys: str) -> Plain:
 
 
 def entry(
-    nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
+    nodeid: str, outcome: str, data: Mapping[str, Any], *, failed_by: str | None, attempts: int
 ) -> TestReport:
     """Return one item of ``tests``. ``data`` is what the test's report carried, or empty."""
     facts = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}

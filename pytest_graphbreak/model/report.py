@@ -268,4 +268,5 @@ class RunReport(Struct, frozen=True):
     @property
     def versions(self) -> dict[str, str]:
         """The versions of the compilers that were present."""
-        return {name: at for name in COMPILERS if (at := getattr(self.environment, name, None))}
+        versions = {name: getattr(self.environment, name, None) for name in COMPILERS}
+        return {name: version for name, version in versions.items() if version}

@@ -96,14 +96,21 @@ class _Program:
         module = sys.modules["__main__"]
         if self._order["test"]:  # that one is empty
             path = os.path.realpath(self._order["path"])
-            imported = [x for name, x in list(sys.modules.items()) if name != "__main__"]
-            files = ((x, getattr(x, "__file__", None) or "") for x in imported)
-            module = next((x for x, file in files if os.path.realpath(file) == path), module)
-        names = vars(module).items()
-        return {name: x for name, x in names if name[:2] != "__" and name in self._source}
+            imported = [part for name, part in list(sys.modules.items()) if name != "__main__"]
+            files = ((part, getattr(part, "__file__", None) or "") for part in imported)
+            same = (part for part, file in files if os.path.realpath(file) == path)
+            module = next(same, module)
+        return {
+            name: value
+            for name, value in vars(module).items()
+            if name[:2] != "__" and name in self._source
+        }
 
     def _reached(self) -> Reached:
-        compiled = [part for x in self.capture.entries for part in (x.original, x.args, x.kwargs)]
+        entries = self.capture.entries
+        compiled = [
+            part for entry in entries for part in (entry.original, entry.args, entry.kwargs)
+        ]
         return Reached(self._variables(), compiled)
 
     def _note_first(self) -> None:

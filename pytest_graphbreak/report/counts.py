@@ -94,7 +94,7 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
         return f"no baseline for this test ({graphs_and_breaks(record)})"
     if verdict.empties_a_layer:
         return _no_graph_any_more(verdict, record)
-    steps = verdict.over or verdict.lost or verdict.fewer
+    steps = verdict.over or verdict.lost or verdict.improved
     if not steps:
         return f"{verdict.name}, {graphs_and_breaks(record)}"
     # Operations that are missing follow from code that left the compiler, which is the reason.
@@ -173,7 +173,7 @@ def changed_counts(
         (step.kind, step.layer, step.before, step.after): step
         # Of two equal steps, the one of the baseline comes last and is kept.
         for step in sorted(
-            (*verdict.over, *verdict.lost, *verdict.fewer), key=lambda item: item.by == "baseline"
+            (*verdict.worse, *verdict.improved), key=lambda item: item.by == "baseline"
         )
         if step.kind != "ops"
     }

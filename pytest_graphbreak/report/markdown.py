@@ -228,7 +228,9 @@ def _add_notices(
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
-        versions = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
+        versions = "".join(
+            f", {name} {_code(version, 40)}" for name, version in run.versions.items()
+        )
         yield f"- {_code(run.label)}{versions}: {standing_words(run.tests, 'no tests')}\n"
 
 

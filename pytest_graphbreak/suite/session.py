@@ -117,7 +117,8 @@ class Session:
         # That of ``FailureText``, which ``reports.colour`` made in an earlier hook.
         shorten = getattr(report.longrepr, "shorten", None)
         if shorten is not None and data.get("failed_by") == "gate" and not data.get("block"):
-            causes = places_of_failure(json_report.entry(nodeid, "failed", data, "gate", 1))
+            test = json_report.entry(nodeid, "failed", data, failed_by="gate", attempts=1)
+            causes = places_of_failure(test)
             tests = dict.fromkeys(self._first_test_of.setdefault(cause, nodeid) for cause in causes)
             if tests and nodeid not in tests:
                 shorten(" and ".join(tests))
@@ -152,7 +153,11 @@ class Session:
         outcome = self.outcome
         outcome.tests = [
             json_report.entry(
-                nodeid, tally.outcome or "crashed", tally.data, tally.failed_by, tally.attempts
+                nodeid,
+                tally.outcome or "crashed",
+                tally.data,
+                failed_by=tally.failed_by,
+                attempts=tally.attempts,
             )
             for nodeid, tally in self.tallies.items()
         ]

@@ -151,11 +151,11 @@ def _hang(line: TextLine, width: int) -> int:
 
 def _fill(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
-    room = width - min(hang, max(4, line.indent))
-    prepared = _join_code(line.text.rstrip(), room)
+    least = min(hang, max(4, line.indent))
+    prepared = _join_code(line.text.rstrip(), width - least)
     words = f"{line.head}{prepared}"
-    if max(map(len, words.split()), default=0) + hang > width:
-        hang = min(hang, max(4, line.indent))
+    if max(map(len, words.split()), default=0) + hang > width:  # a word has no room there
+        hang = least
     column, *others = prepared.split("   ")
     # "dynamo 1 -> 3" after the name of a test stays together if a line has room for it.
     columns = (part.replace(" ", _GLUE) if len(part) <= width - hang else part for part in others)
@@ -184,7 +184,7 @@ def _continue_command(line: TextLine, width: int) -> list[Row]:
     before = " " * line.indent + line.head
     is_column = len(before) + len(line.text) <= hang
     rows = [] if is_column else _fill(replace(line, command=""), width)
-    if max(map(len, words)) + hang + 2 > width:
+    if max(map(len, words)) + hang + 2 > width:  # with a blank and the backslash
         hang = min(hang, max(4, line.indent))
     indent = before + line.text if is_column else " " * hang
     start = ""
