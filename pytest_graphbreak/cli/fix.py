@@ -22,7 +22,7 @@ from pytest_graphbreak.judging.findings import findings_of_record
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.repair import prove
 from pytest_graphbreak.repair.comparison import Original
-from pytest_graphbreak.repair.gain import places, recompiles
+from pytest_graphbreak.repair.gain import fixable, recompile_count
 from pytest_graphbreak.repair.prove import PROVED, Proof
 from pytest_graphbreak.repair.search import Problem, Search, SearchResult
 from pytest_graphbreak.repair.sources import headed
@@ -204,8 +204,10 @@ def report(outcome: SearchResult, advice: Advise) -> Iterator[TextLine]:
     first, last = outcome.first.record, outcome.last.record
     words = f"graphs {outcome.before} -> {outcome.after}"
     if outcome.before == outcome.after:  # then the gain is in one of these, if there is any
-        breaks = ("breaks", len(places(first)), len(places(last)))
-        for name, old, new in (breaks, ("recompiles", recompiles(first), recompiles(last))):
+        for name, old, new in (
+            ("breaks", len(fixable(first)), len(fixable(last))),
+            ("recompiles", recompile_count(first), recompile_count(last)),
+        ):
             words += f", {name} {old} -> {new}" if new < old else ""
     yield TextLine(words)
 

@@ -20,10 +20,11 @@ def no_gain(before: Trial, after: Trial, *, all_compiled: bool = False) -> str:
     old, new = before.record, after.record
     if why := _worse(old, new, all_compiled=all_compiled) or _unsteady(before, after):
         return why
-    counts = (graphs, eager, lambda record: len(places(record)), recompiles)
+    counts = (graph_count, eager_count, lambda record: len(fixable(record)), recompile_count)
     if any(count(new) < count(old) for count in counts):
         return ""
-    counts_now = f"{graphs(old)} -> {graphs(new)}, {len(places(old))} -> {len(places(new))}"
+    breaks = f"{len(fixable(old))} -> {len(fixable(new))}"
+    counts_now = f"{graph_count(old)} -> {graph_count(new)}, {breaks}"
     return f"neither graphs nor breaks got fewer ({counts_now})"
 
 
@@ -49,7 +50,7 @@ def _unsteady(before: Trial, after: Trial) -> str:
 
 def _worse(before: Record, after: Record, *, all_compiled: bool = False) -> str:
     """Return what is worse in a record; where ``all_compiled``, no code can have been taken out."""
-    old, new = graphs(before), graphs(after)
+    old, new = graph_count(before), graph_count(after)
     lost_before, lost = _left_dynamo(before), _left_dynamo(after)
     if not new and old:
         return "nothing is compiled"
@@ -68,12 +69,12 @@ def _worse(before: Record, after: Record, *, all_compiled: bool = False) -> str:
     return ""
 
 
-def graphs(record: Record) -> int:
+def graph_count(record: Record) -> int:
     """Return the number of graphs of the deepest layer that made any."""
     return record.graphs.get(record.headline, 0)
 
 
-def places(record: Record) -> list[Break]:
+def fixable(record: Record) -> list[Break]:
     """Return what can be fixed one by one: the breaks, and the cuts of xla graphs by place."""
     cuts: dict[tuple[str, ...], Break] = {}
     for graph in record.graph_list:
@@ -89,15 +90,15 @@ def has_recompiles(record: Record) -> bool:
 
     What is compiled again without Dynamo is not meant: no remedy reaches it.
     """
-    return bool(record.graphs.get("dynamo")) and bool(recompiles(record))
+    return bool(record.graphs.get("dynamo")) and bool(recompile_count(record))
 
 
-def recompiles(record: Record) -> int:
+def recompile_count(record: Record) -> int:
     repeats = [graph for graph in record.graph_list if graph.cause == "recompile"]
     return max(len(record.recompile_list), len(repeats))
 
 
-def eager(record: Record) -> int:
+def eager_count(record: Record) -> int:
     return len(_left_dynamo(record))
 
 

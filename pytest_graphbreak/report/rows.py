@@ -133,8 +133,8 @@ class Rows:
         row["stack"] = list(map(self.shared.frame, calls)) or row["stack"]
         if finding.is_of(Break):
             breaks = (item for item in finding.items if isinstance(item, Break))
-            said = chain(*((item.explanation, *item.hints) for item in breaks))
-            row["more"] = [self.shared.text(text) for text in filter(None, said)]
+            texts = chain(*((item.explanation, *item.hints) for item in breaks))
+            row["more"] = [self.shared.text(text) for text in filter(None, texts)]
             if finding.raising_line != NOWHERE:
                 row["raised"] = self.shared.frame(finding.raising_line)
 

@@ -90,7 +90,11 @@ class TestWindow:
 
 
 class Phases:
-    """Opens and closes the window of each test. There is one for each pytest session."""
+    """Opens and closes the window of each test. There is one for each pytest session.
+
+    Its wrappers of set-up and tear-down are the innermost of all plugins' (``trylast``), as is that
+    of the call in ``plugin``; that of fixtures is the outermost.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate

@@ -161,7 +161,7 @@ def _fill(line: TextLine, width: int) -> list[Row]:
     columns = (part.replace(" ", _GLUE) if len(part) <= width - hang else part for part in others)
     lead = before.rstrip() or before
     text = lead.replace(" ", _GLUE) + before[len(lead) :] + "   ".join((column, *columns))
-    parts = wrap(text, width, rest=" " * hang)
+    parts = wrap(text, width, further=" " * hang)
     first, *rows = [part.replace(_GLUE, " ") for part in parts]
     at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rows)]
@@ -229,13 +229,13 @@ def _stack_cells(row: Sequence[str], width: int) -> Iterator[str]:
         yield from (f"    {part}" for part in wrap(cell, width - 4))
 
 
-def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return a text in rows, wrapped only at blanks; ``first`` and ``rest`` begin the rows."""
+def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """Return a text in rows, wrapped only at blanks; ``first`` and ``further`` begin the rows."""
     return textwrap.wrap(
         text,
         width,
         initial_indent=first,
-        subsequent_indent=rest,
+        subsequent_indent=further,
         break_long_words=False,
         break_on_hyphens=False,
     )
